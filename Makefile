@@ -1,0 +1,68 @@
+# The commands are explained by `make help`. Works with GNU make 3.81, which macOS ships.
+PYTHON ?= python3
+PROFILE ?= quick
+STUDIES ?= all
+MACHINE ?=
+DEVICE ?= all
+RETRY ?=
+
+UV_VERSION := 0.13.8
+PLATFORM := $(if $(filter Darwin,$(shell uname -s)),arm64,cuda)
+BIN := .venv/bin
+UV := .uv/bin/uv
+READY := .venv/.ready-$(PLATFORM)
+CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
+
+.DEFAULT_GOAL := help
+.PHONY: help study plan report test lint bench lab lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1
+	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry)
+
+plan: $(READY) ## Show the points of PROFILE and the hours they should take; run nothing
+	@$(BIN)/benchbook plan $(CHOICE)
+
+report: $(READY) ## Merge all rows into figures, tables and the report
+	@$(BIN)/benchbook report
+
+test: lint ## Set up, lint and run every test
+	@$(BIN)/python -m pytest -m "not slow"
+
+lint: $(READY) ## Check the style of modules and notebooks
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/nbstripout --verify notebooks/*.ipynb
+
+bench: $(READY) ## Compare the measured loop with the same loop bare
+	@$(BIN)/python -m benchbook.overhead
+
+lab: $(READY) ## Open the notebooks in JupyterLab
+	@$(BIN)/jupyter lab --notebook-dir notebooks
+
+# `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
+# Wheels only, so that nothing is compiled at set-up; connection-pool, pure Python, has no wheel. torch needs macOS 14.
+resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) pip compile - \
+	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: --no-binary connection-pool \
+	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt
+
+lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt
+	$(call resolve,arm64,aarch64-apple-darwin)
+	$(call resolve,cuda,x86_64-manylinux_2_28)
+	$(call resolve,tpu,x86_64-manylinux_2_31)
+
+clean: ## Remove environments, caches and everything that is regenerated; rows are kept
+	rm -rf .venv .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
+
+$(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
+	@echo "Installing the locked packages (several GB on the first run)"
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/$(PLATFORM).txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(UV):
+	@$(PYTHON) -m pip install --quiet --target .uv uv==$(UV_VERSION) || \
+		{ echo "make: '$(PYTHON) -m pip' is needed once, to install uv (on Debian: apt install python3-pip)"; exit 1; }

@@ -1,0 +1,160 @@
+"""The command line: `benchbook --help` lists the commands."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import pandas
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchbook import layout, machine, profiles, records, session
+from benchbook.devices import DeviceUnavailable
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
+Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
+MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
+DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
+
+
+@app.command()
+def study(
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+    retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
+) -> None:
+    """Measure this machine, then write figures and report."""
+    if os.environ.get("BENCHBOOK_DATA"):  # the graph runs in another folder
+        os.environ["BENCHBOOK_DATA"] = str(Path(os.environ["BENCHBOOK_DATA"]).expanduser().resolve())
+    lines = session.run(profile, studies, machine, device, retry)
+    page = _write_report()
+    _print_summary(lines)
+    _say(f"Report: {_short(page)}")
+    following = {"smoke": "quick", "quick": "paper"}.get(profile)
+    if (lines["status"] != "ok").any():
+        _say("Next: see the failures above and in the report; RETRY=1 runs them again.")
+    elif following:
+        _say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
+    else:
+        _say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
+
+
+@app.command()
+def plan(
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+) -> None:
+    """Show a profile's points and the hours they should take; run nothing."""
+    name = _identify(machine).name
+    lines = session.estimate_hours(profiles.read(profile, studies, device), name)
+    shown = lines.assign(
+        hours=lines["hours"].map(lambda hours: "not known yet" if pandas.isna(hours) else f"{hours:.2f}"),
+        limit_hours=lines["limit_hours"].map("{:.2f}".format),
+    )
+    _print_table(f"Profile {profile} on {name}", shown)
+    known = f"about {lines['hours'].sum():.2f} h where this machine's rows tell, " if lines["hours"].any() else ""
+    _say(f"{len(lines)} points: {known}{lines['limit_hours'].sum():.2f} h at the very most.")
+
+
+@app.command()
+def report() -> None:
+    """Merge all rows into figures, tables and the report."""
+    _say(f"Report: {_short(_write_report())}")
+
+
+@app.command()
+def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
+    """Check rows against the schema; the first fault is named with its file and line."""
+    if not path.exists():
+        raise ValueError(f"{path} does not exist")
+    paths = records.find(path)
+    rows = records.merge(paths)
+    _say(f"{len(rows)} rows in {len(paths)} files are valid.")
+
+
+@app.command(name="machine")
+def show_machine() -> None:
+    """Show who this computer is and in what condition; all of it may be published."""
+    this = _identify("")
+    values = _machine_values(this) | machine.condition() | {"devices (torch)": _devices()}
+    table = Table("", this.name, title="This machine")
+    for name, value in values.items():
+        table.add_row(name, "not told" if value is None else str(value))
+    Console().print(table)
+
+
+def _machine_values(this: machine.Machine) -> dict:
+    """Return what stays the same of a machine, name left out."""
+    return {name: value for name, value in machine.as_dictionary(this).items() if name != "name"}
+
+
+def main() -> None:
+    """Run the command line; an expected error is one line, without a traceback."""
+    try:
+        app()
+    except (ValueError, RuntimeError, DeviceUnavailable, session.Missing) as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        raise SystemExit(2) from error
+    except subprocess.CalledProcessError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        Console(stderr=True).print("\nStopped. What was measured is kept; the same command goes on from there.")
+        raise SystemExit(130) from None
+
+
+def _identify(name: str) -> machine.Machine:
+    return machine.identify(name)
+
+
+def _devices() -> str:
+    from benchbook import devices
+
+    return ", ".join(devices.available())
+
+
+def _write_report() -> Path:
+    from benchbook import report as pages
+
+    return pages.write()
+
+
+def _print_summary(lines: pandas.DataFrame) -> None:
+    columns = ["study", "point", "samples_per_second", "spread", "num_windows", "status"]
+    shown = lines.reindex(columns=columns)
+    shown["samples_per_second"] = shown["samples_per_second"].map("{:,.0f}".format, na_action="ignore")
+    shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
+    _print_table(f"Medians on {lines['machine'].iloc[0]}", shown.rename(columns=_headers))
+    for line in lines[lines["message"].notna()].to_dict("records"):
+        _say(f"{line['point']}: {line['status']}: {line['message']}")
+
+
+def _headers(name: str) -> str:
+    return {"samples_per_second": "images/s", "num_windows": "windows"}.get(name, name)
+
+
+def _print_table(title: str, lines: pandas.DataFrame) -> None:
+    numeric = {"images/s", "spread", "windows", "hours", "limit_hours", "num_kernels"}
+    table = Table(title=title)
+    for name in lines.columns:
+        table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
+    for values in lines.itertuples(index=False):
+        table.add_row(*("" if pandas.isna(value) else str(value) for value in values))
+    Console().print(table)
+
+
+def _say(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _short(path: Path) -> str:
+    inside = path.is_relative_to(layout.root())
+    return str(path.relative_to(layout.root()) if inside else path)

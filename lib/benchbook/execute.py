@@ -1,0 +1,206 @@
+"""Run one point through papermill, and know how it ended.
+
+papermill itself cannot be asked: an unknown parameter only warns there, a dead kernel leaves cells marked
+completed, and its time-out is per cell. So papermill runs as a child; what it leaves behind decides: a run
+whose marker is still there has failed, and gets its failure row here.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import psutil
+from filelock import FileLock, Timeout
+
+from benchbook import layout, machine, profiles, records, runs
+from benchbook.profiles import Point
+from benchbook.runs import Run
+
+POLL_SECONDS = 0.5
+INTERRUPTED = 130  # the exit status a shell gives to Ctrl-C
+
+
+class Stopped(BaseException):
+    """This process was asked to stop, or whoever started it is gone."""
+
+
+def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None) -> list[str]:
+    """Run a point as often as it should, leaving out the runs this session already has.
+
+    Args:
+        point: what to run.
+        machine_name: whose rows these are.
+        watch: called twice a second with the run under way.
+
+    Returns:
+        The status of each run of this session: ok, or that of its failure row.
+
+    Raises:
+        Stopped: after the `interrupted` row was written.
+    """
+    _stop_if_orphaned()
+    profiles.check(point.study, point.parameters)
+    folder = layout.runs(machine_name) / point.study / point.name
+    with only_one(layout.runs(machine_name)):
+        runs.recover(folder)
+        session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
+        statuses = finished(folder, session)
+        while len(statuses) < point.num_kernels:
+            statuses.append(_run_once(point, machine_name, folder, session, watch))
+    return statuses
+
+
+def finished(folder: Path, session: str) -> list[str]:
+    """Return the status of every run of a session that ended on its own, the oldest first."""
+    rows = records.merge(records.find(folder)) if folder.exists() else []
+    if len(rows) == 0:
+        return []
+    last = rows[rows["session"] == session].groupby("run_id", sort=True)["status"].apply(_outcome)
+    return [status for status in last if status != "interrupted"]
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold the machine's lock while measuring: two runs at once would slow each other.
+
+    Raises:
+        RuntimeError: another process still holds it after half a minute.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=30)  # an orphan of a killed study ends within seconds
+    except Timeout:
+        raise RuntimeError(f"another study measures on this machine ({folder.name}); wait until it ends") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch: Callable[[Run], None]) -> str:
+    run_id = runs.new_id()
+    os.environ["BENCHBOOK_SESSION"] = session
+    reserved = runs.identity(point.study, point.name, run_id, machine_name, point.parameters)
+    run = Run(folder, run_id, reserved)
+    run.mark()
+    notebook = folder / f"{run_id}.ipynb"
+    status, message = _supervise(point, run, notebook, machine_name, watch)
+    unfinished = runs.resume(folder, run_id)
+    if unfinished is not None:  # neither finished nor failed by itself
+        error = _error_in(notebook)
+        if not status:
+            status = runs.status_of(*error) if error else "crashed"
+        unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
+    if status == "interrupted":
+        raise Stopped
+    return _outcome(records.read(run.path)["status"])
+
+
+def _supervise(
+    point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
+) -> tuple[str, str]:
+    """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
+    environment = os.environ | {
+        "BENCHBOOK_RUN_ID": run.run_id,
+        "BENCHBOOK_MACHINE": machine_name,
+        "BENCHBOOK_SUPERVISOR": str(os.getpid()),
+        "PYTHONUNBUFFERED": "1",
+    }
+    source = str(layout.notebook(point.study))
+    command = [sys.executable, "-m", "papermill", source, str(notebook), "--no-progress-bar"]
+    command += ["-y", json.dumps(point.parameters)]
+    deadline = time.monotonic() + point.time_limit_seconds
+    with (run.folder / f"{run.run_id}.log").open("w") as log:
+        child = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+        )
+        try:
+            while child.poll() is None:
+                if time.monotonic() > deadline:
+                    return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
+                _stop_if_orphaned()
+                watch(run)
+                time.sleep(POLL_SECONDS)
+        except (KeyboardInterrupt, Stopped):
+            return "interrupted", "stopped by the user"
+        finally:
+            _end_tree(child.pid)
+            child.wait()
+    return "", ""
+
+
+def _stop_if_orphaned() -> None:
+    """Raise Stopped if the `make study` that began this is gone: nobody is left to keep order."""
+    launcher = os.environ.get("BENCHBOOK_LAUNCHER")
+    if launcher and not runs.is_running(int(launcher)):
+        raise Stopped
+
+
+def _end_tree(process: int) -> None:
+    """Kill a process and everything it started: the kernel is in a process group of its own."""
+    try:
+        parent = psutil.Process(process)
+        family = [*parent.children(recursive=True), parent]
+    except psutil.NoSuchProcess:
+        return
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _error_in(notebook: Path) -> tuple[str, str] | None:
+    """Return name and text of the exception that ended an executed notebook, if one did."""
+    if not notebook.exists():
+        return None
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                return output.ename, output.evalue
+    return None
+
+
+def _outcome(statuses) -> str:
+    """Return a run's status: that of its last row which is not ok."""
+    wrong = [status for status in statuses if status != "ok"]
+    return wrong[-1] if wrong else "ok"
+
+
+def main() -> None:
+    """Run one point, as the Snakefile asks: POINT is its JSON, DONE the file to write last."""
+    parser = argparse.ArgumentParser(description="Run one point of a study.")
+    parser.add_argument("point", help="a point as JSON")
+    parser.add_argument("done", type=Path, help="file written when the point has ended")
+    parser.add_argument("--machine", default="", help="machine name")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    from benchbook.progress import Line
+
+    point = Point(**json.loads(arguments.point))
+    line = Line(point)
+    try:
+        statuses = execute(point, machine.identify(arguments.machine).name, line.watch)
+    except (KeyboardInterrupt, Stopped):
+        line.end(["interrupted"])
+        sys.exit(INTERRUPTED)
+    line.end(statuses)
+    arguments.done.parent.mkdir(parents=True, exist_ok=True)
+    arguments.done.write_text(json.dumps({"statuses": statuses}) + "\n")
+
+
+def _raise_stopped(*_) -> None:
+    raise Stopped
+
+
+if __name__ == "__main__":
+    main()

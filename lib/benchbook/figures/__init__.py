@@ -1,0 +1,77 @@
+"""House style, and saving a figure with its table: the same rows give the same bytes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib
+import pandas
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
+COLOURS = {
+    "cpu": "#0072B2",
+    "accelerator": "#D55E00",
+    "published": "#999999",
+    "setup": "#CC79A7",
+    "evaluate": "#56B4E9",
+    "line": "#000000",
+}
+
+STYLE = {
+    "figure.figsize": (8.0, 4.0),
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "svg.hashsalt": "benchbook",  # without it, element ids differ from run to run
+    "svg.fonttype": "path",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the house style inside a `with` block."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def colour(device: str) -> str:
+    """Return a device's colour: one for CPUs, one for accelerators."""
+    return COLOURS["cpu" if device == "cpu" else "accelerator"]
+
+
+def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str) -> None:
+    """Write a figure as SVG and PNG, its table as CSV and Markdown, and what a page needs as JSON.
+
+    Args:
+        figure: drawn in the house style; its first title is the caption.
+        table: the numbers behind it.
+        folder: where to write; it is made.
+        name: file name without extension.
+        alt: what the figure shows, in words, for those who do not see it.
+    """
+    with style():
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+    save_table(table, folder, name)
+    title = next(axes.get_title(loc="left") for axes in figure.axes)
+    (folder / f"{name}.json").write_text(json.dumps({"title": title, "alt": alt}, indent=1) + "\n")
+
+
+def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
+    """Write a table as CSV (all digits) and Markdown (as read)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    text = table.map(lambda value: "" if pandas.isna(value) else value).to_markdown(index=False, floatfmt=".4g")
+    (folder / f"{name}.md").write_text(text + "\n")

@@ -1,0 +1,59 @@
+"""Where things lie: the project's folders and notebooks."""
+
+import os
+from pathlib import Path
+
+
+def root() -> Path:
+    """Return the project's top folder (the package is installed editable, inside it)."""
+    return Path(__file__).resolve().parents[2]
+
+
+def outputs() -> Path:
+    """Return the folder that holds runs, figures and the report: BENCHBOOK_OUTPUTS, or the project's own."""
+    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or root() / "outputs").resolve()
+
+
+def runs(machine: str) -> Path:
+    """Return the folder of one machine's rows."""
+    return outputs() / "runs" / machine
+
+
+def published() -> Path:
+    """Return the folder of hand-checked published rows, claims and prices."""
+    return root() / "outputs" / "published"
+
+
+def notebook(study: str) -> Path:
+    """Return the notebook of a study.
+
+    Raises:
+        ValueError: no notebook carries that study's name; the message lists those that exist.
+    """
+    known = notebooks()
+    if study not in known:
+        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(known)}")
+    return known[study]
+
+
+def notebooks() -> dict[str, Path]:
+    """Return every study's notebook by its name, without the leading number."""
+    return {path.stem.partition("_")[2]: path for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))}
+
+
+def profile(name: str) -> Path:
+    """Return the YAML file of a profile.
+
+    Raises:
+        ValueError: there is no such profile; the message lists those that exist.
+    """
+    known = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
+    if name not in known:
+        raise ValueError(f"unknown profile {name!r}; allowed: {', '.join(known)}")
+    return known[name]
+
+
+def lock() -> Path | None:
+    """Return the lock this environment was installed from, or None where set-up was not by make."""
+    stamps = sorted((root() / ".venv").glob(".ready-*"))
+    return root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt" if stamps else None

@@ -1,0 +1,143 @@
+"""A profile's YAML file into the points of this machine.
+
+A profile names, for each study, its points; a list as a parameter's value stands for one point each.
+"""
+
+import ast
+import hashlib
+import itertools
+import json
+import re
+from dataclasses import dataclass
+
+import nbformat
+import yaml
+
+from benchbook import devices, layout
+
+# Parameters that say where a run finds its files: they do not change what is measured.
+PLACES = frozenset({"data_root"})
+# Parameters that say for how long to measure: part of a point's hash, left out of its readable name.
+EXTENT = frozenset({"num_repeats", "num_windows", "samples_per_window", "num_warmup_steps"})
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of a study's parameters on one device.
+
+    Attributes:
+        study, name: the study, and the point's readable name ending in a hash of its parameters.
+        parameters: every parameter the notebook declares, defaults included.
+        num_kernels: how many runs it gets, each in a kernel of its own.
+        time_limit_seconds: how long one run may take.
+    """
+
+    study: str
+    name: str
+    parameters: dict
+    num_kernels: int
+    time_limit_seconds: int
+
+
+def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]:
+    """Return the points of a profile, in the order they run.
+
+    Args:
+        profile: name of a file in notebooks/profiles.
+        studies: names separated by blanks, or all.
+        device: one kind, or all; it replaces `device: all` in the profile.
+
+    Raises:
+        ValueError: an unknown profile, study or parameter, or a value of another type than declared.
+        DeviceUnavailable: a device that is not on this machine.
+    """
+    content = yaml.safe_load(layout.profile(profile).read_text())
+    chosen = list(content) if studies == "all" else studies.split()
+    unknown = [study for study in chosen if study not in content]
+    if unknown:
+        raise ValueError(f"profile {profile} has no study {unknown[0]!r}; allowed: {', '.join(content)}")
+    points = [point for study in chosen for point in _points(study, content[study], device)]
+    return list({(point.study, point.name): point for point in points}.values())
+
+
+def declared(study: str) -> dict:
+    """Return the parameters a study's notebook declares, with their defaults."""
+    cells = nbformat.read(layout.notebook(study), as_version=4).cells
+    source = next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
+
+
+def collect(study: str, names: dict) -> dict:
+    """Return a notebook's parameters by name, as they stand now.
+
+    Args:
+        study: the study.
+        names: the notebook's `globals()`.
+    """
+    return {name: names[name] for name in declared(study)}
+
+
+def check(study: str, parameters: dict) -> None:
+    """Refuse parameters that a study's notebook does not declare, or not with that type.
+
+    Raises:
+        ValueError: names the parameter, its value, and what is allowed.
+    """
+    known = declared(study)
+    for name, value in parameters.items():
+        if name not in known:
+            raise ValueError(f"{study} has no parameter {name!r} (value {value!r}); allowed: {', '.join(known)}")
+        wanted = type(known[name])
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
+            raise ValueError(f"{study}: {name} is {value!r}; allowed: a value of type {wanted.__name__}")
+
+
+def point_name(study: str, parameters: dict) -> str:
+    """Return a point's folder name: variant, device, what differs from the defaults, hash of everything.
+
+    Args:
+        study: the study.
+        parameters: every declared parameter, with a device that was picked (not `best`).
+    """
+    kept = {name: value for name, value in sorted(parameters.items()) if name not in PLACES}
+    digest = hashlib.sha256(json.dumps([study, kept], sort_keys=True).encode()).hexdigest()[:8]
+    defaults = declared(study)
+    leading = [kept["variant"], kept["device"]] if "variant" in kept else [kept["device"]]
+    differing = [
+        _word(name, value)
+        for name, value in kept.items()
+        if name not in {"variant", "device"} | EXTENT and value != defaults.get(name)
+    ]
+    return f"{'-'.join([*leading, *differing])[:100]}-{digest}"
+
+
+def _word(name: str, value) -> str:
+    text = name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
+    return re.sub(r"[^A-Za-z0-9._]+", "_", text)
+
+
+def _points(study: str, entry: dict, device: str) -> list[Point]:
+    defaults = declared(study)
+    points = []
+    for settings in entry["points"]:
+        settings = {"device": "all"} | entry.get("parameters", {}) | settings
+        framework = settings.get("framework", defaults.get("framework", "torch"))
+        kinds = _devices(settings.pop("device"), device, framework)
+        lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
+        for values in itertools.product(*lists.values(), kinds):
+            overrides = dict(zip([*lists, "device"], values, strict=True))
+            check(study, overrides)
+            parameters = defaults | overrides
+            name = point_name(study, parameters)
+            limit = round(entry["time_limit_minutes"] * 60)
+            points.append(Point(study, name, parameters, entry.get("num_kernels", 1), limit))
+    return points
+
+
+def _devices(wanted: str, chosen: str, framework: str) -> tuple[str, ...]:
+    """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
+    if wanted == "all" and chosen == "all":
+        return devices.available(framework)
+    if wanted != "all" and chosen not in ("all", wanted):
+        return ()
+    return (devices.pick(chosen if wanted == "all" else wanted, framework).kind,)

@@ -1,0 +1,180 @@
+"""Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
+
+The rules are the project's measuring rules: the first call is a row of its own, warm-up is kept but never
+averaged and changes nothing that follows, losses are read after the clock has stopped.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pandas
+from tqdm import tqdm
+
+from benchbook import measure, records, runs
+from benchbook.runs import Run
+from benchbook.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        num_repeats: how often to begin again from the same fresh weights.
+        num_windows: timed windows in a repeat, one after the other.
+        samples_per_window: images in a window, rounded to whole steps; 0 is one epoch.
+        cooldown_seconds: rest between repeats.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    num_repeats: int = 1
+    num_windows: int = 1
+    samples_per_window: int = 0
+    cooldown_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        least = {"num_repeats": 1, "num_windows": 1}
+        for name, value in vars(self).items():
+            if value < least.get(name, 0):
+                raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
+
+
+def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
+    """Make the first call, which builds kernels and graphs, then some steps; end with fresh weights again.
+
+    Both are rows, phases `compile` and `warmup`. Weights, optimiser, schedule, random state and data order
+    afterwards are what they were before.
+
+    Args:
+        workload: with fresh weights.
+        record: the run that takes the rows.
+        num_steps: steps after the first call; 0 makes the first call alone.
+
+    Raises:
+        ValueError: a negative number of steps.
+    """
+    if num_steps < 0:
+        raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
+    record.describe(**workload.description())
+    sensor = measure.open_sensor(workload.device)
+    fresh, batches = workload.snapshot(), _endless(workload)
+    for phase, count in (("compile", 1), ("warmup", num_steps)):
+        if count:
+            with record.during(phase):
+                taken = list(itertools.islice(batches, count))
+                record.append(**train_window(workload, sensor, taken))
+    batches.close()
+    workload.restore(fresh)
+
+
+def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
+    """Measure a workload as planned, appending each row as it is measured.
+
+    Args:
+        workload: with fresh weights, warmed up.
+        record: the run that takes the rows.
+        plan: how much to measure.
+
+    Returns:
+        This run's rows. A loss that is not finite ends its repeat early, in a row of status `diverged`.
+    """
+    sensor, fresh = measure.open_sensor(workload.device), workload.snapshot()
+    samples = plan.samples_per_window or workload.description()["dataset_samples"]
+    total = plan.num_repeats * plan.num_windows * samples
+    # One refresh a second: the bar must not slow what it shows.
+    with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
+        for repeat in range(plan.num_repeats):
+            if repeat:
+                time.sleep(plan.cooldown_seconds)
+                workload.restore(fresh)
+            _train(workload, record, sensor, plan, repeat, bar)
+            with record.during("evaluate"):
+                _evaluate(workload, record, sensor, repeat)
+    return records.read(record.path)
+
+
+def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
+    """Train on the batches inside one window.
+
+    Args:
+        workload: what to train.
+        sensor: from `measure.open_sensor`.
+        batches: the window's input; the wait for each is `input_seconds`.
+        bar: a progress bar of images, or None.
+
+    Returns:
+        Measures of a row: samples, seconds, input_seconds, samples_per_second, energy, memory, loss.
+    """
+    started_at, losses, samples = runs.now(), [], 0
+    with measure.window(workload.device, sensor) as window:
+        for batch in window.inputs(batches):
+            losses.append(workload.step(batch))
+            count = workload.num_samples(batch)
+            samples += count
+            if bar is not None:
+                bar.update(count)
+    loss = workload.mean_loss(losses)
+    return {
+        "started_at": started_at,
+        "samples": samples,
+        "samples_per_second": samples / window.seconds,
+        "loss": loss,
+        "status": _status(loss),
+        **window.columns(),
+    }
+
+
+def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm) -> None:
+    """Measure the windows of one repeat."""
+    num_steps = max(1, round(plan.samples_per_window / workload.batch_size))
+    endless = _started(_endless(workload)) if plan.samples_per_window else None
+    with record.during("train"):
+        for _ in range(plan.num_windows):
+            epoch = workload.epoch
+            batches = itertools.islice(endless, num_steps) if endless else workload.batches(epoch)
+            measures = train_window(workload, sensor, batches, bar)
+            if endless is None:
+                workload.end_epoch()
+            record.append(repeat=repeat, epoch=epoch + 1, **measures)
+            if measures["status"] == "diverged":
+                return
+
+
+def _evaluate(workload: Workload, record: Run, sensor, repeat: int) -> None:
+    started_at = runs.now()
+    with measure.window(workload.device, sensor) as window:
+        evaluation = workload.evaluate()
+    loss = float(evaluation.loss)
+    record.append(
+        repeat=repeat,
+        epoch=workload.epoch,
+        status=_status(loss),
+        started_at=started_at,
+        samples=evaluation.samples,
+        samples_per_second=evaluation.samples / window.seconds,
+        loss=loss,
+        accuracy=float(evaluation.accuracy),
+        accuracy_metric=evaluation.metric,
+        **window.columns(),
+    )
+
+
+def _status(loss: float) -> str:
+    return "ok" if math.isfinite(loss) else "diverged"
+
+
+def _endless(workload: Workload) -> Iterator:
+    """Yield batches epoch after epoch."""
+    while True:
+        yield from workload.batches(workload.epoch)
+        workload.end_epoch()
+
+
+def _started(batches: Iterator) -> Iterator:
+    """Fetch the first batch now: a window shorter than an epoch must not carry the loader's whole start."""
+    return itertools.chain([next(batches)], batches)

@@ -1,0 +1,113 @@
+"""The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+import pandas
+
+from benchbook import layout
+
+# Figures and their order on the page; one that the aggregation did not write is left out.
+FIGURES = ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time")
+
+
+def write() -> Path:
+    """Run the aggregation notebook over all rows, then write the page; return its path.
+
+    Raises:
+        RuntimeError: the notebook failed; the message ends with what it printed last.
+    """
+    outputs = layout.outputs()
+    executed = outputs / "report" / "90_aggregate.ipynb"
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "papermill", str(layout.notebook("aggregate")), str(executed)]
+    done = subprocess.run([*command, "--no-progress-bar"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the aggregation failed:\n{done.stderr[-2000:]}")
+    return write_page(outputs / "figures", outputs / "report")
+
+
+def write_page(figures: Path, folder: Path) -> Path:
+    """Write index.html into a folder, with a copy of every file it shows.
+
+    Args:
+        figures: what the aggregation wrote.
+        folder: the site's folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / "files"
+    files.mkdir(exist_ok=True)
+    for file in figures.iterdir():
+        (files / file.name).write_bytes(file.read_bytes())
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    page = environment.get_template("report.html").render(
+        figures=[_figure(figures, name) for name in FIGURES if (figures / f"{name}.json").exists()],
+        summary=_table(figures / "summary.csv", SUMMARY),
+        failures=_failures(figures / "summary.csv"),
+        claims=_table(figures / "claims.csv", CLAIMS),
+    )
+    path = folder / "index.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+SUMMARY = {
+    "machine": "machine",
+    "study": "study",
+    "variant": "variant",
+    "device": "device",
+    "dataset": "data set",
+    "batch_size": "batch",
+    "samples_per_second": "images/s",
+    "low": "low",
+    "high": "high",
+    "interval": "bounds",
+    "num_windows": "windows",
+    "accuracy": "accuracy",
+    "energy_per_sample": "J/image",
+    "status": "status",
+}
+CLAIMS = {
+    "sentence": "claim",
+    "published": "claimed",
+    "machine": "machine",
+    "source": "from",
+    "value": "value",
+    "low": "low",
+    "high": "high",
+    "verdict": "verdict",
+}
+
+
+def _figure(folder: Path, name: str) -> dict:
+    return {"name": name} | json.loads((folder / f"{name}.json").read_text())
+
+
+def _table(path: Path, columns: dict[str, str]) -> dict:
+    """Return headers and lines as text; numbers with four digits, missing ones empty."""
+    table = pandas.read_csv(path).reindex(columns=list(columns))
+    numeric = [pandas.api.types.is_numeric_dtype(table[name]) for name in table]
+    lines = [[_text(value) for value in line] for line in table.itertuples(index=False)]
+    return {"headers": list(columns.values()), "lines": lines, "numeric": numeric}
+
+
+def _failures(path: Path) -> list[dict]:
+    table = pandas.read_csv(path)
+    return table[table["status"] != "ok"].fillna("").to_dict("records") if "status" in table else []
+
+
+def _text(value) -> str:
+    if pandas.isna(value):
+        return ""
+    return (
+        f"{value:,.4g}"
+        if isinstance(value, float) and abs(value) < 1000
+        else f"{value:,.0f}"
+        if isinstance(value, (int, float))
+        else str(value)
+    )

@@ -1,0 +1,239 @@
+"""One execution of a point: who it is, where its rows go, and how it ends.
+
+While a run is under way a marker file, `<run_id>.running`, holds what a failure row needs: identity,
+phase and the process. Whoever finds a marker whose process is gone writes the `interrupted` row.
+"""
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from benchbook import devices, layout, machine, profiles, records
+from benchbook.devices import Device
+
+
+@dataclass
+class Run:
+    """The rows of one execution of a point.
+
+    Attributes:
+        folder: the point's folder.
+        run_id: name of this execution; unique in the project.
+        common: columns that are the same in every row.
+        phase: where the run is now.
+    """
+
+    folder: Path
+    run_id: str
+    common: dict
+    phase: str = "setup"
+    manifest: dict = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Return the CSV that holds the rows."""
+        return self.folder / f"{self.run_id}.csv"
+
+    @property
+    def marker(self) -> Path:
+        """Return the file that exists while the run is under way."""
+        return self.folder / f"{self.run_id}.running"
+
+    def describe(self, **columns) -> None:
+        """Add columns that every later row shares, such as a workload's description."""
+        self.common |= columns
+        self.mark()
+
+    def mark(self) -> None:
+        """Write the marker: a whole new file, or the old one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        process = psutil.Process()
+        state = {"phase": self.phase, "common": self.common, "manifest": self.manifest}
+        state |= {"process": process.pid, "created": process.create_time()}
+        state["supervisor"] = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
+        _replace(self.marker, json.dumps(state))
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Name the phase of a `with` block; an exception in it becomes a failure row and is raised again."""
+        self.phase = phase
+        self.mark()
+        try:
+            yield
+        except BaseException as error:
+            name = type(error).__name__
+            self.fail(status_of(name, str(error)), f"{name}: {error}")
+            raise
+
+    def append(self, *, repeat: int = 0, status: str = "ok", **measures) -> dict:
+        """Append one row of the current phase, with the next free index, and return it."""
+        row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
+        row["index"] = self._next_index(repeat)
+        records.append(self.path, row)
+        return row
+
+    def fail(self, status: str, message: str) -> None:
+        """Append a failure row for the current phase, without measures, and end the run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        records.cut_torn_line(self.path)
+        self.append(status=status, message=anonymous(message)[:2000], started_at=now())
+        self.end()
+
+    def end(self) -> None:
+        """Complete the manifest and remove the marker: nothing more is to come."""
+        if self.manifest:
+            self.manifest["condition_after"] = machine.condition()
+            _replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
+        self.marker.unlink(missing_ok=True)
+
+    def _next_index(self, repeat: int) -> int:
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return 0
+        rows = records.read(self.path)
+        return int(((rows["phase"] == self.phase) & (rows["repeat"] == repeat)).sum())
+
+
+def start(study: str, parameters: dict, device: Device) -> Run:
+    """Begin a run of a study; every notebook calls this once, in its Setup.
+
+    Session, run and machine come from BENCHBOOK_SESSION, BENCHBOOK_RUN_ID and BENCHBOOK_MACHINE, which
+    `make study` sets; without them the run is a session of its own.
+
+    Args:
+        study: the study's name.
+        parameters: what the notebook declares, from `profiles.collect`.
+        device: where it runs.
+    """
+    this = machine.identify()
+    parameters = parameters | {"device": device.kind}
+    point = profiles.point_name(study, parameters)
+    folder = layout.runs(this.name) / study / point
+    recover(folder)
+    run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
+    rest = {name: value for name, value in parameters.items() if name not in records.COLUMNS}
+    common = identity(study, point, run_id, this.name, parameters) | {
+        "chip": this.chip,
+        "device_name": device.name,
+        "device_count": 1,
+        "node_count": 1,
+        "commit": machine.commit(),
+        "settings": json.dumps(rest, sort_keys=True),
+        **devices.software(device),
+    }
+    run = Run(folder, run_id, common)
+    run.manifest = {
+        "parameters": parameters,
+        "machine": machine.as_dictionary(this),
+        "environment": machine.environment(),
+        "commit": common["commit"],
+        "condition_before": machine.condition(),
+    }
+    run.mark()
+    return run
+
+
+def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict) -> dict:
+    """Return the columns that say which run a row belongs to."""
+    return {
+        "schema_version": records.SCHEMA_VERSION,
+        "session": os.environ.get("BENCHBOOK_SESSION") or run_id,
+        "run_id": run_id,
+        "study": study,
+        "variant": parameters.get("variant"),
+        "point": point,
+        "machine": machine_name,
+        "source": "measured",
+        "device": parameters["device"],
+    }
+
+
+def recover(folder: Path) -> list[str]:
+    """End every run of a point whose process is gone: cut a torn line, write its `interrupted` row.
+
+    Returns:
+        The ids of the runs that were ended.
+    """
+    ended = []
+    for marker in sorted(folder.glob("*.running")):
+        state = json.loads(marker.read_text())
+        if not _is_alive(state["process"], state["created"], state["supervisor"]):
+            run = Run(folder, marker.stem, state["common"], state["phase"], state["manifest"])
+            run.fail("interrupted", "the process that measured was gone")
+            ended.append(run.run_id)
+    return ended
+
+
+def resume(folder: Path, run_id: str) -> Run | None:
+    """Return a run that has not ended, as its marker describes it; None if it has ended."""
+    marker = folder / f"{run_id}.running"
+    if not marker.exists():
+        return None
+    state = json.loads(marker.read_text())
+    return Run(folder, run_id, state["common"], state["phase"], state["manifest"])
+
+
+def status_of(error_name: str, message: str) -> str:
+    """Return the status that an exception stands for."""
+    if error_name in ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError") or (
+        "out of memory" in message.lower()
+    ):
+        return "out_of_memory"
+    named = {
+        "DeviceUnavailable": "unavailable",
+        "DatasetUnavailable": "unavailable",
+        "NotImplementedError": "unsupported",
+        "KeyboardInterrupt": "interrupted",
+    }
+    return named.get(error_name, "crashed")
+
+
+def anonymous(message: str) -> str:
+    """Return a message without colours, and with project and home folders shortened: rows are published."""
+    message = re.sub(r"\x1b\[[0-9;]*m", "", message)
+    return message.replace(str(layout.root()), ".").replace(str(Path.home()), "~")
+
+
+def new_id() -> str:
+    """Return a new run's name: UTC time, then eight random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+
+
+def now() -> str:
+    """Return the time as rows write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process exists and has not ended."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _is_alive(process: int, created: float, supervisor: int) -> bool:
+    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here."""
+    if process == os.getpid() or not is_running(process):
+        return False
+    found = psutil.Process(process)
+    if abs(found.create_time() - created) > 1:  # the number was given to another process
+        return False
+    if supervisor and not is_running(supervisor):
+        found.kill()
+        found.wait(10)
+        return False
+    return True
+
+
+def _replace(path: Path, content: str) -> None:
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,167 @@
+"""One `make study`: the graph under a lock, then figures, report and a summary."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas
+from filelock import FileLock, Timeout
+
+from benchbook import layout, machine, profiles, records, runs, statistics
+from benchbook.profiles import Point
+
+
+class Missing(RuntimeError):
+    """A point of the profile has no rows."""
+
+
+def run(profile: str, studies: str, machine_name: str, device: str, retry: bool = False) -> pandas.DataFrame:
+    """Run every point of a profile that is not done yet.
+
+    A session that was cut short is continued under its own name, so that runs it finished are not repeated.
+
+    Args:
+        profile, studies, device: see `profiles.read`.
+        machine_name: see `machine.identify`.
+        retry: run points again that ended in a failure row.
+
+    Returns:
+        One line per point, as `statistics.summarise` gives them.
+
+    Raises:
+        ValueError, DeviceUnavailable: see `profiles.read`; nothing has run then.
+        RuntimeError: another study runs on this machine.
+        Missing: a point ended without rows.
+        subprocess.CalledProcessError: the graph failed or was interrupted.
+    """
+    name = machine.identify(machine_name).name
+    points = profiles.read(profile, studies, device)
+    folder = layout.runs(name)
+    with _alone(folder), _session(folder) as session:
+        for point in points if retry else ():
+            _forget_failure(folder / point.study / point.name)
+        os.environ |= {
+            "BENCHBOOK_SESSION": session,
+            "BENCHBOOK_MACHINE": name,
+            "BENCHBOOK_LAUNCHER": str(os.getpid()),
+            "BENCHBOOK_POINTS": " ".join(point.name for point in points),
+        }
+        _snakemake({"profile": profile, "studies": studies, "machine": name, "device": device})
+    return summary(points, name)
+
+
+def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
+    """Return one line per point, in the profile's order.
+
+    Raises:
+        Missing: a point has no rows; the message names each.
+    """
+    lines = statistics.summarise(read_rows(machine_name))
+    found = {(line["study"], line["point"]): line for line in lines.to_dict("records")}
+    missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in found]
+    if missing:
+        raise Missing(f"no rows for {', '.join(missing)}")
+    return pandas.DataFrame([found[point.study, point.name] for point in points])
+
+
+def read_rows(machine_name: str) -> pandas.DataFrame:
+    """Return every row of one machine."""
+    folder = layout.runs(machine_name)
+    return records.merge(records.find(folder) if folder.exists() else [])
+
+
+def estimate_hours(points: list[Point], machine_name: str) -> pandas.DataFrame:
+    """Return, per point, how long it should take.
+
+    A point is estimated from this machine's own rows of the same study and device, where there are any:
+    planned images over the median rate. Its time limit is the upper bound either way.
+
+    Returns:
+        Columns: study, point, num_kernels, hours (missing where nothing was measured yet), limit_hours.
+    """
+    measured = statistics.summarise(read_rows(machine_name))
+    lines = [
+        {
+            "study": point.study,
+            "point": point.name,
+            "num_kernels": point.num_kernels,
+            "hours": _estimate(point, measured),
+            "limit_hours": point.num_kernels * point.time_limit_seconds / 3600,
+        }
+        for point in points
+    ]
+    return pandas.DataFrame(lines)
+
+
+def _estimate(point: Point, measured: pandas.DataFrame) -> float | None:
+    if "samples_per_second" not in measured:
+        return None
+    alike = (measured["study"] == point.study) & (measured["device"] == point.parameters["device"])
+    known = measured[alike & measured["samples_per_second"].notna()]
+    exact = known[known["variant"] == point.parameters.get("variant")]
+    if known.empty:
+        return None
+    known = exact if len(exact) else known
+    rate, epoch = known["samples_per_second"].median(), known["dataset_samples"].max()
+    plan = point.parameters
+    samples = plan["num_repeats"] * plan["num_windows"] * (plan["samples_per_window"] or epoch)
+    return point.num_kernels * samples / rate / 3600
+
+
+def _snakemake(configuration: dict) -> None:
+    """Run the graph; stop it if the `make` that started this process is gone."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(layout.root() / "Snakefile")]
+    command += ["--directory", str(layout.outputs()), "--cores", "1", "--resources", "device=1"]
+    command += ["--rerun-incomplete", "--rerun-triggers", "params", "--keep-going", "--quiet", "all"]
+    command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
+    command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
+    parent, made = os.getppid(), "MAKELEVEL" in os.environ
+    graph = subprocess.Popen(command)
+    try:
+        while graph.poll() is None:
+            if made and os.getppid() != parent:
+                raise KeyboardInterrupt
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        graph.terminate()
+        graph.wait()
+        raise
+    if graph.returncode:
+        raise subprocess.CalledProcessError(graph.returncode, "snakemake")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold this machine's lock for a whole session."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".study.lock")
+    try:
+        lock.acquire(timeout=10)
+    except Timeout:
+        raise RuntimeError(f"a study runs on this machine already ({folder.name}); wait for it, or stop it") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _session(folder: Path) -> Iterator[str]:
+    """Yield the session's name: that of a session cut short, or a new one. It is forgotten at a good end."""
+    file = folder / ".session"
+    if not file.exists():
+        file.write_text(runs.new_id())
+    yield file.read_text()
+    file.unlink()
+
+
+def _forget_failure(point: Path) -> None:
+    """Make a point that failed undone."""
+    done = point / "done"
+    if done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}:
+        done.unlink()

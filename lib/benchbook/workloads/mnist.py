@@ -1,0 +1,192 @@
+"""The MNIST network of the PyTorch examples, and the loaders that a published speed-up compared.
+
+Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022; figures of the Chinese PyTorch
+blog post of 2022-05-19.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy
+import torch
+from PIL import Image
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+from benchbook import datasets, devices
+from benchbook.devices import Device
+from benchbook.workloads.pytorch import Batch, TorchWorkload
+
+MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
+TEST_BATCH_SIZE = 1000
+VARIANTS = ("reference", "controlled")
+
+
+class Network(nn.Module):
+    """Two convolutions and two dense layers: (n, 1, 28, 28) to log-probabilities (n, 10)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution1 = nn.Conv2d(1, 32, kernel_size=3)
+        self.convolution2 = nn.Conv2d(32, 64, kernel_size=3)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
+        self.dense1 = nn.Linear(9216, 128)
+        self.dense2 = nn.Linear(128, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities of the ten classes."""
+        hidden = F.relu(self.convolution1(images))
+        hidden = F.relu(self.convolution2(hidden))
+        hidden = self.dropout1(F.max_pool2d(hidden, 2))
+        hidden = F.relu(self.dense1(hidden.flatten(1)))
+        return F.log_softmax(self.dense2(self.dropout2(hidden)), dim=1)
+
+
+class TransformedImages(Dataset):
+    """Images that are normalised one at a time on the host, as torchvision's MNIST with transforms does.
+
+    Args:
+        images: uint8, shape (n, 28, 28).
+        labels: int64, shape (n,).
+    """
+
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray) -> None:
+        self.images = images
+        self.labels = labels.tolist()
+        self.transform = transforms.Compose(
+            [transforms.ToTensor(), transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))]
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
+
+
+class ResidentImages:
+    """Images normalised once and kept on the device: no loader, no transfer.
+
+    Args:
+        images: uint8, shape (n, 28, 28).
+        labels: int64, shape (n,).
+        kind: the torch device that keeps them.
+    """
+
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, kind: str) -> None:
+        pixels = torch.from_numpy(images.copy()).to(kind).unsqueeze(1).float().div(255)
+        self.images = pixels.sub(MEAN).div(STANDARD_DEVIATION)
+        self.labels = torch.from_numpy(labels.copy()).to(kind)
+
+    def batches(self, batch_size: int, shuffle_seed: int | None = None) -> Iterable[Batch]:
+        """Yield batches in order, or in the order that the seed gives."""
+        if shuffle_seed is None:
+            yield from zip(self.images.split(batch_size), self.labels.split(batch_size), strict=True)
+            return
+        order = torch.randperm(len(self.labels), generator=torch.Generator().manual_seed(shuffle_seed))
+        for indices in order.to(self.labels.device).split(batch_size):
+            yield self.images[indices], self.labels[indices]
+
+
+def build(
+    dataset: datasets.Dataset,
+    device: Device,
+    variant: str = "reference",
+    data_resident: bool = False,
+    num_workers: int = 1,
+    batch_size: int = 64,
+    seed: int = 1,
+) -> TorchWorkload:
+    """Return the study's workload: Adadelta at learning rate 1, divided by 1/0.7 after each epoch.
+
+    Args:
+        dataset: 28x28 images in ten classes.
+        device: where to train.
+        variant: `reference` takes the article's loaders: on the CPU no worker and no shuffling, on an
+            accelerator one worker, pinned memory and shuffling. `controlled` shuffles everywhere and takes
+            `num_workers` everywhere.
+        data_resident: with `controlled`, keep all images on the device instead.
+        num_workers: with `controlled`, processes that prepare images (0: the training process itself).
+        batch_size: images a step.
+        seed: of weights, dropout and data order.
+
+    Raises:
+        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
+    """
+    _check(variant, data_resident, num_workers, batch_size)
+    if variant == "reference":
+        num_workers = 0 if device.is_cpu else 1
+    devices.set_precision("fp32")
+    devices.seed(seed)
+    model = Network().to(device.kind)
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    train, test = _inputs(dataset, device, data_resident, num_workers, batch_size, seed, variant)
+    return TorchWorkload(
+        device=device,
+        batch_size=batch_size,
+        model=model,
+        loss=F.nll_loss,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7),
+        train_batches=train,
+        test_batches=test,
+        columns={
+            "model": "mnist_cnn",
+            "dataset": dataset.name,
+            "dataset_samples": len(dataset.train_labels),
+            "image_size": dataset.train_images.shape[1],
+            "num_workers": 0 if data_resident else num_workers,
+            "precision": "fp32",
+            "compiled": False,
+        },
+    )
+
+
+def _inputs(
+    dataset: datasets.Dataset,
+    device: Device,
+    data_resident: bool,
+    num_workers: int,
+    batch_size: int,
+    seed: int,
+    variant: str,
+) -> tuple[Callable[[int], Iterable[Batch]], Callable[[], Iterable[Batch]]]:
+    """Return functions to an epoch's training batches and to the test batches."""
+    train = dataset.train_images, dataset.train_labels
+    test = dataset.test_images, dataset.test_labels
+    if data_resident:
+        resident_train, resident_test = (
+            ResidentImages(*train, device.kind),
+            ResidentImages(*test, device.kind),
+        )
+        return (
+            lambda epoch: resident_train.batches(batch_size, seed + epoch),
+            lambda: resident_test.batches(TEST_BATCH_SIZE),
+        )
+    shuffle = variant == "controlled" or not device.is_cpu
+    # MPS has no pinned memory: there, the article's flag did nothing.
+    options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.kind == "cuda"}
+    train_images, test_images = TransformedImages(*train), TransformedImages(*test)
+
+    def train_batches(epoch: int) -> Iterable[Batch]:
+        generator = torch.Generator().manual_seed(seed + epoch)
+        return DataLoader(train_images, batch_size, generator=generator, **options)
+
+    def test_batches() -> Iterable[Batch]:
+        generator = torch.Generator().manual_seed(seed)
+        return DataLoader(test_images, TEST_BATCH_SIZE, generator=generator, **options)
+
+    return train_batches, test_batches
+
+
+def _check(variant: str, data_resident: bool, num_workers: int, batch_size: int) -> None:
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r}; allowed: {', '.join(VARIANTS)}")
+    if variant == "reference" and data_resident:
+        raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
+    if num_workers < 0:
+        raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
+    if batch_size < 1:
+        raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")
