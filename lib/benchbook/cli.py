@@ -128,21 +128,19 @@ def _write_report() -> Path:
 
 
 def _print_summary(lines: pandas.DataFrame) -> None:
-    columns = ["study", "point", "samples_per_second", "spread", "num_windows", "status"]
-    shown = lines.reindex(columns=columns)
-    shown["samples_per_second"] = shown["samples_per_second"].map("{:,.0f}".format, na_action="ignore")
-    shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
-    _print_table(f"Medians on {lines['machine'].iloc[0]}", shown.rename(columns=_headers))
+    columns = {"point": "point", "samples_per_second": "images/s", "spread": "spread", "status": "status"}
+    for study, group in lines.groupby("study", sort=False):
+        shown = group.reindex(columns=list(columns))
+        shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
+        shown["samples_per_second"] = shown["samples_per_second"].map("{:,.0f}".format, na_action="ignore")
+        shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
+        _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
     for line in lines[lines["message"].notna()].to_dict("records"):
         _say(f"{line['point']}: {line['status']}: {line['message']}")
 
 
-def _headers(name: str) -> str:
-    return {"samples_per_second": "images/s", "num_windows": "windows"}.get(name, name)
-
-
 def _print_table(title: str, lines: pandas.DataFrame) -> None:
-    numeric = {"images/s", "spread", "windows", "hours", "limit_hours", "num_kernels"}
+    numeric = {"images/s", "spread", "hours", "limit_hours", "num_kernels"}
     table = Table(title=title)
     for name in lines.columns:
         table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")

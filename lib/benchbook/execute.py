@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,15 @@ from benchbook.profiles import Point
 from benchbook.runs import Run
 
 POLL_SECONDS = 0.5
+# Snakemake sets these to its own count of threads; a run gets what the user set, or the framework's default.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 INTERRUPTED = 130  # the exit status a shell gives to Ctrl-C
 
 
@@ -109,7 +118,7 @@ def _supervise(
     point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
 ) -> tuple[str, str]:
     """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
-    environment = os.environ | {
+    environment = _without_snakemake(os.environ) | {
         "BENCHBOOK_RUN_ID": run.run_id,
         "BENCHBOOK_MACHINE": machine_name,
         "BENCHBOOK_SUPERVISOR": str(os.getpid()),
@@ -136,6 +145,18 @@ def _supervise(
             _end_tree(child.pid)
             child.wait()
     return "", ""
+
+
+def thread_settings() -> str:
+    """Return the user's own thread variables, for `make study` to hand past Snakemake."""
+    return json.dumps({name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ})
+
+
+def _without_snakemake(environment: Mapping[str, str]) -> dict[str, str]:
+    if "BENCHBOOK_THREADS" not in environment:
+        return dict(environment)
+    kept = {name: value for name, value in environment.items() if name not in THREAD_VARIABLES}
+    return kept | json.loads(environment["BENCHBOOK_THREADS"])
 
 
 def _stop_if_orphaned() -> None:

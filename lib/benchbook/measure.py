@@ -4,13 +4,17 @@ The device is synchronised once at each end of a window and nowhere inside it.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchbook import devices
 from benchbook.devices import Device
+
+RAPL = Path("/sys/class/powercap/intel-rapl")  # where Linux shows the counters of Intel's and AMD's CPUs
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class ZeusSensor:
 
 def open_sensor(device: Device) -> NoSensor | ZeusSensor:
     """Return the energy sensor that covers a device on this machine, or the stand-in where there is none."""
+    if device.is_cpu and sys.platform != "darwin" and not RAPL.exists():
+        return NoSensor()  # importing Zeus takes seconds
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
     from zeus.monitor import ZeusMonitor
 

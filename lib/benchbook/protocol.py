@@ -92,9 +92,9 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
             if repeat:
                 time.sleep(plan.cooldown_seconds)
                 workload.restore(fresh)
-            _train(workload, record, sensor, plan, repeat, bar)
+            epoch = _train(workload, record, sensor, plan, repeat, bar)
             with record.during("evaluate"):
-                _evaluate(workload, record, sensor, repeat)
+                _evaluate(workload, record, sensor, repeat, epoch)
     return records.read(record.path)
 
 
@@ -129,8 +129,8 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
     }
 
 
-def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm) -> None:
-    """Measure the windows of one repeat."""
+def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm) -> int:
+    """Measure the windows of one repeat; return the epoch, counted from 1, that the last one was in."""
     num_steps = max(1, round(plan.samples_per_window / workload.batch_size))
     endless = _started(_endless(workload)) if plan.samples_per_window else None
     with record.during("train"):
@@ -142,17 +142,18 @@ def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar
                 workload.end_epoch()
             record.append(repeat=repeat, epoch=epoch + 1, **measures)
             if measures["status"] == "diverged":
-                return
+                break
+    return epoch + 1
 
 
-def _evaluate(workload: Workload, record: Run, sensor, repeat: int) -> None:
+def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
     started_at = runs.now()
     with measure.window(workload.device, sensor) as window:
         evaluation = workload.evaluate()
     loss = float(evaluation.loss)
     record.append(
         repeat=repeat,
-        epoch=workload.epoch,
+        epoch=epoch,
         status=_status(loss),
         started_at=started_at,
         samples=evaluation.samples,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pandas
 from filelock import FileLock, Timeout
 
-from benchbook import layout, machine, profiles, records, runs, statistics
+from benchbook import execute, layout, machine, profiles, records, runs, statistics
 from benchbook.profiles import Point
 
 
@@ -50,6 +51,7 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
             "BENCHBOOK_MACHINE": name,
             "BENCHBOOK_LAUNCHER": str(os.getpid()),
             "BENCHBOOK_POINTS": " ".join(point.name for point in points),
+            "BENCHBOOK_THREADS": execute.thread_settings(),
         }
         _snakemake({"profile": profile, "studies": studies, "machine": name, "device": device})
     return summary(points, name)
@@ -121,6 +123,7 @@ def _snakemake(configuration: dict) -> None:
     command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
     command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
     parent, made = os.getppid(), "MAKELEVEL" in os.environ
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     graph = subprocess.Popen(command)
     try:
         while graph.poll() is None:

@@ -32,7 +32,9 @@ def epoch_seconds(rows: pandas.DataFrame) -> pandas.DataFrame:
             lines.append(_measured_epoch(summary, point))
     columns = ["machine", "chip", "device", "loader", "source", "dataset", "setup_seconds", "train_seconds"]
     columns += ["evaluate_seconds", "seconds", "low", "high", "num_windows", "status"]
-    return pandas.DataFrame(lines, columns=columns)
+    epochs = pandas.DataFrame(lines, columns=columns)
+    rank = epochs["loader"].map(LOADERS.index)
+    return epochs.assign(rank=rank).sort_values(["source", "machine", "device", "rank"])[columns].reset_index(drop=True)
 
 
 def speedups(epochs: pandas.DataFrame) -> pandas.DataFrame:
@@ -136,7 +138,7 @@ def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
     axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
     axes.set_xlabel("seconds for data set-up, one training epoch and the test")
     axes.margins(x=0.12)
-    axes.legend(handles=_legend(), loc="upper center", bbox_to_anchor=(0.4, -0.14), ncols=5, fontsize=8)
+    axes.figure.legend(handles=_legend(), loc="outside lower center", ncols=5, fontsize=8)
     axes.set_title(epochs_title(epochs))
 
 
@@ -189,7 +191,7 @@ def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
     axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
     axes.margins(x=0.15)
     axes.set_xlabel("share of training time")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.16), ncols=2, fontsize=8)
+    axes.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     known = shares["share"].dropna()
     axes.set_title(
         f"Input takes {known.min():.0%} to {known.max():.0%} of a training step"
@@ -206,15 +208,12 @@ def draw_step_times(axes: Axes, steps: pandas.DataFrame) -> None:
         sizes, times = group["batch_size"].astype(float), group["seconds_per_step"] * 1e3
         errors = [times - group["low"] * 1e3, group["high"] * 1e3 - times]
         axes.errorbar(sizes, times, errors, fmt="o", color=shade, capsize=3, label=f"{machine}, {device}")
-        fitted = (first["fixed_seconds"] + first["seconds_per_image"] * sizes) * 1e3
-        axes.plot(sizes, fitted, color=shade, linewidth=1)
+        ends = pandas.Series([0, sizes.max()])
+        fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
+        axes.plot(ends, fitted, color=shade, linewidth=1)
         fixed, each = first["fixed_seconds"] * 1e3, first["seconds_per_image"] * 1e6
         titles.append(f"{fixed:.1f} ms + {each:.0f} µs an image ({device})")
-    axes.set(xscale="log", yscale="log", xlabel="batch size", ylabel="ms a step, data resident")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xticks(sorted(steps["batch_size"].astype(float).unique()), minor=False)
-    axes.minorticks_off()
+    axes.set(xlabel="batch size", ylabel="ms a step, data resident", xlim=(0, None), ylim=(0, None))
     axes.grid(visible=True)
     axes.legend(fontsize=8)
     axes.set_title("A step costs " + "; ".join(titles[:2]) if titles else "No machine has two batch sizes yet")
