@@ -37,7 +37,7 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
 bench: $(READY) ## Compare the measured loop with the same loop bare
-	@$(BIN)/python -m benchbook.overhead
+	@$(BIN)/python tests/bench_overhead.py
 
 lab: $(READY) ## Open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab --notebook-dir notebooks

@@ -25,6 +25,7 @@ from benchbook.profiles import Point
 from benchbook.runs import Run
 
 POLL_SECONDS = 0.5
+LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
 # Snakemake sets these to its own count of threads; a run gets what the user set, or the framework's default.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -86,7 +87,7 @@ def only_one(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=30)  # an orphan of a killed study ends within seconds
+        lock.acquire(timeout=LOCK_SECONDS)
     except Timeout:
         raise RuntimeError(f"another study measures on this machine ({folder.name}); wait until it ends") from None
     try:

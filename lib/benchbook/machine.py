@@ -97,7 +97,8 @@ def condition() -> dict:
 def environment() -> dict:
     """Return the software a run used: Python, every installed package, and the lock's SHA-256."""
     lock = layout.lock()
-    packages = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
+    # An installation that broke off leaves a package without a name.
+    packages = {d.metadata["Name"].lower(): d.version for d in metadata.distributions() if d.metadata["Name"]}
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),

@@ -86,8 +86,9 @@ def step_times(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the resident step's time by batch size, split into a fixed part and a part per image.
 
     Returns:
-        Columns: machine, device, batch_size, seconds_per_step, low, high, fixed_seconds, seconds_per_image;
-        machines with fewer than two batch sizes are left out.
+        Columns: machine, device, batch_size, seconds_per_step, low, high, fixed_seconds, seconds_per_image,
+        misfit (the line's distance from this step time, as a fraction of it); machines with fewer than two
+        batch sizes are left out.
     """
     points = _points(rows)
     points = points[points["loader"] == "resident"]
@@ -100,10 +101,11 @@ def step_times(rows: pandas.DataFrame) -> pandas.DataFrame:
                 high=group["batch_size"] / group["low"],
                 fixed_seconds=fixed,
                 seconds_per_image=per_image,
+                misfit=abs((fixed + per_image * group["batch_size"]) / group["seconds_per_step"] - 1),
             )
             parts.append(part.sort_values("batch_size"))
     columns = ["machine", "device", "batch_size", "seconds_per_step", "low", "high"]
-    empty = pandas.DataFrame(columns=[*columns, "fixed_seconds", "seconds_per_image"])
+    empty = pandas.DataFrame(columns=[*columns, "fixed_seconds", "seconds_per_image", "misfit"])
     return pandas.concat(parts, ignore_index=True) if parts else empty
 
 
@@ -170,7 +172,7 @@ def draw_speedups(axes: Axes, ratios: pandas.DataFrame) -> None:
     published = ratios[ratios["source"] != "measured"]["speedup"]
     known = f"published {published.min():.2f}x to {published.max():.2f}x" if len(published) else ""
     if measured.empty:
-        axes.set_title(f"Accelerator over CPU: {known}; no machine here has measured both")
+        axes.set_title(f"Accelerator over CPU: {known}; not measured here")
     else:
         low, high = measured["speedup"].min(), measured["speedup"].max()
         axes.set_title(f"Accelerator over CPU: measured {low:.2f}x to {high:.2f}x, {known}")
@@ -212,7 +214,9 @@ def draw_step_times(axes: Axes, steps: pandas.DataFrame) -> None:
         fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
         axes.plot(ends, fitted, color=shade, linewidth=1)
         fixed, each = first["fixed_seconds"] * 1e3, first["seconds_per_image"] * 1e6
-        titles.append(f"{fixed:.1f} ms + {each:.0f} µs an image ({device})")
+        titles.append(
+            f"{fixed:.1f} ms + {each:.0f} µs an image ({device}; the line is off by up to {group['misfit'].max():.0%})"
+        )
     axes.set(xlabel="batch size", ylabel="ms a step, data resident", xlim=(0, None), ylim=(0, None))
     axes.grid(visible=True)
     axes.legend(fontsize=8)

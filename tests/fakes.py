@@ -1,0 +1,114 @@
+"""A clock, a sensor, a network and a run of plain Python, whose every number is known beforehand."""
+
+from pathlib import Path
+
+from benchbook import runs
+from benchbook.devices import Device
+from benchbook.measure import Energy
+from benchbook.runs import Run
+from benchbook.workloads import Evaluation
+
+CPU = Device("cpu", "a processor")
+
+
+class Clock:
+    """Stands in for the `time` module: its time moves only when told."""
+
+    def __init__(self, log: list | None = None) -> None:
+        self.seconds = 100.0
+        self.slept = []
+        self.log = log
+
+    def perf_counter(self) -> float:
+        if self.log is not None:
+            self.log.append("clock")
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+class Sensor:
+    """Reads a known number of joules."""
+
+    def __init__(self, log: list, joules: float = 5.0) -> None:
+        self.log = log
+        self.joules = joules
+
+    def begin(self) -> None:
+        self.log.append("begin")
+
+    def end(self) -> Energy:
+        self.log.append("end")
+        return Energy(self.joules, "nvml", "board")
+
+
+class FakeWorkload:
+    """Ten images an epoch in batches of 4, 4 and 2; the loss is 1 over the steps since the weights were fresh.
+
+    A batch is (epoch, position, images). Attribute `log` holds what was called, in order; `broken_steps` maps
+    a step, counted from 0 over the whole life, to a loss or to an exception.
+    """
+
+    batch_size = 4
+
+    def __init__(self, clock: Clock | None = None, broken_steps: dict | None = None) -> None:
+        self.device = CPU
+        self.epoch = 0
+        self.num_steps = 0
+        self.life = 0
+        self.clock = clock or Clock()
+        self.broken_steps = broken_steps or {}
+        self.log = []
+
+    def description(self) -> dict:
+        return {"model": "fake", "parameters": 1, "batch_size": self.batch_size, "dataset_samples": 10}
+
+    def batches(self, epoch: int):
+        for position, images in enumerate((4, 4, 2)):
+            self.clock.advance(2)
+            yield epoch, position, images
+
+    def num_samples(self, batch: tuple) -> int:
+        return batch[2]
+
+    def step(self, batch: tuple) -> float:
+        self.clock.advance(3)
+        self.log.append(batch)
+        self.num_steps += 1
+        self.life += 1
+        broken = self.broken_steps.get(self.life - 1)
+        if isinstance(broken, BaseException):
+            raise broken
+        return broken or 1 / self.num_steps
+
+    def mean_loss(self, losses: list) -> float:
+        self.clock.advance(1000)
+        self.log.append("mean_loss")
+        return sum(losses) / len(losses)
+
+    def end_epoch(self) -> None:
+        self.epoch += 1
+        self.log.append("end_epoch")
+
+    def evaluate(self) -> Evaluation:
+        self.clock.advance(7)
+        self.log.append("evaluate")
+        return Evaluation(loss=0.5, accuracy=0.75, samples=8)
+
+    def snapshot(self) -> tuple:
+        return self.epoch, self.num_steps
+
+    def restore(self, state: tuple) -> None:
+        self.epoch, self.num_steps = state
+        self.log.append("restore")
+
+
+def run(folder: Path, run_id: str = "run-1") -> Run:
+    """Return a run whose rows are valid and whose folder is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parameters = {"variant": "controlled", "device": "cpu"}
+    return Run(folder, run_id, runs.identity("mnist_speedup", "a-point", run_id, "a-machine", parameters))

@@ -1,0 +1,40 @@
+"""Rows to test with: a valid training window, with what a test needs changed."""
+
+import pandas
+from benchbook import records
+
+
+def make_row(**columns) -> dict:
+    """Return one measured training window of 640 images in 2 seconds, with these columns changed."""
+    row = {
+        "schema_version": 1,
+        "session": "session-1",
+        "run_id": "run-1",
+        "study": "mnist_speedup",
+        "variant": "reference",
+        "point": "reference-cpu",
+        "machine": "desk",
+        "chip": "Chip A",
+        "source": "measured",
+        "device": "cpu",
+        "framework": "torch",
+        "model": "mnist_cnn",
+        "dataset": "mnist",
+        "dataset_samples": 60_000,
+        "batch_size": 64,
+        "settings": "{}",
+        "phase": "train",
+        "repeat": 0,
+        "index": 0,
+        "samples": 640,
+        "seconds": 2.0,
+        "input_seconds": 0.5,
+        "samples_per_second": 320.0,
+        "status": "ok",
+    }
+    return row | columns
+
+
+def make_rows(rows: list[dict]) -> pandas.DataFrame:
+    """Return rows as a frame with the schema's types; no rows make an empty frame of the same types."""
+    return records.validate(pandas.DataFrame(rows, columns=records.COLUMNS))

@@ -1,0 +1,198 @@
+"""One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from benchbook import execute, layout, profiles, records, runs
+from benchbook.profiles import Point
+
+pytestmark = pytest.mark.notebook
+
+PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
+# A study of one row. What goes wrong is told from outside, so that the point stays the same.
+SETUP = """
+import os, time
+from pathlib import Path
+from benchbook import layout
+layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
+from benchbook import profiles, runs
+from benchbook.devices import Device
+fault = os.environ.get("FAULT", "")
+if fault == "early exception":
+    raise ValueError("broken before the run began")
+run = runs.start("faults", profiles.collect("faults", globals()), Device("cpu", "a test's CPU"))
+"""
+BODY = """
+with run.during("train"):
+    run.append(samples=1, seconds=1.0)
+    if fault == "exception":
+        raise RuntimeError("broken on purpose in " + str(Path.home()))
+    if fault == "kernel dies":
+        os.kill(os.getpid(), 9)
+    if fault == "hangs":
+        time.sleep(600)
+run.end()
+"""
+
+
+@pytest.fixture
+def point(tmp_path, monkeypatch) -> Point:
+    """Return the only point of a study whose notebook fails as FAULT says."""
+    cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, SETUP, BODY)]
+    cells[0].metadata["tags"] = ["parameters"]
+    path = tmp_path / "01_faults.ipynb"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
+    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": tmp_path, "BENCHBOOK_SESSION": "s"}.items():
+        monkeypatch.setenv(name, str(value))
+    parameters = profiles.declared("faults")
+    return Point("faults", profiles.point_name("faults", parameters), parameters, 1, 120)
+
+
+def folder_of(point: Point) -> Path:
+    return layout.runs("tester") / point.study / point.name
+
+
+def rows_of(point: Point):
+    return records.merge(records.find(folder_of(point)))
+
+
+def run_with(point: Point, fault: str, monkeypatch) -> list[str]:
+    monkeypatch.setenv("FAULT", fault)
+    return execute.execute(point, "tester")
+
+
+def wait_for_row(point: Point) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if folder_of(point).exists() and any(path.stat().st_size for path in folder_of(point).glob("*.csv")):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the run wrote no row")
+
+
+def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
+    """Start the point as the graph does, in a process of its own."""
+    arguments = ["from benchbook import execute, layout", "import os, pathlib"]
+    arguments += ["layout.notebooks = lambda: {'faults': pathlib.Path(os.environ['FAULTS_NOTEBOOK'])}"]
+    arguments += ["execute.main()"]
+    command = [sys.executable, "-c", "\n".join(arguments), json.dumps(asdict(point)), str(tmp_path / "done")]
+    return subprocess.Popen([*command, "--machine", "tester"], start_new_session=True)
+
+
+def family_of(process: int) -> list[psutil.Process]:
+    return psutil.Process(process).children(recursive=True)
+
+
+def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch):
+    assert run_with(point, "", monkeypatch) == ["ok"]
+    assert rows_of(point)["status"].tolist() == ["ok"]
+    assert len(list(folder_of(point).glob("*.json"))) == 1
+    assert not list(folder_of(point).glob("*.running"))
+
+
+def test_runs_that_this_session_has_are_not_measured_again(point, monkeypatch):
+    run_with(point, "", monkeypatch)
+    twice = Point(point.study, point.name, point.parameters, 2, point.time_limit_seconds)
+    assert run_with(twice, "", monkeypatch) == ["ok", "ok"]
+    assert run_with(twice, "exception", monkeypatch) == ["ok", "ok"]  # nothing ran: nothing failed
+    assert rows_of(point)["run_id"].nunique() == 2
+
+
+def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeypatch):
+    wrong = Point(point.study, point.name, point.parameters | {"batchsize": 1}, 1, 60)
+    with pytest.raises(ValueError, match="no parameter 'batchsize'.*allowed: variant, device"):
+        run_with(wrong, "", monkeypatch)
+    assert not folder_of(point).exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "phases"),
+    [
+        ("exception", "RuntimeError: broken on purpose in ~", ["train", "train"]),
+        ("early exception", "ValueError: broken before the run began", ["setup"]),
+        ("kernel dies", "the kernel died", ["train", "train"]),
+    ],
+)
+def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, message, phases):
+    assert run_with(point, fault, monkeypatch) == ["crashed"]
+    rows = rows_of(point)
+    assert rows["phase"].tolist() == phases
+    assert rows["status"].tolist() == ["ok"] * (len(phases) - 1) + ["crashed"]
+    assert rows["index"].tolist() == list(range(len(phases)))
+    assert message in rows["message"].iloc[-1]
+    assert not list(folder_of(point).glob("*.running"))
+
+
+def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch):
+    short = Point(point.study, point.name, point.parameters, 1, 15)
+    assert run_with(short, "hangs", monkeypatch) == ["timeout"]
+    assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
+    assert "15 s" in rows_of(point)["message"].iloc[-1]
+    assert not psutil.Process().children(recursive=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number):
+    monkeypatch.setenv("FAULT", "hangs")
+    process = start_alone(point, tmp_path)
+    wait_for_row(point)
+    family = family_of(process.pid)
+    process.send_signal(number)
+    assert process.wait(30) == execute.INTERRUPTED
+    psutil.wait_procs(family, timeout=10)
+    assert not [member for member in family if member.is_running()]
+    assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
+    assert not (tmp_path / "done").exists()
+
+
+def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(point, monkeypatch, tmp_path):
+    monkeypatch.setenv("FAULT", "hangs")
+    process = start_alone(point, tmp_path)
+    wait_for_row(point)
+    family = family_of(process.pid)
+    process.kill()
+    process.wait()
+    torn = next(folder_of(point).glob("*.csv"))
+    with torn.open("a") as file:
+        file.write("1,half a li")
+    assert run_with(point, "", monkeypatch) == ["ok"]
+    assert not [member for member in family if runs.is_running(member.pid) and "ipykernel" in str(member.cmdline())]
+    assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
+    others = rows_of(point)
+    assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]
+
+
+def test_a_run_stops_when_whoever_started_it_is_gone(point, monkeypatch):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    monkeypatch.setenv("BENCHBOOK_LAUNCHER", str(gone.pid))
+    with pytest.raises(execute.Stopped):
+        run_with(point, "", monkeypatch)
+    assert not folder_of(point).exists()
+
+
+def test_a_run_gets_the_users_thread_settings_and_not_snakemakes(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    settings = execute.thread_settings()
+    snakemake = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "BENCHBOOK_THREADS": settings, "PATH": "x"}
+    kept = execute._without_snakemake(snakemake)
+    assert kept == {"OMP_NUM_THREADS": "7", "BENCHBOOK_THREADS": settings, "PATH": "x"}
+    assert execute._without_snakemake({"OMP_NUM_THREADS": "3"}) == {"OMP_NUM_THREADS": "3"}
+
+
+def test_only_one_run_measures_at_a_time(tmp_path, monkeypatch):
+    with execute.only_one(tmp_path):
+        monkeypatch.setattr(execute, "LOCK_SECONDS", 0.1)
+        with pytest.raises(RuntimeError, match="another study measures"), execute.only_one(tmp_path):
+            pass

@@ -1,0 +1,227 @@
+import hashlib
+import json
+import platform
+import re
+import socket
+from types import SimpleNamespace
+
+import psutil
+import pynvml
+import pytest
+
+from benchbook import layout, machine
+
+# As `pmset -g` prints it; the settings are those of Apple's manual page pmset(1).
+PMSET = """System-wide power settings:
+Currently in use:
+ standby              1
+ powernap             1
+ hibernatefile        /var/vm/sleepimage
+ sleep                1 (sleep prevented by powerd)
+ lowpowermode         {value}
+ womp                 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_name_in_the_environment(monkeypatch):
+    monkeypatch.delenv("BENCHBOOK_MACHINE", raising=False)
+
+
+def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None:
+    monkeypatch.setattr(machine, "_chip", lambda: chip)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: cores)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(gibibytes * 2**30)))
+
+
+@pytest.mark.parametrize(
+    ("chip", "cores", "gibibytes", "name"),
+    [
+        ("Apple M1 Pro", 10, 16, "apple-m1-pro-10core-16gb"),
+        ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", 6, 31.2, "intel-core-i7-8700k-6core-31gb"),
+        ("AMD EPYC 7763 Processor", 64, 503.6, "amd-epyc-7763-64core-504gb"),
+        ("", 2, 0.4, "2core-1gb"),
+        ("Чип № 5", 4, 8, "5-4core-8gb"),
+    ],
+)
+def test_default_name_is_chip_cores_and_memory(monkeypatch, chip, cores, gibibytes, name):
+    _is_a_computer(monkeypatch, chip, cores, gibibytes)
+    assert machine.identify().name == name
+
+
+def test_default_name_of_a_long_chip_is_still_allowed(monkeypatch):
+    _is_a_computer(monkeypatch, "Chip " * 30, 8, 16)
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", machine.identify().name)
+
+
+def test_default_name_of_this_computer_is_allowed():
+    name = machine.identify().name
+    assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name)
+    assert machine.identify(name).name == name
+
+
+def test_name_is_the_argument_then_the_environment(monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_MACHINE", "desk.2")
+    assert machine.identify().name == "desk.2"
+    assert machine.identify("lap_top").name == "lap_top"
+
+
+@pytest.mark.parametrize("name", ["my mac", "../escape", ".hidden", "a/b", "ünï", "x" * 65, "line\n"])
+def test_bad_name_is_an_error_that_names_it_and_what_is_allowed(monkeypatch, name):
+    with pytest.raises(ValueError, match="allowed are up to 64 letters") as error:
+        machine.identify(name)
+    assert repr(name) in str(error.value)
+    monkeypatch.setenv("BENCHBOOK_MACHINE", name)
+    with pytest.raises(ValueError, match="allowed are up to 64 letters"):
+        machine.identify()
+
+
+def test_machine_as_dictionary_survives_json():
+    this = machine.identify("desk")
+    again = json.loads(json.dumps(machine.as_dictionary(this)))
+    assert machine.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (PMSET.format(value=1), True),
+        (PMSET.format(value=0), False),
+        (PMSET.replace("lowpowermode         {value}", "ttyskeepawake 1"), None),
+        ("", None),
+    ],
+)
+def test_low_power_mode_is_read_from_pmset(monkeypatch, printed, expected):
+    monkeypatch.setattr(machine, "_output", lambda *command: printed if command == ("pmset", "-g") else "")
+    assert machine.condition()["low_power_mode"] is expected
+
+
+@pytest.mark.parametrize(
+    ("battery", "source"),
+    [
+        (None, None),
+        (SimpleNamespace(power_plugged=True, percent=80), "mains"),
+        (SimpleNamespace(power_plugged=False, percent=80), "battery"),
+    ],
+)
+def test_power_source_is_mains_battery_or_missing(monkeypatch, battery, source):
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
+    assert machine.condition()["power_source"] == source
+
+
+def test_condition_survives_json():
+    condition = machine.condition()
+    assert json.loads(json.dumps(condition)) == condition
+
+
+def test_a_command_that_is_missing_or_fails_prints_nothing():
+    assert machine._output("no-such-command-anywhere") == ""
+    assert machine._output("ls", "no-such-file-anywhere") == ""
+
+
+def test_no_nvidia_driver_gives_no_gpus(monkeypatch):
+    def refuse():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    assert machine._nvidia_gpus() == []
+    assert machine.condition()["gpus"] == []
+
+
+def test_nvidia_gpus_tell_what_they_can_and_the_rest_is_missing(monkeypatch):
+    def refuse(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    ended = []
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: ended.append(True),
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
+        "nvmlSystemGetDriverVersion": lambda: "570.1",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=16),
+        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 250500,
+        "nvmlDeviceGetClockInfo": lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
+        "nvmlDeviceGetTemperature": refuse,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pynvml, name, answer)
+    assert machine.identify().accelerators == ("GPU 0", "GPU 1")
+    assert machine.condition()["gpus"][1] == {
+        "name": "GPU 1",
+        "driver": "570.1",
+        "memory_bytes": 16,
+        "power_limit_watts": 250.5,
+        "sm_clock_mhz": 1000,
+        "memory_clock_mhz": 2000,
+        "temperature_celsius": None,
+    }
+    assert len(ended) == 2
+
+
+def test_apple_silicon_is_its_own_accelerator(monkeypatch):
+    commands = {
+        ("sysctl", "-n", "machdep.cpu.brand_string"): "Apple M2",
+        ("sysctl", "-n", "kern.osversion"): "23G93",
+    }
+    monkeypatch.setattr(machine, "_output", lambda *command: commands.get(command, ""))
+    monkeypatch.setattr(machine, "_nvidia_gpus", list)
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
+    this = machine.identify()
+    assert this.chip == "Apple M2"
+    assert this.accelerators == ("Apple M2",)
+    assert this.system == "macOS 14.6 (23G93)"
+
+
+def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_path):
+    lock = tmp_path / "cuda.txt"
+    lock.write_text("numpy==2.0\n")
+    monkeypatch.setattr(layout, "lock", lambda: lock)
+    environment = machine.environment()
+    assert environment["lock"] == "cuda.txt"
+    assert environment["lock_sha256"] == hashlib.sha256(b"numpy==2.0\n").hexdigest()
+    assert environment["packages"]["psutil"] == psutil.__version__
+    assert environment["python"] == platform.python_version()
+
+
+def test_environment_without_a_lock_has_no_hash(monkeypatch):
+    monkeypatch.setattr(layout, "lock", lambda: None)
+    environment = machine.environment()
+    assert environment["lock"] is None
+    assert environment["lock_sha256"] is None
+
+
+def test_environment_passes_over_the_remains_of_a_broken_installation(monkeypatch, tmp_path):
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "psutil" in machine.environment()["packages"]
+
+
+def test_commit_says_when_the_library_was_changed(monkeypatch):
+    answers = {"rev-parse": "0123456789ab", "status": ""}
+    monkeypatch.setattr(machine, "_output", lambda *command: answers[command[3]])
+    assert machine.commit() == "0123456789ab"
+    answers["status"] = " M lib/benchbook/measure.py"
+    assert machine.commit() == "0123456789ab+changed"
+    answers["rev-parse"] = ""
+    assert machine.commit() == ""
+
+
+def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(monkeypatch, tmp_path):
+    user, host, home = "alice-planted", "host-planted", str(tmp_path / "home-planted")
+    for name in ("USER", "LOGNAME", "USERNAME"):
+        monkeypatch.setenv(name, user)
+    monkeypatch.setenv("HOST", host)
+    monkeypatch.setenv("HOSTNAME", host)
+    monkeypatch.setenv("HOME", home)
+    real = platform.uname()
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    monkeypatch.setattr(platform, "node", lambda: host)
+    monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
+    this = machine.as_dictionary(machine.identify())
+    told = json.dumps([this, machine.condition(), machine.environment(), machine.commit()])
+    for secret in (user, host, home):
+        assert secret not in told

@@ -1,0 +1,222 @@
+import ast
+import re
+import warnings
+
+import nbformat
+import pytest
+import yaml
+
+from benchbook import devices, layout, profiles
+from benchbook.devices import DeviceUnavailable
+from benchbook.workloads import mnist
+
+PARAMETERS = """variant: str = "reference"  # which
+device: str = "best"  # where
+batch_size: int = 64  # how many
+rate: float = 0.5  # how fast
+resident: bool = False  # kept on the device
+num_windows: int = 1  # how long
+data_root: str = ""  # folder"""
+DEFAULTS = {
+    "variant": "reference",
+    "device": "best",
+    "batch_size": 64,
+    "rate": 0.5,
+    "resident": False,
+    "num_windows": 1,
+    "data_root": "",
+}
+COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
+VARIANTS = {"mnist_speedup": mnist.VARIANTS}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of one study, `toy`, on a machine with a GPU; call it with a profile's content."""
+    (tmp_path / "notebooks" / "profiles").mkdir(parents=True)
+    monkeypatch.setattr(layout, "root", lambda: tmp_path)
+    _has(monkeypatch, "cuda", "cpu")
+    cells = [
+        nbformat.v4.new_markdown_cell("# Title"),
+        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("batch_size = 1"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks" / "07_toy.ipynb")
+
+    def write(*points: dict, **entry) -> None:
+        content = {"toy": {"time_limit_minutes": 1, "points": list(points)} | entry}
+        (tmp_path / "notebooks" / "profiles" / "mine.yaml").write_text(yaml.safe_dump(content))
+
+    write({})
+    return write
+
+
+def _has(monkeypatch, *kinds: str) -> None:
+    monkeypatch.setattr(devices, "available", lambda framework="torch": kinds)
+    monkeypatch.setattr(devices, "_name", lambda kind: f"a {kind}")
+
+
+def _varied(points, *names: str) -> list[tuple]:
+    return [tuple(point.parameters[name] for name in names) for point in points]
+
+
+def test_declared_parameters_are_those_of_the_tagged_cell_with_their_defaults(project):
+    assert profiles.declared("toy") == DEFAULTS
+
+
+def test_collect_takes_declared_names_as_they_stand_now(project):
+    names = {"unrelated": object()} | DEFAULTS | {"batch_size": 1}
+    assert profiles.collect("toy", names) == DEFAULTS | {"batch_size": 1}
+
+
+def test_lists_expand_to_one_point_each(project):
+    project({"batch_size": [16, 32], "rate": [0.1, 0.2], "device": "cpu"})
+    points = profiles.read("mine")
+    assert _varied(points, "batch_size", "rate") == [(16, 0.1), (16, 0.2), (32, 0.1), (32, 0.2)]
+    assert len({point.name for point in points}) == 4
+
+
+def test_point_carries_every_declared_parameter_and_its_limits(project):
+    project({"batch_size": 16, "device": "cpu"}, num_kernels=3, time_limit_minutes=1.5)
+    (point,) = profiles.read("mine")
+    assert point.parameters == DEFAULTS | {"batch_size": 16, "device": "cpu"}
+    assert (point.study, point.num_kernels, point.time_limit_seconds) == ("toy", 3, 90)
+
+
+def test_point_overrides_what_its_study_shares(project):
+    project({"batch_size": 8}, {"rate": 0.1}, parameters={"batch_size": 32, "device": "cpu"})
+    assert _varied(profiles.read("mine"), "batch_size", "rate") == [(8, 0.5), (32, 0.1)]
+
+
+def test_same_point_named_twice_runs_once(project):
+    project({"batch_size": [16, 32]}, {"batch_size": 16}, parameters={"device": "cpu"})
+    assert _varied(profiles.read("mine"), "batch_size") == [(16,), (32,)]
+
+
+def test_device_all_is_every_device_of_this_machine(project):
+    project({"batch_size": [16, 32]})
+    points = profiles.read("mine")
+    assert _varied(points, "batch_size", "device") == [(16, "cuda"), (16, "cpu"), (32, "cuda"), (32, "cpu")]
+
+
+def test_chosen_device_narrows_all_and_leaves_out_points_of_other_devices(project):
+    project({"batch_size": 1}, {"batch_size": 2, "device": "cuda"}, {"batch_size": 3, "device": "cpu"})
+    assert _varied(profiles.read("mine", device="cpu"), "batch_size", "device") == [(1, "cpu"), (3, "cpu")]
+
+
+def test_best_device_is_written_as_the_device_it_is(project):
+    project({"device": "best"})
+    assert _varied(profiles.read("mine"), "device") == [("cuda",)]
+
+
+@pytest.mark.parametrize("chosen", ["mps", "tpu"])
+def test_device_that_is_not_here_is_an_error_that_names_it_and_what_is_allowed(project, chosen):
+    with pytest.raises(DeviceUnavailable, match=f"'{chosen}'.*allowed: best, cuda, cpu"):
+        profiles.read("mine", device=chosen)
+    project({"device": chosen})
+    with pytest.raises(DeviceUnavailable, match=f"'{chosen}'.*allowed: best, cuda, cpu"):
+        profiles.read("mine")
+
+
+def test_unknown_study_is_an_error_that_names_it_and_what_is_allowed(project):
+    with pytest.raises(ValueError, match="'other'; allowed: toy"):
+        profiles.read("mine", studies="toy other")
+    with pytest.raises(ValueError, match="'other'; allowed: toy"):
+        profiles.declared("other")
+
+
+def test_unknown_profile_is_an_error_that_names_it_and_what_is_allowed(project):
+    with pytest.raises(ValueError, match="'yours'; allowed: mine"):
+        profiles.read("yours")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"batchsize": 32}, "no parameter 'batchsize' \\(value 32\\); allowed: variant, device, batch_size"),
+        ({"batch_size": 32.0}, "batch_size is 32.0; allowed: a value of type int"),
+        ({"batch_size": True}, "batch_size is True; allowed: a value of type int"),
+        ({"batch_size": "32"}, "batch_size is '32'; allowed: a value of type int"),
+        ({"resident": 1}, "resident is 1; allowed: a value of type bool"),
+        ({"rate": "fast"}, "rate is 'fast'; allowed: a value of type float"),
+        ({"rate": True}, "rate is True; allowed: a value of type float"),
+        ({"variant": None}, "variant is None; allowed: a value of type str"),
+    ],
+)
+def test_wrong_parameter_is_an_error_that_names_it_and_what_is_allowed(project, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        profiles.check("toy", parameters)
+    project(parameters)
+    with pytest.raises(ValueError, match=message):
+        profiles.read("mine")
+
+
+def test_whole_number_is_allowed_where_a_fraction_is_declared(project):
+    profiles.check("toy", DEFAULTS | {"rate": 1})
+
+
+def test_point_name_says_what_differs_and_ends_in_a_hash(project):
+    changed = DEFAULTS | {"device": "cpu", "batch_size": 16, "resident": True, "num_windows": 6}
+    name = profiles.point_name("toy", changed)
+    assert re.fullmatch(r"reference-cpu-batch_size_16-resident-[0-9a-f]{8}", name)
+
+
+def test_point_name_is_the_same_in_any_order_and_wherever_the_data_lies(project):
+    there = DEFAULTS | {"device": "cpu", "data_root": "/somewhere/else"}
+    backwards = dict(reversed((DEFAULTS | {"device": "cpu"}).items()))
+    assert profiles.point_name("toy", there) == profiles.point_name("toy", backwards)
+
+
+def test_point_name_differs_with_every_parameter_that_changes_what_is_measured(project):
+    changes = [
+        {},
+        {"variant": "controlled"},
+        {"device": "cpu"},
+        {"batch_size": 65},
+        {"rate": 0.25},
+        {"resident": True},
+        {"num_windows": 2},
+    ]
+    names = {profiles.point_name("toy", DEFAULTS | {"device": "cuda"} | change) for change in changes}
+    assert len(names) == len(changes)
+
+
+def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
+    name = profiles.point_name("toy", DEFAULTS | {"device": "cpu", "note": "a/b: ../ü " * 40})
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,110}", name)
+
+
+@pytest.mark.parametrize("profile", COMMITTED)
+@pytest.mark.parametrize("kinds", [("cpu",), ("mps", "cpu")])
+def test_committed_profile_names_every_study_and_variant_on_every_device(monkeypatch, profile, kinds):
+    _has(monkeypatch, *kinds)
+    points = profiles.read(profile)
+    found = {(point.study, point.parameters["variant"], point.parameters["device"]) for point in points}
+    assert found == {(s, variant, kind) for s, variants in VARIANTS.items() for variant in variants for kind in kinds}
+    assert len({(point.study, point.name) for point in points}) == len(points)
+
+
+@pytest.mark.parametrize("profile", COMMITTED)
+def test_committed_profile_uses_only_words_that_are_read(profile):
+    for entry in yaml.safe_load(layout.profile(profile).read_text()).values():
+        assert set(entry) <= {"points", "parameters", "num_kernels", "time_limit_minutes"}
+
+
+def test_smoke_quick_and_paper_profiles_are_committed():
+    assert set(COMMITTED) >= {"smoke", "quick", "paper"}
+
+
+@pytest.mark.parametrize("study", VARIANTS)
+def test_declared_parameters_are_what_papermill_itself_finds(study):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # papermill's own imports warn; this test is about what it finds
+        import papermill
+
+        found = papermill.inspect_notebook(str(layout.notebook(study)))
+    declared = profiles.declared(study)
+    assert list(found) == list(declared)
+    assert {name: ast.literal_eval(entry["default"]) for name, entry in found.items()} == declared
+    assert {name: entry["inferred_type_name"] for name, entry in found.items()} == {
+        name: type(value).__name__ for name, value in declared.items()
+    }
+    assert all(entry["help"] for entry in found.values())

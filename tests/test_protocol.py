@@ -1,0 +1,237 @@
+import math
+
+import numpy
+import pytest
+import torch
+
+from benchbook import measure, protocol, records
+from benchbook.datasets import Dataset
+from benchbook.protocol import Plan
+from benchbook.workloads import mnist
+from fakes import CPU, Clock, FakeWorkload, Sensor, run
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """The clock of every window; nothing sleeps, and no sensor is looked for."""
+    fake = Clock()
+    monkeypatch.setattr(measure, "time", fake)
+    monkeypatch.setattr(protocol, "time", fake)
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    return fake
+
+
+@pytest.fixture
+def record(tmp_path):
+    return run(tmp_path)
+
+
+def _measure(workload, record, num_warmup_steps=2, **plan):
+    protocol.warm_up(workload, record, num_warmup_steps)
+    workload.log.clear()
+    return protocol.measure_windows(workload, record, Plan(**plan))
+
+
+def _trained(rows):
+    return rows[rows["phase"] == "train"]
+
+
+def test_phases_follow_each_other_and_every_row_is_ok(record):
+    rows = _measure(FakeWorkload(), record, num_windows=2)
+    assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
+    assert set(rows["status"]) == {"ok"}
+    assert list(rows["samples"]) == [4, 6, 10, 10, 8]
+    assert set(rows["model"]) == {"fake"}
+
+
+def test_rows_that_are_returned_are_the_rows_on_disk(record):
+    rows = _measure(FakeWorkload(), record, num_windows=2)
+    assert rows.equals(records.read(record.path))
+
+
+def test_no_warm_up_steps_leave_the_first_call_alone(record):
+    protocol.warm_up(FakeWorkload(), record, num_steps=0)
+    assert list(records.read(record.path)["phase"]) == ["compile"]
+
+
+def test_warm_up_across_an_epoch_ends_with_fresh_weights(record):
+    workload = FakeWorkload()
+    protocol.warm_up(workload, record, num_steps=7)
+    assert workload.log[-1] == "restore"
+    assert workload.log.count("end_epoch") == 2
+    assert (workload.epoch, workload.num_steps) == (0, 0)
+
+
+def test_seconds_input_and_rate_are_known_sums(record, clock):
+    rows = _measure(FakeWorkload(clock), record)
+    row = _trained(rows).iloc[0]
+    assert row["seconds"] == 3 * (2 + 3)
+    assert row["input_seconds"] == 3 * 2
+    assert row["samples_per_second"] == 10 / 15
+    assert row["loss"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_evaluation_has_a_row_and_a_clock_of_its_own(record, clock):
+    row = _measure(FakeWorkload(clock), record).iloc[-1]
+    assert (row["phase"], row["seconds"], row["samples_per_second"]) == ("evaluate", 7.0, 8 / 7)
+    assert (row["loss"], row["accuracy"], row["accuracy_metric"]) == (0.5, 0.75, "top1")
+
+
+def test_losses_are_read_after_the_clock_has_stopped(clock):
+    clock.log = []
+    workload = FakeWorkload(clock)
+    workload.log = clock.log
+    measures = protocol.train_window(workload, Sensor(clock.log), [(0, 0, 4)])
+    assert clock.log.count("mean_loss") == 1
+    assert clock.log.index("mean_loss") > clock.log.index("end") > clock.log.index((0, 0, 4))
+    assert measures["energy_joules"] == 5.0
+    assert measures["seconds"] == 3
+
+
+def test_windows_of_whole_epochs_end_the_epoch_after_each(record):
+    workload = FakeWorkload()
+    rows = _trained(_measure(workload, record, num_windows=2))
+    first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
+    assert workload.log == [*first, *second, "evaluate"]
+    assert list(rows["epoch"]) == [1, 2]
+    assert list(rows["index"]) == [0, 1]
+
+
+def test_partial_windows_run_on_across_the_end_of_an_epoch(record):
+    workload = FakeWorkload()
+    rows = _trained(_measure(workload, record, num_windows=4, samples_per_window=8))
+    batches = [(0, 0, 4), (0, 1, 4), (0, 2, 2), (1, 0, 4), (1, 1, 4), (1, 2, 2), (2, 0, 4), (2, 1, 4)]
+    assert [entry for entry in workload.log if isinstance(entry, tuple)] == batches
+    assert workload.log.count("end_epoch") == 2
+    assert workload.log.index("end_epoch") == workload.log.index((0, 2, 2)) + 1
+    assert list(rows["samples"]) == [8, 6, 6, 8]
+
+
+def test_row_names_the_epoch_its_window_ended_in(record):
+    rows = _measure(FakeWorkload(), record, num_windows=4, samples_per_window=12)
+    assert list(_trained(rows)["epoch"]) == [1, 2, 3, 4]  # three steps: windows begin where epochs end
+    assert rows.iloc[-1]["epoch"] == 4
+
+
+def test_window_that_crosses_the_end_of_an_epoch_belongs_to_the_later_one(record):
+    rows = _measure(FakeWorkload(), record, num_windows=3, samples_per_window=8)
+    assert list(_trained(rows)["epoch"]) == [1, 2, 2]
+
+
+@pytest.mark.parametrize(("samples_per_window", "num_steps"), [(1, 1), (4, 1), (7, 2), (9, 2)])
+def test_window_is_rounded_to_whole_steps(record, samples_per_window, num_steps):
+    workload = FakeWorkload()
+    _measure(workload, record, samples_per_window=samples_per_window)
+    assert len([entry for entry in workload.log if isinstance(entry, tuple)]) == num_steps
+
+
+def test_first_batch_of_partial_windows_is_fetched_before_the_clock_starts(record, clock):
+    row = _trained(_measure(FakeWorkload(clock), record, samples_per_window=8)).iloc[0]
+    assert row["input_seconds"] == 2  # of two batches, the second one's wait
+    assert row["seconds"] == 2 + 2 * 3
+
+
+@pytest.mark.parametrize("samples_per_window", [0, 8])
+def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per_window):
+    plan = {"num_repeats": 3, "num_windows": 2, "samples_per_window": samples_per_window, "cooldown_seconds": 30}
+    workload = FakeWorkload(clock)
+    rows = _measure(workload, record, **plan)
+    trained = _trained(rows)
+    losses = trained.groupby("repeat")["loss"].apply(list)
+    assert list(losses) == [losses[0]] * 3
+    assert list(trained["repeat"]) == [0, 0, 1, 1, 2, 2]
+    assert list(trained["index"]) == [0, 1] * 3
+    assert list(rows[rows["phase"] == "evaluate"]["repeat"]) == [0, 1, 2]
+    assert clock.slept == [30, 30]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, loss):
+    workload = FakeWorkload(broken_steps={3 + 4: loss})  # 3 steps of warm-up, then the second window's second step
+    rows = _measure(workload, record, num_repeats=2, num_windows=3)
+    trained = _trained(rows)
+    assert list(trained["status"]) == ["ok", "diverged", "ok", "ok", "ok"]
+    assert list(trained["repeat"]) == [0, 0, 1, 1, 1]
+    assert list(rows[rows["phase"] == "evaluate"]["repeat"]) == [0, 1]
+    assert trained.iloc[1]["seconds"] >= 0
+
+
+def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record):
+    workload = FakeWorkload(broken_steps={3 + 4: RuntimeError("the device is gone")})
+    protocol.warm_up(workload, record, 2)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        protocol.measure_windows(workload, record, Plan(num_windows=3))
+    rows = records.read(record.path)
+    assert list(rows["phase"]) == ["compile", "warmup", "train", "train"]
+    assert list(rows["status"]) == ["ok", "ok", "ok", "crashed"]
+    assert rows.iloc[-1]["message"] == "RuntimeError: the device is gone"
+    assert rows.iloc[-1]["index"] == 1
+    assert rows.iloc[-1][["samples", "seconds", "loss"]].isna().all()
+    assert not record.marker.exists()
+
+
+def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record):
+    with pytest.raises(MemoryError):
+        protocol.warm_up(FakeWorkload(broken_steps={0: MemoryError("no room")}), record)
+    rows = records.read(record.path)
+    assert list(rows["phase"]) == ["compile"]
+    assert list(rows["status"]) == ["out_of_memory"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [("num_repeats", 0, 1), ("num_windows", -1, 1), ("samples_per_window", -1, 0), ("cooldown_seconds", -0.5, 0)],
+)
+def test_plan_refuses_a_bad_number_and_says_what_is_allowed(name, value, least):
+    with pytest.raises(ValueError, match=f"{name} {value}; allowed: {least} or more"):
+        Plan(**{name: value})
+
+
+def test_negative_number_of_warm_up_steps_is_refused(record):
+    with pytest.raises(ValueError, match="num_warmup_steps -1; allowed: 0 or more"):
+        protocol.warm_up(FakeWorkload(), record, num_steps=-1)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Random images: what is learned does not matter here, that it is the same does."""
+    draw = numpy.random.default_rng(0)
+    images = draw.integers(0, 256, (80, 28, 28), dtype=numpy.uint8)
+    labels = draw.integers(0, 10, 80)
+    return Dataset("random", images[:64], labels[:64], images[64:], labels[64:])
+
+
+def _losses(tiny, folder, num_warmup_steps, num_repeats=1, **options) -> list:
+    workload = mnist.build(tiny, CPU, "controlled", num_workers=0, batch_size=16, **options)
+    record = run(folder)
+    if num_warmup_steps is not None:
+        protocol.warm_up(workload, record, num_warmup_steps)
+    # Two windows of an epoch each, then a third: the schedule has stepped, and a diverged loss would show.
+    rows = protocol.measure_windows(workload, record, Plan(num_repeats=num_repeats, num_windows=3))
+    return rows[rows["phase"].isin(["train", "evaluate"])].groupby("repeat")["loss"].apply(list).tolist()
+
+
+@pytest.fixture
+def ticking(monkeypatch, clock):
+    """A clock that moves by itself, for a network that does not move it."""
+
+    def perf_counter():
+        clock.advance(1)
+        return clock.seconds
+
+    monkeypatch.setattr(clock, "perf_counter", perf_counter)
+
+
+@pytest.mark.parametrize("data_resident", [True, False])
+def test_warm_up_of_a_real_network_changes_nothing_that_follows(tiny, tmp_path, ticking, data_resident):
+    with torch.random.fork_rng(devices=[]):
+        plain = _losses(tiny, tmp_path / "plain", None, data_resident=data_resident)
+        warmed = _losses(tiny, tmp_path / "warmed", 6, data_resident=data_resident)
+    assert warmed == plain
+    assert len(set(plain[0])) == 4
+
+
+def test_repeats_of_a_real_network_are_identical_on_the_cpu(tiny, tmp_path, ticking):
+    with torch.random.fork_rng(devices=[]):
+        first, second = _losses(tiny, tmp_path, 2, num_repeats=2, data_resident=True)
+    assert first == second

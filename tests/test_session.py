@@ -1,0 +1,125 @@
+"""A whole `make study` on the smoke profile: killed, started again, and looked at."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchbook import layout, machine, profiles, records, session
+from benchbook.profiles import Point
+
+
+def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
+    """Start a study as `make study` does, with no data set on the machine."""
+    environment = os.environ | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings
+    command = [sys.executable, "-m", "benchbook.cli", "study", *options]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def wait_for(what, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if what():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+@pytest.mark.notebook
+def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path):
+    runs_folder = tmp_path / "runs"
+    killed = study(tmp_path, "--profile", "smoke")
+    wait_for(lambda: list(runs_folder.rglob("done")) and list(runs_folder.rglob("*.running")))
+    wait_for(lambda: len(list(runs_folder.rglob("*.csv"))) > 1)  # the second point has a row
+    for process in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
+        if "ipykernel" not in " ".join(process.cmdline()):
+            process.kill()
+    killed.communicate()
+
+    again = study(tmp_path, "--profile", "smoke")
+    text = again.communicate(timeout=300)[0]
+    assert again.returncode == 0, text
+    points = profiles.read("smoke")
+    rows = records.merge(records.find(runs_folder))
+    assert rows["session"].nunique() == 1
+    assert (rows["status"] == "interrupted").sum() == 1
+    unfinished = set(rows.loc[rows["status"] == "interrupted", "run_id"])
+    whole = rows[~rows["run_id"].isin(unfinished)]
+    assert whole.groupby("point")["run_id"].nunique().to_dict() == {point.name: 1 for point in points}
+    assert set(zip(whole["variant"], whole["device"], strict=True)) == {
+        (point.parameters["variant"], point.parameters["device"]) for point in points
+    }
+    assert not list(runs_folder.rglob("*.running"))
+    assert (tmp_path / "report" / "index.html").exists()
+    assert "Report: " in text
+    assert "Next: " in text
+    assert f"{len(points)}/{len(points)}" in text
+
+    done = study(tmp_path, "--profile", "smoke")
+    done.communicate(timeout=300)
+    assert done.returncode == 0
+    assert len(records.merge(records.find(runs_folder))) == len(rows)  # nothing was measured again
+
+
+def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path):
+    for options, expected in {
+        ("--profile", "fast"): "unknown profile 'fast'; allowed: ",
+        ("--studies", "mnist"): "has no study 'mnist'; allowed: mnist_speedup",
+        ("--device", "tpu"): "device 'tpu' is not available to torch here; allowed: best, ",
+        ("--machine", "a/b"): "machine name 'a/b': allowed are ",
+    }.items():
+        wrong = study(tmp_path, *options)
+        text = " ".join(wrong.communicate(timeout=60)[0].split())
+        assert wrong.returncode == 2
+        assert expected in text
+        assert "Traceback" not in text
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+def test_a_point_without_rows_is_an_error_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    point = Point("mnist_speedup", "reference-cpu-00000000", {}, 1, 60)
+    with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
+        session.summary([point], machine.identify().name)
+
+
+def test_retry_makes_only_failed_points_undone(tmp_path):
+    for name, statuses in {"good": ["ok"], "bad": ["ok", "crashed"]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "done").write_text(json.dumps({"statuses": statuses}))
+        session._forget_failure(tmp_path / name)
+    assert (tmp_path / "good" / "done").exists()
+    assert not (tmp_path / "bad" / "done").exists()
+
+
+def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
+    with pytest.raises(KeyboardInterrupt), session._session(tmp_path) as first:
+        raise KeyboardInterrupt
+    with session._session(tmp_path) as second:
+        assert second == first
+    with session._session(tmp_path) as third:
+        assert third != first
+
+
+def test_hours_are_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    name = machine.identify().name
+    point = profiles.read("paper")[0]
+    assert session.estimate_hours([point], name)["hours"].isna().all()
+    folder = layout.runs(name) / "mnist_speedup" / "p"
+    row = {"schema_version": 1, "session": "s", "study": "mnist_speedup", "machine": name, "source": "measured"}
+    row |= {"run_id": "r", "point": "p", "variant": "reference", "device": point.parameters["device"], "phase": "train"}
+    row |= {"repeat": 0, "index": 0, "status": "ok", "dataset_samples": 60_000, "batch_size": 64}
+    folder.mkdir(parents=True)
+    records.append(folder / "r.csv", row | {"samples": 60_000, "seconds": 30.0, "samples_per_second": 2000.0})
+    images = 3 * 6 * 60_000  # kernels, repeats, an epoch
+    assert session.estimate_hours([point], name)["hours"].iloc[0] == pytest.approx(images / 2000 / 3600)
+    shutil.rmtree(folder)
