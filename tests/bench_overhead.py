@@ -57,7 +57,7 @@ def main() -> None:
     bounds = statistics.interval(ratios, list(range(len(ratios))))
     print(
         f"measured / bare on {device.name} ({device.kind}), {options.blocks} blocks of 4 x {options.steps} steps: "
-        f"median {numpy.median(ratios):.4f}, 95 % interval {bounds.low:.4f} to {bounds.high:.4f}"
+        f"median {numpy.median(ratios):.4f}, {bounds.kind} {bounds.low:.4f} to {bounds.high:.4f}"
     )
 
 

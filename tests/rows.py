@@ -1,6 +1,7 @@
 """Rows to test with: a valid training window, with what a test needs changed."""
 
 import pandas
+
 from benchbook import records
 
 

@@ -5,11 +5,12 @@ import random
 import numpy
 import pandas
 import pytest
+
 from benchbook import records
 from rows import make_row, make_rows
 
 FULL_ROW = make_row(
-    reference="an article, 2022; its \"first\" table",
+    reference='an article, 2022; its "first" table',
     device_name="Chip A",
     num_threads=2,
     num_workers=0,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -109,17 +108,18 @@ def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
         assert third != first
 
 
-def test_hours_are_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
+def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = machine.identify().name
     point = profiles.read("paper")[0]
-    assert session.estimate_hours([point], name)["hours"].isna().all()
+    assert session.estimate_seconds([point], name)["seconds"].isna().all()
     folder = layout.runs(name) / "mnist_speedup" / "p"
     row = {"schema_version": 1, "session": "s", "study": "mnist_speedup", "machine": name, "source": "measured"}
-    row |= {"run_id": "r", "point": "p", "variant": "reference", "device": point.parameters["device"], "phase": "train"}
-    row |= {"repeat": 0, "index": 0, "status": "ok", "dataset_samples": 60_000, "batch_size": 64}
+    row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": point.parameters["device"]}
+    row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "dataset_samples": 60_000, "batch_size": 64}
     folder.mkdir(parents=True)
-    records.append(folder / "r.csv", row | {"samples": 60_000, "seconds": 30.0, "samples_per_second": 2000.0})
-    images = 3 * 6 * 60_000  # kernels, repeats, an epoch
-    assert session.estimate_hours([point], name)["hours"].iloc[0] == pytest.approx(images / 2000 / 3600)
-    shutil.rmtree(folder)
+    records.append(folder / "Z-r.csv", row | {"samples": 60_000, "seconds": 30.0, "samples_per_second": 2000.0})
+    (folder / "Z-r.json").write_text(json.dumps({"process_seconds": 42.0}))
+    images = 6 * 60_000  # repeats of an epoch, in each of three kernels that take 12 s beside
+    expected = pytest.approx(3 * (images / 2000 + 12))
+    assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected

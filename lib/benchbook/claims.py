@@ -66,9 +66,9 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
     """
     lines = []
     for claim in claims.to_dict("records"):
-        groups = dict(iter(quantities.groupby(["machine", "chip", "source"], sort=True)))
-        own = next((key for key in groups if key[0] == claim["machine"]), None)
+        groups = dict(iter(quantities.groupby(["machine", "chip", "source"], dropna=False, sort=True)))
         measured = [key for key in groups if key[2] == "measured"]
+        own = next((key for key in groups if key[0] == claim["machine"] and key not in measured), None)
         lines += [_line(claim, key, groups[key], own) for key in ([own] if own else []) + measured]
         if not measured:
             lines.append(_head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED})

@@ -6,6 +6,7 @@ the cache if it is in none of them. Every file is checked against its MD5 before
 
 import gzip
 import hashlib
+import http.client
 import os
 import shutil
 import tempfile
@@ -58,8 +59,9 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     """
     if name not in ("mnist", "digits"):
         raise ValueError(f"unknown data set {name!r}; allowed: mnist, digits")
-    if data_root and not Path(data_root).expanduser().is_dir():
-        raise ValueError(f"data_root {data_root!r} is not a folder")
+    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
+        if folder and not Path(folder).expanduser().is_dir():
+            raise ValueError(f"{source} {folder!r} is not a folder")
     if name == "digits":
         return digits()
     try:
@@ -151,15 +153,15 @@ def _mnist_from(files: dict[str, bytes]) -> Dataset:
 
 def _download_mnist(cache: Path) -> None:
     """Download through torchvision into a temporary folder; move it into place only when it is whole."""
-    from torchvision.datasets import MNIST
+    try:
+        from torchvision.datasets import MNIST
 
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as temporary:
-        try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as temporary:
             MNIST(temporary, download=True)
-        except (RuntimeError, OSError, EOFError) as error:
-            raise DatasetUnavailable(f"download failed: {error}") from error
-        if _read_mnist(Path(temporary)) is None:
-            raise DatasetUnavailable("download failed: the files do not have MNIST's checksums")
-        shutil.rmtree(cache / "MNIST", ignore_errors=True)
-        (Path(temporary) / "MNIST").rename(cache / "MNIST")
+            if _read_mnist(Path(temporary)) is None:
+                raise RuntimeError("the files do not have MNIST's checksums")
+            shutil.rmtree(cache / "MNIST", ignore_errors=True)
+            (Path(temporary) / "MNIST").rename(cache / "MNIST")
+    except (ImportError, RuntimeError, OSError, EOFError, http.client.HTTPException) as error:
+        raise DatasetUnavailable(f"download failed: {error}") from error

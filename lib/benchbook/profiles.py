@@ -17,8 +17,8 @@ from benchbook import devices, layout
 
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root"})
-# Parameters that say for how long to measure: part of a point's hash, left out of its readable name.
-EXTENT = frozenset({"num_repeats", "num_windows", "samples_per_window", "num_warmup_steps"})
+# Parameters that are part of a point's hash and left out of its readable name.
+UNNAMED = frozenset({"num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "allow_embedded"})
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def point_name(study: str, parameters: dict) -> str:
     differing = [
         _word(name, value)
         for name, value in kept.items()
-        if name not in {"variant", "device"} | EXTENT and value != defaults.get(name)
+        if name not in {"variant", "device"} | UNNAMED and value != defaults.get(name)
     ]
     return f"{'-'.join([*leading, *differing])[:100]}-{digest}"
 

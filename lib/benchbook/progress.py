@@ -44,7 +44,7 @@ class Line:
     def _rate(self) -> str:
         paths = records.find(self.folder) if self.folder.exists() else []
         summary = statistics.summarise(records.merge(paths))
-        if "samples_per_second" not in summary or summary["samples_per_second"].isna().all():
+        if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
         return f"  {best['samples_per_second']:,.0f} images/s (spread {best['spread']:.1%})"

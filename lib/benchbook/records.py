@@ -6,7 +6,6 @@ One CSV line is one window, or one failure. Units stand in the names; missing is
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -178,7 +177,7 @@ def read(path: Path) -> pandas.DataFrame:
 
 
 def merge(paths: Iterable[Path]) -> pandas.DataFrame:
-    """Return all rows of all files, in a stable order; the folder a file lies in does not matter.
+    """Return all rows of all files, by point and run and then as written; the folder a file lies in does not matter.
 
     Raises:
         SchemaError: a file breaks the schema, or two files hold the same row.
@@ -191,7 +190,7 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
         run_id = merged.loc[twice, "run_id"].iloc[0]
         holders = [str(path) for path, frame in frames.items() if (frame["run_id"] == run_id).any()]
         raise SchemaError(f"run {run_id} stands in more than one file: {', '.join(holders)}")
-    return merged
+    return merged.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
 
 
 def find(folder: Path) -> list[Path]:
@@ -235,7 +234,7 @@ def cut_torn_line(path: Path) -> bool:
 
 
 def _plain(value):
-    if isinstance(value, float) and math.isnan(value):
+    if pandas.api.types.is_scalar(value) and pandas.isna(value):
         return None
     return " ".join(value.split()) if isinstance(value, str) else value
 

@@ -1,6 +1,7 @@
 """The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +38,11 @@ def write_page(figures: Path, folder: Path) -> Path:
         figures: what the aggregation wrote.
         folder: the site's folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     files = folder / "files"
-    files.mkdir(exist_ok=True)
-    for file in figures.iterdir():
-        (files / file.name).write_bytes(file.read_bytes())
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir(parents=True)
+    for file in (path for path in figures.iterdir() if path.is_file()):
+        shutil.copyfile(file, files / file.name)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -87,15 +88,24 @@ def _figure(folder: Path, name: str) -> dict:
 
 def _table(path: Path, columns: dict[str, str]) -> dict:
     """Return headers and lines as text; numbers with four digits, missing ones empty."""
-    table = pandas.read_csv(path).reindex(columns=list(columns))
+    table = _read(path).reindex(columns=list(columns))
     numeric = [pandas.api.types.is_numeric_dtype(table[name]) for name in table]
     lines = [[_text(value) for value in line] for line in table.itertuples(index=False)]
     return {"headers": list(columns.values()), "lines": lines, "numeric": numeric}
 
 
 def _failures(path: Path) -> list[dict]:
-    table = pandas.read_csv(path)
-    return table[table["status"] != "ok"].fillna("").to_dict("records") if "status" in table else []
+    table = _read(path)
+    if "status" not in table:
+        return []
+    failed = table[table["status"] != "ok"].astype(object)
+    return failed.where(failed.notna(), "").to_dict("records")
+
+
+def _read(path: Path) -> pandas.DataFrame:
+    """Read a table; a name or message that looks like a number, or like NA, stays what it is."""
+    text = dict.fromkeys(("machine", "point", "message"), "string")
+    return pandas.read_csv(path, dtype=text, keep_default_na=False, na_values=[""])
 
 
 def _text(value) -> str:

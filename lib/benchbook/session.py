@@ -77,42 +77,53 @@ def read_rows(machine_name: str) -> pandas.DataFrame:
     return records.merge(records.find(folder) if folder.exists() else [])
 
 
-def estimate_hours(points: list[Point], machine_name: str) -> pandas.DataFrame:
+def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take.
 
-    A point is estimated from this machine's own rows of the same study and device, where there are any:
-    planned images over the median rate. Its time limit is the upper bound either way.
+    A point is estimated from this machine's own rows of the same study and device, where there are any: planned
+    images over the median rate, and for each kernel what its process took beside the windows. Its time limit is the
+    upper bound either way.
 
     Returns:
-        Columns: study, point, num_kernels, hours (missing where nothing was measured yet), limit_hours.
+        Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
-    measured = statistics.summarise(read_rows(machine_name))
+    rows = read_rows(machine_name)
+    measured, beside = statistics.summarise(rows), _seconds_beside_windows(rows, machine_name)
     lines = [
         {
             "study": point.study,
             "point": point.name,
             "num_kernels": point.num_kernels,
-            "hours": _estimate(point, measured),
-            "limit_hours": point.num_kernels * point.time_limit_seconds / 3600,
+            "seconds": _estimate(point, measured, beside),
+            "limit_seconds": point.num_kernels * point.time_limit_seconds,
         }
         for point in points
     ]
     return pandas.DataFrame(lines)
 
 
-def _estimate(point: Point, measured: pandas.DataFrame) -> float | None:
-    if "samples_per_second" not in measured:
-        return None
+def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float | None:
     alike = (measured["study"] == point.study) & (measured["device"] == point.parameters["device"])
     known = measured[alike & measured["samples_per_second"].notna()]
     exact = known[known["variant"] == point.parameters.get("variant")]
+    known = exact if len(exact) else known
     if known.empty:
         return None
-    known = exact if len(exact) else known
-    rate, epoch = known["samples_per_second"].median(), known["dataset_samples"].max()
     plan = point.parameters
-    samples = plan["num_repeats"] * plan["num_windows"] * (plan["samples_per_window"] or epoch)
-    return point.num_kernels * samples / rate / 3600
+    samples = plan["num_repeats"] * plan["num_windows"] * (plan["samples_per_window"] or known["dataset_samples"].max())
+    return point.num_kernels * (samples / known["samples_per_second"].median() + beside)
+
+
+def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
+    """Return the median seconds a run's process took beside its training windows; 0 where no manifest tells."""
+    training = rows[rows["phase"] == "train"].groupby("run_id")["seconds"].sum()
+    found = {path.stem: json.loads(path.read_text()) for path in layout.runs(machine_name).rglob("*Z-*.json")}
+    beside = [
+        found[run_id]["process_seconds"] - seconds
+        for run_id, seconds in training.items()
+        if "process_seconds" in found.get(run_id, {})
+    ]
+    return float(pandas.Series(beside).median()) if beside else 0.0
 
 
 def _snakemake(configuration: dict) -> None:

@@ -73,5 +73,9 @@ def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     """Write a table as CSV (all digits) and Markdown (as read)."""
     folder.mkdir(parents=True, exist_ok=True)
     table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    text = table.map(lambda value: "" if pandas.isna(value) else value).to_markdown(index=False, floatfmt=".4g")
+    text = table.map(_markdown).to_markdown(index=False, floatfmt=".4g")
     (folder / f"{name}.md").write_text(text + "\n")
+
+
+def _markdown(value):
+    return "" if pandas.isna(value) else value.replace("|", "\\|") if isinstance(value, str) else value

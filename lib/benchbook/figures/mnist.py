@@ -9,27 +9,29 @@ from benchbook import figures, statistics
 
 TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # what one epoch and one test of MNIST are
 BATCH_SIZE = 64  # the article's
-LOADERS = ("reference", "equal loader", "resident")
+LOADERS = ("reference", "equal loader", "resident", "tuned")
 
 
 def epoch_seconds(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return seconds for what the article timed: data set-up, one training epoch, the test.
 
     Measured rows keep the parts apart, and here they are added: set-up, first call, 60,000 training images
-    and 10,000 test images at the medians measured. Points at the article's batch size count.
+    and 10,000 test images at the medians measured; the bounds are those of the training part. Points at the article's
+    batch size count; of two that are alike (quick and paper, say) the one that measured more images.
 
     Returns:
-        Columns: machine, chip, device, loader (reference, equal loader, resident), source, dataset,
+        Columns: machine, chip, device, loader (reference, equal loader, resident, tuned), source, dataset,
         setup_seconds, train_seconds, evaluate_seconds, seconds, low, high, num_windows, status.
     """
-    study = rows[(rows["study"] == "mnist_speedup") & (rows["batch_size"] == BATCH_SIZE)]
+    study = rows[rows["study"] == "mnist_speedup"]
+    # A run's first row, data set-up, is written before the workload that has a batch size.
+    study = study[study.groupby(statistics.POINT_KEY)["batch_size"].transform("first") == BATCH_SIZE]
     published = study[(study["phase"] == "total") & (study["source"] != "measured")]
     lines = [_published_epoch(row) for row in published.to_dict("records")]
     newest = statistics.newest(study[study["source"] == "measured"])
-    for summary in statistics.summarise(study).to_dict("records"):
+    for summary in _points(study).to_dict("records"):
         point = newest[(newest["point"] == summary["point"]) & (newest["machine"] == summary["machine"])]
-        if pandas.notna(summary.get("samples_per_second")):
-            lines.append(_measured_epoch(summary, point))
+        lines.append(_measured_epoch(summary, point))
     columns = ["machine", "chip", "device", "loader", "source", "dataset", "setup_seconds", "train_seconds"]
     columns += ["evaluate_seconds", "seconds", "low", "high", "num_windows", "status"]
     epochs = pandas.DataFrame(lines, columns=columns)
@@ -86,17 +88,17 @@ def step_times(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the resident step's time by batch size, split into a fixed part and a part per image.
 
     Returns:
-        Columns: machine, device, batch_size, seconds_per_step, low, high, fixed_seconds, seconds_per_image,
+        Columns: machine, device, dataset, batch_size, seconds_per_step, low, high, fixed_seconds, seconds_per_image,
         misfit (the line's distance from this step time, as a fraction of it); machines with fewer than two
         batch sizes are left out.
     """
     points = _points(rows)
     points = points[points["loader"] == "resident"]
     parts = []
-    for _, group in points.groupby(["machine", "device"], sort=True):
+    for _, group in points.groupby(["machine", "device", "dataset"], sort=True):
         if group["batch_size"].nunique() > 1:
             fixed, per_image = statistics.fit_step_time(group["batch_size"], group["seconds_per_step"])
-            part = group[["machine", "device", "batch_size", "seconds_per_step"]].assign(
+            part = group[["machine", "device", "dataset", "batch_size", "seconds_per_step"]].assign(
                 low=group["batch_size"] / group["high"],
                 high=group["batch_size"] / group["low"],
                 fixed_seconds=fixed,
@@ -104,7 +106,7 @@ def step_times(rows: pandas.DataFrame) -> pandas.DataFrame:
                 misfit=abs((fixed + per_image * group["batch_size"]) / group["seconds_per_step"] - 1),
             )
             parts.append(part.sort_values("batch_size"))
-    columns = ["machine", "device", "batch_size", "seconds_per_step", "low", "high"]
+    columns = ["machine", "device", "dataset", "batch_size", "seconds_per_step", "low", "high"]
     empty = pandas.DataFrame(columns=[*columns, "fixed_seconds", "seconds_per_image", "misfit"])
     return pandas.concat(parts, ignore_index=True) if parts else empty
 
@@ -114,10 +116,10 @@ def quantities(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, source, name (cpu_seconds, accelerator_seconds), value, low, high; of MNIST
-        itself with the article's loaders.
+        itself with the article's loaders, of points without a failure.
     """
     epochs = epoch_seconds(rows)
-    epochs = epochs[(epochs["loader"] == "reference") & (epochs["dataset"] == "mnist")]
+    epochs = epochs[(epochs["loader"] == "reference") & (epochs["dataset"] == "mnist") & (epochs["status"] == "ok")]
     names = epochs["device"].map(lambda device: "cpu_seconds" if device == "cpu" else "accelerator_seconds")
     columns = ["machine", "chip", "source", "low", "high"]
     return epochs[columns].assign(name=names, value=epochs["seconds"]).reset_index(drop=True)
@@ -148,9 +150,9 @@ def epochs_title(epochs: pandas.DataFrame) -> str:
     """Return what the epoch chart shows, in a sentence with its numbers."""
     measured = epochs[(epochs["source"] == "measured") & (epochs["loader"] == "reference")]
     published = epochs[epochs["source"] != "measured"]["seconds"]
-    between = f"published {published.min():.0f} to {published.max():.0f} s" if len(published) else ""
+    between = f"published {published.min():.0f} to {published.max():.0f} s" if len(published) else "none published"
     if measured.empty:
-        return f"One MNIST epoch: {between}; nothing measured here yet"
+        return f"One MNIST epoch: {between}; none measured with the article's loaders yet"
     best = measured.sort_values("seconds").iloc[0]
     of = "" if best["dataset"] == "mnist" else f" (of {best['dataset']}, scaled to MNIST's size)"
     return f"One epoch{of} takes {best['seconds']:.0f} s on {best['chip']} ({best['device']}); {between}"
@@ -170,7 +172,7 @@ def draw_speedups(axes: Axes, ratios: pandas.DataFrame) -> None:
     axes.margins(x=0.12)
     measured = ratios[ratios["source"] == "measured"]
     published = ratios[ratios["source"] != "measured"]["speedup"]
-    known = f"published {published.min():.2f}x to {published.max():.2f}x" if len(published) else ""
+    known = f"published {published.min():.2f}x to {published.max():.2f}x" if len(published) else "none published"
     if measured.empty:
         axes.set_title(f"Accelerator over CPU: {known}; not measured here")
     else:
@@ -205,7 +207,7 @@ def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
 def draw_step_times(axes: Axes, steps: pandas.DataFrame) -> None:
     """Draw the resident step's time over batch size with the fit into a fixed and a per-image part."""
     titles = []
-    for (machine, device), group in steps.groupby(["machine", "device"], sort=True):
+    for (machine, device, _), group in steps.groupby(["machine", "device", "dataset"], sort=True):
         first, shade = group.iloc[0], figures.colour(device)
         sizes, times = group["batch_size"].astype(float), group["seconds_per_step"] * 1e3
         errors = [times - group["low"] * 1e3, group["high"] * 1e3 - times]
@@ -219,21 +221,23 @@ def draw_step_times(axes: Axes, steps: pandas.DataFrame) -> None:
         )
     axes.set(xlabel="batch size", ylabel="ms a step, data resident", xlim=(0, None), ylim=(0, None))
     axes.grid(visible=True)
-    axes.legend(fontsize=8)
+    if titles:
+        axes.legend(fontsize=8)
     axes.set_title("A step costs " + "; ".join(titles[:2]) if titles else "No machine has two batch sizes yet")
 
 
 def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the study's measured points that have windows, with their loader."""
+    """Return the study's measured points that have windows, with their loader; of two alike, the longer one."""
     points = statistics.summarise(rows[rows["study"] == "mnist_speedup"])
-    points = points.reindex(columns=dict.fromkeys([*points.columns, "seconds_per_step", "input_share_waited"]))
     points = points[points["seconds_per_step"].notna()]
-    return points.assign(loader=[_loader(point) for point in points.to_dict("records")])
+    points = points.assign(loader=[_loader(point) for point in points.to_dict("records")])
+    alike = ["machine", "device", "dataset", "batch_size", "loader"]
+    return points.sort_values("num_samples", kind="stable").drop_duplicates(alike, keep="last").sort_index()
 
 
 def _loader(point: dict) -> str:
-    if point["variant"] == "reference":
-        return "reference"
+    if point["variant"] != "controlled":
+        return point["variant"]
     return "resident" if json.loads(point["settings"]).get("data_resident") else "equal loader"
 
 
@@ -244,8 +248,8 @@ def _published_epoch(row: dict) -> dict:
 
 
 def _half_unit(value: float) -> float:
-    """Return half a unit of the last decimal that was printed: 33.4 stands for 33.35 to 33.45."""
-    return 0.5 * 10.0 ** -len(str(float(value)).partition(".")[2])
+    """Return half a unit of the last decimal printed: 33.4 stands for 33.35 to 33.45, 34 for 33.5 to 34.5."""
+    return 0.5 * 10.0 ** -len(f"{value:.9f}".rstrip("0").partition(".")[2])
 
 
 def _measured_epoch(summary: dict, rows: pandas.DataFrame) -> dict:

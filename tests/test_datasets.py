@@ -1,0 +1,257 @@
+"""Data sets: what they hold, where they are looked for, and what a damaged or broken source leaves behind."""
+
+import gzip
+import http.client
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from benchbook import datasets
+
+LABELS = "t10k-labels-idx1-ubyte"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Return an empty cache; nothing else is looked into but what a test names."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
+    return tmp_path / "cache" / "benchbook"
+
+
+@pytest.fixture(scope="session")
+def packed():
+    """Return a folder with MNIST's four files as .gz."""
+    roots = [Path(__file__).resolve().parents[2] / "shared" / "data", Path(os.environ.get("BENCHBOOK_DATA", "none"))]
+    for folder in (root / "mnist" for root in roots):
+        if all((folder / f"{name}.gz").is_file() for name in datasets.MNIST_FILES):
+            return folder
+    pytest.skip("MNIST's .gz files are not in shared/data beside the project, nor in BENCHBOOK_DATA")
+
+
+@pytest.fixture(scope="session")
+def unpacked(packed, tmp_path_factory):
+    """Return a folder with MNIST's four files."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    for name in datasets.MNIST_FILES:
+        (folder / name).write_bytes(gzip.decompress((packed / f"{name}.gz").read_bytes()))
+    return folder
+
+
+@pytest.fixture
+def no_source(monkeypatch):
+    """Make every download fail."""
+    replace_source(monkeypatch, raise_error(RuntimeError("no route")))
+
+
+def replace_source(monkeypatch, source):
+    """Put a double in the place of torchvision's MNIST; it is called as `source(root)`."""
+    double = SimpleNamespace(MNIST=lambda root, download: source(root))
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", double)
+
+
+def raise_error(error):
+    def download(root):
+        (Path(root) / "MNIST" / "raw").mkdir(parents=True)
+        (Path(root) / "MNIST" / "raw" / LABELS).write_bytes(b"half")
+        raise error
+
+    return download
+
+
+def link(files, folder):
+    """Link a folder's files into another; a test may then replace one of them."""
+    folder.mkdir(parents=True)
+    for file in files.iterdir():
+        (folder / file.name).symlink_to(file)
+    return folder
+
+
+def replace(path, content):
+    path.unlink()
+    path.write_bytes(content)
+
+
+def contents(folder):
+    return sorted(path.name for path in folder.rglob("*")) if folder.exists() else []
+
+
+def test_digits_are_scaled_to_mnists_size_and_carry_a_name_of_their_own():
+    digits = datasets.load("digits")
+    assert digits.name == "digits-28px"
+    assert digits.train_images.shape == (1497, 28, 28)
+    assert digits.test_images.shape == (300, 28, 28)
+    assert digits.train_images.dtype == digits.test_images.dtype == numpy.uint8
+    assert digits.train_labels.dtype == digits.test_labels.dtype == numpy.int64
+    assert digits.train_images.max() == 255
+
+
+def test_digits_are_scikit_learns_and_every_sixth_is_a_test_image():
+    from sklearn.datasets import load_digits
+
+    digits, source = datasets.digits(), load_digits()
+    assert digits.test_labels.tolist() == source.target[::6].tolist()
+    assert numpy.delete(source.target, numpy.s_[::6]).tolist() == digits.train_labels.tolist()
+    brightness = source.images[::6].mean(axis=(1, 2)) * 255 / 16
+    assert numpy.abs(digits.test_images.mean(axis=(1, 2)) - brightness).max() < 8
+    assert numpy.ptp(brightness) > 50  # so that images in another order would not pass
+
+
+def test_an_unknown_name_is_refused_with_those_that_exist():
+    with pytest.raises(ValueError, match="unknown data set 'fashion'; allowed: mnist, digits"):
+        datasets.load("fashion")
+
+
+@pytest.mark.parametrize("name", ["mnist", "digits"])
+def test_a_data_root_that_is_not_a_folder_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match=r"data_root '.*absent' is not a folder"):
+        datasets.load(name, str(tmp_path / "absent"), allow_embedded=True)
+
+
+def test_mnist_has_the_counts_and_the_mean_that_are_known_of_it(packed):
+    mnist = datasets.load("mnist", str(packed.parent))
+    assert mnist.name == "mnist"
+    assert mnist.train_images.shape == (60_000, 28, 28)
+    assert mnist.test_images.shape == (10_000, 28, 28)
+    assert mnist.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert mnist.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
+    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert numpy.bincount(mnist.train_labels).tolist() == counts
+    # The constants with which everyone normalises it.
+    assert mnist.train_images.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
+    assert mnist.train_images.std() / 255 == pytest.approx(0.3081, abs=5e-5)
+
+
+@pytest.mark.parametrize("layout", ["MNIST/raw", "mnist", "."])
+def test_mnist_is_found_unpacked_in_every_layout(unpacked, tmp_path, layout):
+    root = tmp_path / "root"
+    link(unpacked, root / layout)
+    assert datasets.load("mnist", str(root)).test_labels[:3].tolist() == [7, 2, 1]
+
+
+@pytest.mark.parametrize("layout", ["MNIST/raw", "."])
+def test_mnist_is_found_packed_in_every_layout(packed, tmp_path, layout):
+    root = tmp_path / "root"
+    link(packed, root / layout)
+    assert datasets.load("mnist", str(root)).test_labels[:3].tolist() == [7, 2, 1]
+
+
+@pytest.mark.parametrize("variable", ["BENCHBOOK_DATA", "XDG_CACHE_HOME"])
+def test_mnist_is_found_in_the_environments_folder_and_in_the_cache(unpacked, tmp_path, monkeypatch, variable):
+    root = tmp_path / "root"
+    link(unpacked, root / ("benchbook" if variable == "XDG_CACHE_HOME" else "") / "mnist")
+    monkeypatch.setenv(variable, str(root))
+    (tmp_path / "empty").mkdir()
+    assert datasets.load("mnist", str(tmp_path / "empty")).name == "mnist"
+
+
+def test_a_file_with_a_flipped_byte_is_passed_over_and_named(unpacked, tmp_path, monkeypatch, capsys):
+    bad = link(unpacked, tmp_path / "root" / "MNIST" / "raw") / LABELS
+    content = bytearray(bad.read_bytes())
+    content[500] ^= 1
+    replace(bad, content)
+    monkeypatch.setenv("BENCHBOOK_DATA", str(unpacked))
+    mnist = datasets.load("mnist", str(tmp_path / "root"))
+    assert mnist.test_labels.tolist() == list((unpacked / LABELS).read_bytes()[8:])
+    printed = capsys.readouterr().out
+    assert f"{bad.parent} is passed over: {LABELS} differ" in printed
+    assert "images" not in printed.partition("passed over")[2]
+
+
+def test_a_damaged_copy_alone_is_not_used(unpacked, tmp_path, no_source):
+    bad = link(unpacked, tmp_path / "root") / LABELS
+    replace(bad, bad.read_bytes()[:-1])
+    with pytest.raises(datasets.DatasetUnavailable):
+        datasets.load("mnist", str(tmp_path / "root"))
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:2000], lambda content: b"<html>not found</html>"])
+def test_a_gz_that_is_cut_short_or_no_gz_is_passed_over(packed, unpacked, tmp_path, monkeypatch, damage):
+    bad = link(packed, tmp_path / "root" / "mnist") / f"{LABELS}.gz"
+    replace(bad, damage(bad.read_bytes()))
+    monkeypatch.setenv("BENCHBOOK_DATA", str(unpacked))
+    assert len(datasets.load("mnist", str(tmp_path / "root")).test_labels) == 10_000
+
+
+def test_a_download_lands_in_the_cache_and_is_not_repeated(unpacked, cache, monkeypatch):
+    roots = []
+
+    def download(root):
+        roots.append(root)
+        shutil.copytree(unpacked, Path(root) / "MNIST" / "raw")
+
+    replace_source(monkeypatch, download)
+    for _ in range(2):
+        assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
+    assert len(roots) == 1
+    assert contents(cache) == sorted(["MNIST", "raw", *datasets.MNIST_FILES])
+
+
+def test_a_download_replaces_a_damaged_cache(unpacked, cache, monkeypatch):
+    bad = link(unpacked, cache / "MNIST" / "raw") / LABELS
+    replace(bad, b"")
+    replace_source(monkeypatch, lambda root: shutil.copytree(unpacked, Path(root) / "MNIST" / "raw"))
+    assert datasets.load("mnist").name == "mnist"
+    assert bad.stat().st_size == 10_008
+
+
+def test_a_download_of_truncated_files_is_refused_and_leaves_nothing(cache, monkeypatch):
+    def truncated(root):
+        folder = Path(root) / "MNIST" / "raw"
+        folder.mkdir(parents=True)
+        for name in datasets.MNIST_FILES:
+            (folder / name).write_bytes(bytes(100))
+
+    replace_source(monkeypatch, truncated)
+    with pytest.raises(datasets.DatasetUnavailable, match="checksums"):
+        datasets.load("mnist")
+    assert contents(cache) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Error downloading train-images-idx3-ubyte.gz"),
+        ConnectionResetError("reset by peer"),
+        EOFError("Compressed file ended"),
+        http.client.IncompleteRead(b"half"),
+    ],
+)
+def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(cache, monkeypatch, error):
+    replace_source(monkeypatch, raise_error(error))
+    with pytest.raises(datasets.DatasetUnavailable, match="download failed") as caught:
+        datasets.load("mnist")
+    assert caught.value.__cause__ is error
+    assert contents(cache) == []
+
+
+def test_without_torchvision_mnist_is_unavailable_and_digits_stand_in(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(datasets.DatasetUnavailable, match="torchvision"):
+        datasets.load("mnist")
+    assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
+
+
+def test_a_cache_that_cannot_be_written_is_unavailable(tmp_path, monkeypatch, no_source):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
+        datasets.load("mnist")
+
+
+def test_digits_stand_in_only_where_allowed_and_under_their_own_name(no_source, capsys):
+    with pytest.raises(datasets.DatasetUnavailable, match="no route"):
+        datasets.load("mnist")
+    assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
+    printed = capsys.readouterr().out
+    assert "no route" in printed
+    assert "digits" in printed
+
+
+def test_mnist_that_is_there_is_preferred_to_the_stand_in(packed):
+    assert datasets.load("mnist", str(packed.parent), allow_embedded=True).name == "mnist"
