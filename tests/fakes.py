@@ -55,12 +55,12 @@ class FakeWorkload:
 
     batch_size = 4
 
-    def __init__(self, clock: Clock | None = None, broken_steps: dict | None = None) -> None:
+    def __init__(self, clock: Clock, broken_steps: dict | None = None) -> None:
         self.device = CPU
         self.epoch = 0
         self.num_steps = 0
         self.life = 0
-        self.clock = clock or Clock()
+        self.clock = clock
         self.broken_steps = broken_steps or {}
         self.log = []
 

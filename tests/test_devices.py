@@ -1,3 +1,5 @@
+import importlib.util
+import os
 import pkgutil
 import subprocess
 import sys
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 import benchbook
-from benchbook import devices, machine
+from benchbook import devices, machine, nvidia
 from benchbook.devices import Device, DeviceUnavailable
 from fakes import CPU
 
@@ -24,9 +26,7 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
 
 
-@pytest.mark.parametrize(
-    ("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))]
-)
+@pytest.mark.parametrize(("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))])
 def test_available_names_the_accelerator_before_the_cpu(monkeypatch, reported, kinds):
     _torch_reports(monkeypatch, reported)
     assert devices.available() == kinds
@@ -142,13 +142,28 @@ def test_unknown_precision_is_an_error_that_names_it_and_what_is_allowed():
 
 
 def test_software_is_told_as_columns_of_a_row():
-    expected = {"framework": "torch", "framework_version": str(torch.__version__), "num_threads": torch.get_num_threads()}
+    expected = {
+        "framework": "torch",
+        "framework_version": str(torch.__version__),
+        "num_threads": torch.get_num_threads(),
+    }
     assert devices.software(CPU) == expected
 
 
+def run_apart(program: str, **environment: str) -> str:
+    """Run a program in a Python of its own, with warnings as errors; it must print nothing to stderr."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")}
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept | environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
 def test_no_module_but_the_workloads_imports_a_framework():
-    names = ["benchbook", *(f"benchbook.{module.name}" for module in pkgutil.iter_modules(benchbook.__path__))]
-    names.remove("benchbook.workloads")
+    found = pkgutil.walk_packages(benchbook.__path__, "benchbook.")
+    names = ["benchbook", *(module.name for module in found if not module.name.startswith("benchbook.workloads"))]
+    assert {"benchbook.devices.torch", "benchbook.roofline.operations"} <= set(names)
     program = f"""
 import importlib, sys
 for name in {names!r}:
@@ -157,6 +172,94 @@ for name in {names!r}:
     assert not found, f"{{name}} imports {{found}}"
 print("imported", len({names!r}))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"imported {len(names)}\n"
+    assert run_apart(program) == f"imported {len(names)}\n"
+
+
+def test_frameworks_that_are_not_installed_are_named_and_so_are_those_that_are():
+    program = """
+import sys
+from benchbook import devices
+sys.modules |= {"torch": None, "tensorflow": None}
+for name in ("torch", "tensorflow"):
+    try:
+        devices.available(name)
+    except devices.DeviceUnavailable as error:
+        print(error)
+print(devices.installed())
+"""
+    lines = run_apart(program).splitlines()
+    there = tuple(name for name in ("jax",) if importlib.util.find_spec(name))
+    for name, line in zip(("torch", "tensorflow"), lines, strict=False):
+        assert line.startswith(f"{name} cannot be imported here (")
+        assert line.endswith(f"installed: {', '.join(there) or 'none'}")
+    assert lines[2:] == [str(there)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "libtpu", "given", "expected"),
+    [
+        ([], False, {}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}),
+        ([], True, {}, {"TF_CPP_MIN_LOG_LEVEL": "3"}),
+        ([{"name": "a GPU"}], False, {}, {}),
+        ([], False, {"JAX_PLATFORMS": "tpu"}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "tpu"}),
+    ],
+)
+def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, libtpu, given, expected):
+    names = ("TF_CPP_MIN_LOG_LEVEL", "JAX_PLATFORMS")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that what follows is undone after the test
+        monkeypatch.delenv(name)
+        if name in given:
+            monkeypatch.setenv(name, given[name])
+    monkeypatch.setattr(nvidia, "gpus", lambda: gpus)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
+    devices.quieten()
+    assert {name: os.environ[name] for name in names if name in os.environ} == expected
+
+
+def test_jax_waits_for_every_part_of_an_output_that_lies_on_several_devices():
+    pytest.importorskip("jax")
+    program = """
+from benchbook import devices, roofline
+device = devices.pick("best", "jax")
+import jax
+assert (device.kind, len(jax.devices())) == ("cpu", 2)
+mesh = jax.sharding.Mesh(jax.devices(), "rows")
+rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+spread = jax.device_put(jax.numpy.ones((2, 3000, 3000)), rows)
+product = jax.jit(lambda a: a @ a)
+for last in (None, "given"):
+    output = {"deep": [product(spread)]}
+    assert len(output["deep"][0].sharding.device_set) == 2
+    devices.synchronize(device, output if last else None)
+    assert all(part.data.is_ready() for part in output["deep"][0].addressable_shards)
+assert devices.handle(device) == jax.devices()[0]
+assert devices.random_state(device) == {}
+devices.set_precision("tf32", "jax")
+print(jax.config.jax_default_matmul_precision, devices.software(device)["framework"], devices.peak_memory(device)[1])
+"""
+    flags = "--xla_force_host_platform_device_count=2"
+    assert run_apart(program, XLA_FLAGS=flags) == "tensorfloat32 jax process_peak_resident\n"
+
+
+def test_tensorflow_answers_like_the_others_and_says_nothing_of_cuda():
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tensorflow is not installed")
+    program = """
+from benchbook import devices, machine, roofline
+device = devices.pick("cpu", "tensorflow")
+import tensorflow
+devices.seed(7, "tensorflow")
+state = devices.random_state(device)
+draw = lambda: tensorflow.random.get_global_generator().normal([3]).numpy().tolist()
+first, second = draw(), draw()
+devices.restore_random_state(device, state)
+assert draw() == first != second
+expected = {"framework": "tensorflow", "framework_version": tensorflow.__version__}
+assert devices.software(device) == expected | {"num_threads": machine.usable_cores()}
+devices.set_precision("fp32", "tensorflow")
+assert not tensorflow.config.experimental.tensor_float_32_execution_enabled()
+assert roofline.check_synchronize(device, work_seconds=0.05).remaining < 0.1
+print(devices.available("tensorflow")[-1], device.name == devices.pick("cpu", "tensorflow").name)
+"""
+    assert run_apart(program) == "cpu True\n"

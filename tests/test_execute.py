@@ -11,7 +11,8 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from benchbook import execute, layout, profiles, records, runs
+
+from benchbook import execute, layout, marker, profiles, records
 from benchbook.profiles import Point
 
 pytestmark = pytest.mark.notebook
@@ -110,7 +111,7 @@ def test_runs_that_this_session_has_are_not_measured_again(point, monkeypatch):
 
 def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeypatch):
     wrong = Point(point.study, point.name, point.parameters | {"batchsize": 1}, 1, 60)
-    with pytest.raises(ValueError, match="no parameter 'batchsize'.*allowed: variant, device"):
+    with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
         run_with(wrong, "", monkeypatch)
     assert not folder_of(point).exists()
 
@@ -134,10 +135,10 @@ def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, faul
 
 
 def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch):
-    short = Point(point.study, point.name, point.parameters, 1, 15)
+    short = Point(point.study, point.name, point.parameters, 1, 20)
     assert run_with(short, "hangs", monkeypatch) == ["timeout"]
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
-    assert "15 s" in rows_of(point)["message"].iloc[-1]
+    assert "20 s" in rows_of(point)["message"].iloc[-1]
     assert not psutil.Process().children(recursive=True)
 
 
@@ -166,7 +167,7 @@ def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(p
     with torn.open("a") as file:
         file.write("1,half a li")
     assert run_with(point, "", monkeypatch) == ["ok"]
-    assert not [member for member in family if runs.is_running(member.pid) and "ipykernel" in str(member.cmdline())]
+    assert not [member for member in family if marker.is_running(member.pid) and "ipykernel" in str(member.cmdline())]
     assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
     others = rows_of(point)
     assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]

@@ -6,21 +6,9 @@ import socket
 from types import SimpleNamespace
 
 import psutil
-import pynvml
 import pytest
 
-from benchbook import layout, machine
-
-# As `pmset -g` prints it; the settings are those of Apple's manual page pmset(1).
-PMSET = """System-wide power settings:
-Currently in use:
- standby              1
- powernap             1
- hibernatefile        /var/vm/sleepimage
- sleep                1 (sleep prevented by powerd)
- lowpowermode         {value}
- womp                 1
-"""
+from benchbook import condition, layout, machine, nvidia
 
 
 @pytest.fixture(autouse=True)
@@ -82,82 +70,9 @@ def test_machine_as_dictionary_survives_json():
     assert machine.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
 
 
-@pytest.mark.parametrize(
-    ("printed", "expected"),
-    [
-        (PMSET.format(value=1), True),
-        (PMSET.format(value=0), False),
-        (PMSET.replace("lowpowermode         {value}", "ttyskeepawake 1"), None),
-        ("", None),
-    ],
-)
-def test_low_power_mode_is_read_from_pmset(monkeypatch, printed, expected):
-    monkeypatch.setattr(machine, "_output", lambda *command: printed if command == ("pmset", "-g") else "")
-    assert machine.condition()["low_power_mode"] is expected
-
-
-@pytest.mark.parametrize(
-    ("battery", "source"),
-    [
-        (None, None),
-        (SimpleNamespace(power_plugged=True, percent=80), "mains"),
-        (SimpleNamespace(power_plugged=False, percent=80), "battery"),
-    ],
-)
-def test_power_source_is_mains_battery_or_missing(monkeypatch, battery, source):
-    monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
-    assert machine.condition()["power_source"] == source
-
-
-def test_condition_survives_json():
-    condition = machine.condition()
-    assert json.loads(json.dumps(condition)) == condition
-
-
 def test_a_command_that_is_missing_or_fails_prints_nothing():
     assert machine._output("no-such-command-anywhere") == ""
     assert machine._output("ls", "no-such-file-anywhere") == ""
-
-
-def test_no_nvidia_driver_gives_no_gpus(monkeypatch):
-    def refuse():
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    assert machine._nvidia_gpus() == []
-    assert machine.condition()["gpus"] == []
-
-
-def test_nvidia_gpus_tell_what_they_can_and_the_rest_is_missing(monkeypatch):
-    def refuse(*_):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    ended = []
-    answers = {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: ended.append(True),
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
-        "nvmlSystemGetDriverVersion": lambda: "570.1",
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=16),
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 250500,
-        "nvmlDeviceGetClockInfo": lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
-        "nvmlDeviceGetTemperature": refuse,
-    }
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer)
-    assert machine.identify().accelerators == ("GPU 0", "GPU 1")
-    assert machine.condition()["gpus"][1] == {
-        "name": "GPU 1",
-        "driver": "570.1",
-        "memory_bytes": 16,
-        "power_limit_watts": 250.5,
-        "sm_clock_mhz": 1000,
-        "memory_clock_mhz": 2000,
-        "temperature_celsius": None,
-    }
-    assert len(ended) == 2
 
 
 def test_apple_silicon_is_its_own_accelerator(monkeypatch):
@@ -166,7 +81,7 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
         ("sysctl", "-n", "kern.osversion"): "23G93",
     }
     monkeypatch.setattr(machine, "_output", lambda *command: commands.get(command, ""))
-    monkeypatch.setattr(machine, "_nvidia_gpus", list)
+    monkeypatch.setattr(nvidia, "names", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
@@ -222,6 +137,6 @@ def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(mo
     monkeypatch.setattr(platform, "node", lambda: host)
     monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
     this = machine.as_dictionary(machine.identify())
-    told = json.dumps([this, machine.condition(), machine.environment(), machine.commit()])
+    told = json.dumps([this, condition.read(), machine.environment(), machine.commit()])
     for secret in (user, host, home):
         assert secret not in told

@@ -17,7 +17,7 @@ def log(monkeypatch):
     calls = []
     fake = SimpleNamespace(
         reset_peak_memory=lambda device: calls.append("reset"),
-        synchronize=lambda device: calls.append(f"synchronize {device.kind}"),
+        synchronize=lambda device, last=None: calls.append(f"synchronize {device.kind}"),
         peak_memory=lambda device: (7, "counted"),
     )
     monkeypatch.setattr(measure, "devices", fake)

@@ -4,11 +4,12 @@ import warnings
 
 import nbformat
 import pytest
+import torch
 import yaml
 
-from benchbook import devices, layout, profiles
+from benchbook import layout, profiles
 from benchbook.devices import DeviceUnavailable
-from benchbook.workloads import mnist
+from benchbook.workloads import mnist, vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -27,7 +28,7 @@ DEFAULTS = {
     "data_root": "",
 }
 COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
-VARIANTS = {"mnist_speedup": mnist.VARIANTS}
+VARIANTS = {"calibrate": ("",), "mnist_speedup": mnist.VARIANTS, "vae_stability": vae.VARIANTS}
 
 
 @pytest.fixture
@@ -52,8 +53,9 @@ def project(tmp_path, monkeypatch):
 
 
 def _has(monkeypatch, *kinds: str) -> None:
-    monkeypatch.setattr(devices, "available", lambda framework="torch": kinds)
-    monkeypatch.setattr(devices, "_name", lambda kind: f"a {kind}")
+    accelerator = torch.device(kinds[0]) if kinds[0] != "cpu" else None
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: accelerator)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an NVIDIA GPU")
 
 
 def _varied(points, *names: str) -> list[tuple]:
@@ -191,9 +193,10 @@ def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
 def test_committed_profile_names_every_study_and_variant_on_every_device(monkeypatch, profile, kinds):
     _has(monkeypatch, *kinds)
     points = profiles.read(profile)
-    found = {(point.study, point.parameters["variant"], point.parameters["device"]) for point in points}
+    found = {(point.study, point.parameters.get("variant", ""), point.parameters["device"]) for point in points}
     assert found == {(s, variant, kind) for s, variants in VARIANTS.items() for variant in variants for kind in kinds}
     assert len({(point.study, point.name) for point in points}) == len(points)
+    assert points[0].study == "calibrate"  # before whatever is held against it
 
 
 @pytest.mark.parametrize("profile", COMMITTED)

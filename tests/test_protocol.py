@@ -36,26 +36,26 @@ def _trained(rows):
     return rows[rows["phase"] == "train"]
 
 
-def test_phases_follow_each_other_and_every_row_is_ok(record):
-    rows = _measure(FakeWorkload(), record, num_windows=2)
+def test_phases_follow_each_other_and_every_row_is_ok(record, clock):
+    rows = _measure(FakeWorkload(clock), record, num_windows=2)
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
     assert set(rows["status"]) == {"ok"}
     assert list(rows["samples"]) == [4, 6, 10, 10, 8]
     assert set(rows["model"]) == {"fake"}
 
 
-def test_rows_that_are_returned_are_the_rows_on_disk(record):
-    rows = _measure(FakeWorkload(), record, num_windows=2)
+def test_rows_that_are_returned_are_the_rows_on_disk(record, clock):
+    rows = _measure(FakeWorkload(clock), record, num_windows=2)
     assert rows.equals(records.read(record.path))
 
 
-def test_no_warm_up_steps_leave_the_first_call_alone(record):
-    protocol.warm_up(FakeWorkload(), record, num_steps=0)
+def test_no_warm_up_steps_leave_the_first_call_alone(record, clock):
+    protocol.warm_up(FakeWorkload(clock), record, num_steps=0)
     assert list(records.read(record.path)["phase"]) == ["compile"]
 
 
-def test_warm_up_across_an_epoch_ends_with_fresh_weights(record):
-    workload = FakeWorkload()
+def test_warm_up_across_an_epoch_ends_with_fresh_weights(record, clock):
+    workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, num_steps=7)
     assert workload.log[-1] == "restore"
     assert workload.log.count("end_epoch") == 2
@@ -88,8 +88,8 @@ def test_losses_are_read_after_the_clock_has_stopped(clock):
     assert measures["seconds"] == 3
 
 
-def test_windows_of_whole_epochs_end_the_epoch_after_each(record):
-    workload = FakeWorkload()
+def test_windows_of_whole_epochs_end_the_epoch_after_each(record, clock):
+    workload = FakeWorkload(clock)
     rows = _trained(_measure(workload, record, num_windows=2))
     first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
     assert workload.log == [*first, *second, "evaluate"]
@@ -97,8 +97,8 @@ def test_windows_of_whole_epochs_end_the_epoch_after_each(record):
     assert list(rows["index"]) == [0, 1]
 
 
-def test_partial_windows_run_on_across_the_end_of_an_epoch(record):
-    workload = FakeWorkload()
+def test_partial_windows_run_on_across_the_end_of_an_epoch(record, clock):
+    workload = FakeWorkload(clock)
     rows = _trained(_measure(workload, record, num_windows=4, samples_per_window=8))
     batches = [(0, 0, 4), (0, 1, 4), (0, 2, 2), (1, 0, 4), (1, 1, 4), (1, 2, 2), (2, 0, 4), (2, 1, 4)]
     assert [entry for entry in workload.log if isinstance(entry, tuple)] == batches
@@ -107,20 +107,20 @@ def test_partial_windows_run_on_across_the_end_of_an_epoch(record):
     assert list(rows["samples"]) == [8, 6, 6, 8]
 
 
-def test_row_names_the_epoch_its_window_ended_in(record):
-    rows = _measure(FakeWorkload(), record, num_windows=4, samples_per_window=12)
+def test_row_names_the_epoch_its_window_ended_in(record, clock):
+    rows = _measure(FakeWorkload(clock), record, num_windows=4, samples_per_window=12)
     assert list(_trained(rows)["epoch"]) == [1, 2, 3, 4]  # three steps: windows begin where epochs end
     assert rows.iloc[-1]["epoch"] == 4
 
 
-def test_window_that_crosses_the_end_of_an_epoch_belongs_to_the_later_one(record):
-    rows = _measure(FakeWorkload(), record, num_windows=3, samples_per_window=8)
+def test_window_that_crosses_the_end_of_an_epoch_belongs_to_the_later_one(record, clock):
+    rows = _measure(FakeWorkload(clock), record, num_windows=3, samples_per_window=8)
     assert list(_trained(rows)["epoch"]) == [1, 2, 2]
 
 
 @pytest.mark.parametrize(("samples_per_window", "num_steps"), [(1, 1), (4, 1), (7, 2), (9, 2)])
-def test_window_is_rounded_to_whole_steps(record, samples_per_window, num_steps):
-    workload = FakeWorkload()
+def test_window_is_rounded_to_whole_steps(record, clock, samples_per_window, num_steps):
+    workload = FakeWorkload(clock)
     _measure(workload, record, samples_per_window=samples_per_window)
     assert len([entry for entry in workload.log if isinstance(entry, tuple)]) == num_steps
 
@@ -146,8 +146,9 @@ def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, loss):
-    workload = FakeWorkload(broken_steps={3 + 4: loss})  # 3 steps of warm-up, then the second window's second step
+def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, clock, loss):
+    # After 3 steps of warm-up and a window of 3, the second window's second step.
+    workload = FakeWorkload(clock, broken_steps={3 + 4: loss})
     rows = _measure(workload, record, num_repeats=2, num_windows=3)
     trained = _trained(rows)
     assert list(trained["status"]) == ["ok", "diverged", "ok", "ok", "ok"]
@@ -156,8 +157,8 @@ def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, loss)
     assert trained.iloc[1]["seconds"] >= 0
 
 
-def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record):
-    workload = FakeWorkload(broken_steps={3 + 4: RuntimeError("the device is gone")})
+def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record, clock):
+    workload = FakeWorkload(clock, broken_steps={3 + 4: RuntimeError("the device is gone")})
     protocol.warm_up(workload, record, 2)
     with pytest.raises(RuntimeError, match="the device is gone"):
         protocol.measure_windows(workload, record, Plan(num_windows=3))
@@ -170,9 +171,9 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record
     assert not record.marker.exists()
 
 
-def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record):
+def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock):
     with pytest.raises(MemoryError):
-        protocol.warm_up(FakeWorkload(broken_steps={0: MemoryError("no room")}), record)
+        protocol.warm_up(FakeWorkload(clock, broken_steps={0: MemoryError("no room")}), record)
     rows = records.read(record.path)
     assert list(rows["phase"]) == ["compile"]
     assert list(rows["status"]) == ["out_of_memory"]
@@ -187,9 +188,9 @@ def test_plan_refuses_a_bad_number_and_says_what_is_allowed(name, value, least):
         Plan(**{name: value})
 
 
-def test_negative_number_of_warm_up_steps_is_refused(record):
+def test_negative_number_of_warm_up_steps_is_refused(record, clock):
     with pytest.raises(ValueError, match="num_warmup_steps -1; allowed: 0 or more"):
-        protocol.warm_up(FakeWorkload(), record, num_steps=-1)
+        protocol.warm_up(FakeWorkload(clock), record, num_steps=-1)
 
 
 @pytest.fixture(scope="module")

@@ -53,8 +53,8 @@ def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path
     unfinished = set(rows.loc[rows["status"] == "interrupted", "run_id"])
     whole = rows[~rows["run_id"].isin(unfinished)]
     assert whole.groupby("point")["run_id"].nunique().to_dict() == {point.name: 1 for point in points}
-    assert set(zip(whole["variant"], whole["device"], strict=True)) == {
-        (point.parameters["variant"], point.parameters["device"]) for point in points
+    assert set(zip(whole["variant"].fillna(""), whole["device"], strict=True)) == {
+        (point.parameters.get("variant", ""), point.parameters["device"]) for point in points
     }
     assert not list(runs_folder.rglob("*.running"))
     assert (tmp_path / "report" / "index.html").exists()
@@ -71,7 +71,7 @@ def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path
 def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path):
     for options, expected in {
         ("--profile", "fast"): "unknown profile 'fast'; allowed: ",
-        ("--studies", "mnist"): "has no study 'mnist'; allowed: mnist_speedup",
+        ("--studies", "mnist"): "has no study 'mnist'; allowed: calibrate, mnist_speedup",
         ("--device", "tpu"): "device 'tpu' is not available to torch here; allowed: best, ",
         ("--machine", "a/b"): "machine name 'a/b': allowed are ",
     }.items():
@@ -111,7 +111,7 @@ def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
 def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = machine.identify().name
-    point = profiles.read("paper")[0]
+    point = profiles.read("paper", "mnist_speedup")[0]
     assert session.estimate_seconds([point], name)["seconds"].isna().all()
     folder = layout.runs(name) / "mnist_speedup" / "p"
     row = {"schema_version": 1, "session": "s", "study": "mnist_speedup", "machine": name, "source": "measured"}

@@ -169,3 +169,69 @@ def test_neither_part_of_a_fit_is_negative(times):
 def test_a_fit_refuses_a_single_batch_size():
     with pytest.raises(ValueError, match=r"batch sizes \[64\.0\]; allowed: at least two different ones"):
         statistics.fit_step_time([64, 64], [1.0, 1.1])
+
+
+def drawn(seed, between, within=0.02, num_kernels=3, num_windows=6):
+    """Return rates around 1000 and their kernels, with this noise between kernels and between windows."""
+    random = numpy.random.default_rng(seed)
+    kernels = numpy.repeat(numpy.arange(num_kernels), num_windows)
+    noise = between * random.normal(size=num_kernels)[kernels] + within * random.normal(size=len(kernels))
+    return 1000 * (1 + noise), kernels
+
+
+@pytest.mark.parametrize(("between", "least", "most"), [(0.0, 0.94, 1.0), (0.02, 0.80, 0.92), (0.2, 0.66, 0.82)])
+def test_the_interval_of_three_kernels_covers_as_often_as_its_description_says(between, least, most):
+    intervals = [statistics.interval(*drawn(seed, between)) for seed in range(250)]
+    covered = numpy.mean([found.low <= 1000 <= found.high for found in intervals])
+    assert least <= covered <= most
+
+
+@pytest.mark.parametrize("num_kernels", [1, 3])
+@pytest.mark.parametrize("between", [0.0, 0.02])
+def test_two_sets_of_the_same_code_show_no_difference(num_kernels, between):
+    pairs = [
+        (drawn(2 * n, between, 0.01, num_kernels), drawn(2 * n + 1, between, 0.01, num_kernels)) for n in range(150)
+    ]
+    verdicts = [statistics.ratio(*a, *b).verdict for a, b in pairs]
+    assert verdicts.count("no difference shown") >= 0.95 * len(verdicts)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.1, "B faster"), (1 / 1.1, "A faster")])
+def test_a_difference_of_a_tenth_is_shown(factor, verdict):
+    for seed in range(20):
+        (a, kernels), (b, _) = drawn(2 * seed, 0.01, 0.01), drawn(2 * seed + 1, 0.01, 0.01)
+        found = statistics.ratio(a, kernels, factor * b, kernels)
+        assert found.verdict == verdict
+        assert found.low < found.value < found.high
+
+
+def test_a_ratio_is_that_of_the_medians_and_turns_round_with_its_sides():
+    (a, kernels), (b, _) = drawn(1, 0.01), drawn(2, 0.01)
+    there, back = statistics.ratio(a, kernels, 3 * b, kernels), statistics.ratio(3 * b, kernels, a, kernels)
+    assert there.value == pytest.approx(3 * numpy.median(b) / numpy.median(a))
+    assert (there.low, there.high) == pytest.approx((1 / back.high, 1 / back.low))
+    assert (there.verdict, back.verdict) == ("B faster", "A faster")
+
+
+def test_one_kernel_a_side_shows_only_what_kernels_would_hardly_differ_by():
+    rates = [1000.0, 1001, 999, 1000, 1002, 998]
+    least = numpy.exp(1.96 * (2 * statistics.ONE_KERNEL_ERROR**2) ** 0.5)
+    for factor, verdict in ((least * 0.99, "no difference shown"), (least * 1.01, "B faster")):
+        found = statistics.ratio(rates, ["a"] * 6, [factor * rate for rate in rates], ["b"] * 6)
+        assert found.verdict == verdict
+
+
+def test_the_ratio_of_too_few_windows_is_a_range_without_a_verdict():
+    found = statistics.ratio([10.0, 20.0], ["a", "a"], [30.0] * 6, ["b"] * 6)
+    assert found == statistics.Ratio(2.0, 1.5, 3.0, "range", "too few windows")
+
+
+def test_equal_windows_differ_in_nothing():
+    assert statistics.ratio([5.0] * 6, [1, 2] * 3, [5.0] * 6, [1, 2] * 3).verdict == "no difference shown"
+    assert statistics.ratio([5.0] * 6, [1, 2] * 3, [6.0] * 6, [1, 2] * 3).verdict == "B faster"
+
+
+@pytest.mark.parametrize("rates", [[], [0.0] * 6, [-1.0] * 6])
+def test_a_ratio_needs_rates_above_zero(rates):
+    with pytest.raises(ValueError, match="allowed: "):
+        statistics.ratio(rates, ["a"] * len(rates), [1.0] * 6, ["b"] * 6)

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchbook import layout, machine, profiles, records, session
+from benchbook import compare as comparison
+from benchbook import condition, layout, machine, profiles, records, session
 from benchbook.devices import DeviceUnavailable
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -54,14 +55,20 @@ def plan(
 ) -> None:
     """Show a profile's points and the hours they should take; run nothing."""
     name = _identify(machine).name
-    lines = session.estimate_hours(profiles.read(profile, studies, device), name)
+    lines = session.estimate_seconds(profiles.read(profile, studies, device), name)
     shown = lines.assign(
-        hours=lines["hours"].map(lambda hours: "not known yet" if pandas.isna(hours) else f"{hours:.2f}"),
-        limit_hours=lines["limit_hours"].map("{:.2f}".format),
+        point=lines["point"].str.rpartition("-")[0],  # without the hash
+        seconds=lines["seconds"].map(_duration),
+        limit_seconds=lines["limit_seconds"].map(_duration),
     )
-    _print_table(f"Profile {profile} on {name}", shown)
-    known = f"about {lines['hours'].sum():.2f} h where this machine's rows tell, " if lines["hours"].any() else ""
-    _say(f"{len(lines)} points: {known}{lines['limit_hours'].sum():.2f} h at the very most.")
+    names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
+    for study, group in shown.groupby("study", sort=False):
+        _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
+    known = lines["seconds"].notna()
+    _say(
+        f"{len(lines)} points; {_duration(lines['seconds'].sum())} for the {known.sum()} that this machine's rows tell."
+    )
+    _say(f"At the very most {_duration(lines['limit_seconds'].sum())}.")
 
 
 @app.command()
@@ -80,11 +87,33 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     _say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="a machine, session, commit, library such as torch==2.10.0, folder or CSV")],
+    b: Annotated[str, typer.Argument(help="what to hold against it")],
+    csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
+    fail_if_slower: Annotated[
+        float | None, typer.Option(help="exit 1 if B is slower than A by more than so many percent")
+    ] = None,
+) -> None:
+    """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
+    folder = layout.outputs() / "runs"
+    rows = records.merge(records.find(folder) if folder.exists() else [])
+    sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
+    lines = comparison.table(*sides, comparison.samples(a, b, folder))
+    if csv:
+        lines.to_csv(csv, index=False)
+    _print_comparison(lines, a, b)
+    if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
+        _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
+        raise typer.Exit(1)
+
+
 @app.command(name="machine")
 def show_machine() -> None:
     """Show who this computer is and in what condition; all of it may be published."""
     this = _identify("")
-    values = _machine_values(this) | machine.condition() | {"devices (torch)": _devices()}
+    values = _machine_values(this) | condition.read() | {"devices (torch)": _devices()}
     table = Table("", this.name, title="This machine")
     for name, value in values.items():
         table.add_row(name, "not told" if value is None else str(value))
@@ -128,7 +157,8 @@ def _write_report() -> Path:
 
 
 def _print_summary(lines: pandas.DataFrame) -> None:
-    columns = {"point": "point", "samples_per_second": "images/s", "spread": "spread", "status": "status"}
+    columns = {"point": "point", "samples_per_second": "images/s", "spread": "spread", "verdict": "verdict"}
+    columns |= {"status": "status"}
     for study, group in lines.groupby("study", sort=False):
         shown = group.reindex(columns=list(columns))
         shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
@@ -139,14 +169,48 @@ def _print_summary(lines: pandas.DataFrame) -> None:
         _say(f"{line['point']}: {line['status']}: {line['message']}")
 
 
+def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
+    shown = pandas.DataFrame(
+        {
+            "point": lines["point"].str.rpartition("-")[0],
+            "A": lines["a"].map("{:,.0f}".format),
+            "B": lines["b"].map("{:,.0f}".format),
+            "B / A": lines["ratio"].map("{:.3f}".format),
+            "95 % interval": [
+                f"{line.low:.3f} to {line.high:.3f}" + (" (range)" if line.interval == "range" else "")
+                for line in lines.itertuples()
+            ],
+            "verdict": lines["verdict"],
+        }
+    )
+    for study, group in shown.groupby(lines["study"]):
+        _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
+    for line in lines.to_dict("records"):
+        for side, name in (("a", a), ("b", b)):
+            if line[f"stability_{side}"].startswith("unstable"):
+                _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
+
+
 def _print_table(title: str, lines: pandas.DataFrame) -> None:
-    numeric = {"images/s", "spread", "hours", "limit_hours", "num_kernels"}
+    numeric = {"images/s", "A", "B", "B / A", "spread", "estimate", "at most", "kernels"}
     table = Table(title=title)
     for name in lines.columns:
         table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
     for values in lines.itertuples(index=False):
         table.add_row(*("" if pandas.isna(value) else str(value) for value in values))
     Console().print(table)
+
+
+def _duration(seconds: float) -> str:
+    if pandas.isna(seconds):
+        return "not known yet"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _say(text: str) -> None:

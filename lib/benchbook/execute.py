@@ -20,7 +20,7 @@ import nbformat
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import layout, machine, profiles, records, runs
+from benchbook import layout, machine, marker, profiles, records, runs
 from benchbook.profiles import Point
 from benchbook.runs import Run
 
@@ -73,7 +73,8 @@ def finished(folder: Path, session: str) -> list[str]:
     rows = records.merge(records.find(folder)) if folder.exists() else []
     if len(rows) == 0:
         return []
-    last = rows[rows["session"] == session].groupby("run_id", sort=True)["status"].apply(_outcome)
+    rows = records.without_refusals(rows[rows["session"] == session])
+    last = rows.groupby("run_id", sort=True)["status"].apply(_outcome)
     return [status for status in last if status != "interrupted"]
 
 
@@ -112,7 +113,7 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
         unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
     if status == "interrupted":
         raise Stopped
-    return _outcome(records.read(run.path)["status"])
+    return _outcome(records.without_refusals(records.read(run.path))["status"])
 
 
 def _supervise(
@@ -163,7 +164,7 @@ def _without_snakemake(environment: Mapping[str, str]) -> dict[str, str]:
 def _stop_if_orphaned() -> None:
     """Raise Stopped if the `make study` that began this is gone: nobody is left to keep order."""
     launcher = os.environ.get("BENCHBOOK_LAUNCHER")
-    if launcher and not runs.is_running(int(launcher)):
+    if launcher and not marker.is_running(int(launcher)):
         raise Stopped
 
 

@@ -1,4 +1,4 @@
-"""Who this computer is, and in what condition it measures.
+"""Who this computer is, and what software it runs.
 
 Everything here may be published: no user, host name, home path, serial number or process name.
 """
@@ -8,14 +8,13 @@ import os
 import platform
 import re
 import subprocess
-import time
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
 import psutil
 
-from benchbook import layout
+from benchbook import layout, nvidia
 
 
 @dataclass(frozen=True)
@@ -64,34 +63,13 @@ def identify(name: str = "") -> Machine:
         usable_cores=usable_cores(),
         memory_bytes=memory,
         system=_system(),
-        accelerators=tuple(gpu["name"] for gpu in _nvidia_gpus()) or ((chip,) if _is_apple_silicon() else ()),
+        accelerators=tuple(nvidia.names()) or ((chip,) if _is_apple_silicon() else ()),
     )
 
 
 def usable_cores() -> int:
     """Return how many logical cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count()
-
-
-def condition() -> dict:
-    """Return what may change between two runs: power source, load, memory pressure, clocks, limits.
-
-    Keys hold their unit; a value that this system does not tell is None.
-    """
-    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    clock = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
-    return {
-        "seconds_since_boot": round(time.time() - psutil.boot_time()),
-        "power_source": None if battery is None else "mains" if battery.power_plugged else "battery",
-        "battery_percent": None if battery is None else battery.percent,
-        "low_power_mode": _low_power_mode(),
-        "load_average_1_minute": os.getloadavg()[0],
-        "available_memory_bytes": psutil.virtual_memory().available,
-        "swap_used_bytes": psutil.swap_memory().used,
-        "cpu_clock_mhz": clock.current if clock else None,
-        "cpu_governor": _read_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "gpus": _nvidia_gpus(),
-    }
 
 
 def environment() -> dict:
@@ -144,50 +122,6 @@ def _system() -> str:
 
 def _is_apple_silicon() -> bool:
     return platform.system() == "Darwin" and platform.machine() == "arm64"
-
-
-def _low_power_mode() -> bool | None:
-    """Read macOS's setting; `pmset -g` prints a line such as ' lowpowermode         1'."""
-    found = re.search(r"^\s*lowpowermode\s+(\d)", _output("pmset", "-g"), re.MULTILINE)
-    return None if found is None else found.group(1) == "1"
-
-
-def _nvidia_gpus() -> list[dict]:
-    """Return name, driver, limits and clocks of every NVIDIA GPU; an empty list where there is no driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [_nvidia_gpu(pynvml, handle) for handle in handles]
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _nvidia_gpu(pynvml, handle) -> dict:
-    def ask(function, *arguments):
-        try:
-            return function(handle, *arguments)
-        except pynvml.NVMLError:
-            return None
-
-    milliwatts = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)
-    return {
-        "name": ask(pynvml.nvmlDeviceGetName),
-        "driver": pynvml.nvmlSystemGetDriverVersion(),
-        "memory_bytes": getattr(ask(pynvml.nvmlDeviceGetMemoryInfo), "total", None),
-        "power_limit_watts": None if milliwatts is None else milliwatts / 1000,
-        "sm_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
-        "temperature_celsius": ask(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-    }
-
-
-def _read_first(path: str) -> str | None:
-    return Path(path).read_text().strip() if Path(path).is_file() else None
 
 
 def _output(*command: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchbook import devices
 from benchbook.devices import Device
@@ -102,6 +103,7 @@ class Window:
         input_seconds: the part of it in which the host waited for input (it may overlap device work).
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see devices.peak_memory.
+        last: set in the `with` block to the output of the work queued last; see devices.synchronize.
     """
 
     seconds: float = 0.0
@@ -109,6 +111,7 @@ class Window:
     energy: Energy = field(default_factory=Energy)
     peak_memory_bytes: int | None = None
     memory_method: str | None = None
+    last: Any = None
 
     def inputs(self, batches: Iterable) -> Iterator:
         """Yield batches while adding the time spent waiting for each to `input_seconds`."""
@@ -150,7 +153,7 @@ def window(device: Device, sensor: NoSensor | ZeusSensor) -> Iterator[Window]:
     sensor.begin()
     started = time.perf_counter()
     yield measured
-    devices.synchronize(device)
+    devices.synchronize(device, measured.last)
     measured.seconds = time.perf_counter() - started
     measured.energy = sensor.end()
     measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)

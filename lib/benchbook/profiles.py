@@ -18,7 +18,14 @@ from benchbook import devices, layout
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root"})
 # Parameters that are part of a point's hash and left out of its readable name.
-UNNAMED = frozenset({"num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "allow_embedded"})
+UNNAMED = frozenset(
+    {
+        *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
+        "allow_embedded",
+    }
+)
+
+VARIANTS = ("reference", "controlled", "tuned")
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ def check(study: str, parameters: dict) -> None:
         wanted = type(known[name])
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise ValueError(f"{study}: {name} is {value!r}; allowed: a value of type {wanted.__name__}")
+        if name == "variant" and value not in VARIANTS:
+            raise ValueError(f"{study}: variant is {value!r}; allowed: {', '.join(VARIANTS)}")
 
 
 def point_name(study: str, parameters: dict) -> str:
@@ -118,6 +127,7 @@ def _word(name: str, value) -> str:
 
 def _points(study: str, entry: dict, device: str) -> list[Point]:
     defaults = declared(study)
+    _check_entry(study, entry)
     points = []
     for settings in entry["points"]:
         settings = {"device": "all"} | entry.get("parameters", {}) | settings
@@ -127,11 +137,18 @@ def _points(study: str, entry: dict, device: str) -> list[Point]:
         for values in itertools.product(*lists.values(), kinds):
             overrides = dict(zip([*lists, "device"], values, strict=True))
             check(study, overrides)
-            parameters = defaults | overrides
+            parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             name = point_name(study, parameters)
             limit = round(entry["time_limit_minutes"] * 60)
             points.append(Point(study, name, parameters, entry.get("num_kernels", 1), limit))
     return points
+
+
+def _check_entry(study: str, entry: dict) -> None:
+    allowed = {"points", "parameters", "num_kernels", "time_limit_minutes"}
+    for name in [*(set(entry) - allowed), *({"points", "time_limit_minutes"} - set(entry))]:
+        problem = "unknown key" if name in entry else "missing key"
+        raise ValueError(f"{study}: {problem} {name!r} in the profile; allowed: {', '.join(sorted(allowed))}")
 
 
 def _devices(wanted: str, chosen: str, framework: str) -> tuple[str, ...]:

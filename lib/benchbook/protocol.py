@@ -135,9 +135,9 @@ def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar
     endless = _started(_endless(workload)) if plan.samples_per_window else None
     with record.during("train"):
         for _ in range(plan.num_windows):
-            epoch = workload.epoch
-            batches = itertools.islice(endless, num_steps) if endless else workload.batches(epoch)
+            batches = itertools.islice(endless, num_steps) if endless else workload.batches(workload.epoch)
             measures = train_window(workload, sensor, batches, bar)
+            epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
             if endless is None:
                 workload.end_epoch()
             record.append(repeat=repeat, epoch=epoch + 1, **measures)
@@ -161,6 +161,7 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
         loss=loss,
         accuracy=float(evaluation.accuracy),
         accuracy_metric=evaluation.metric,
+        flops_per_sample=None,  # the description counts a training step
         **window.columns(),
     )
 

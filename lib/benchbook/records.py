@@ -193,6 +193,12 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
     return merged.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
 
 
+def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows without precisions that a device refused when it was calibrated: an answer, and no failure."""
+    refused = (rows["phase"] == "calibrate") & (rows["status"] == "unsupported") & rows["model"].notna()
+    return rows[~refused]
+
+
 def find(folder: Path) -> list[Path]:
     """Return every CSV of rows below a folder, or the file itself."""
     return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))

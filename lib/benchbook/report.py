@@ -12,7 +12,16 @@ import pandas
 from benchbook import layout
 
 # Figures and their order on the page; one that the aggregation did not write is left out.
-FIGURES = ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time")
+FIGURES = (
+    "mnist-epochs",
+    "mnist-speedup",
+    "mnist-input-share",
+    "mnist-step-time",
+    "vae-loss",
+    "vae-parity",
+    "ceilings",
+    "efficiency",
+)
 
 
 def write() -> Path:
@@ -68,6 +77,7 @@ SUMMARY = {
     "num_windows": "windows",
     "accuracy": "accuracy",
     "energy_per_sample": "J/image",
+    "verdict": "verdict",
     "status": "status",
 }
 CLAIMS = {

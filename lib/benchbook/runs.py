@@ -7,6 +7,7 @@ phase and the process. Whoever finds a marker whose process is gone writes the `
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas
 import psutil
 
-from benchbook import devices, layout, machine, profiles, records
+from benchbook import condition, devices, layout, machine, marker, profiles, records
 from benchbook.devices import Device
 
 
@@ -29,6 +31,8 @@ class Run:
         run_id: name of this execution; unique in the project.
         common: columns that are the same in every row.
         phase: where the run is now.
+        manifest: what does not change within a run, and the machine's condition.
+        ended_by_another: whether this stands for a run of another process.
     """
 
     folder: Path
@@ -36,6 +40,7 @@ class Run:
     common: dict
     phase: str = "setup"
     manifest: dict = field(default_factory=dict)
+    ended_by_another: bool = False
 
     @property
     def path(self) -> Path:
@@ -52,19 +57,23 @@ class Run:
         self.common |= columns
         self.mark()
 
+    def tell(self, trials: list[dict] | None = None, **settings) -> None:
+        """Add what was chosen during the run to the settings of later rows, and what was tried to the manifest."""
+        told = json.loads(self.common["settings"]) | settings
+        if trials is not None:
+            self.manifest["trials"] = trials
+        self.describe(settings=json.dumps(told, sort_keys=True))
+
     def mark(self) -> None:
-        """Write the marker: a whole new file, or the old one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        process = psutil.Process()
+        """Write the marker, so that a failure row can be written even by others."""
         state = {"phase": self.phase, "common": self.common, "manifest": self.manifest}
-        state |= {"process": process.pid, "created": process.create_time()}
-        state["supervisor"] = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-        _replace(self.marker, json.dumps(state))
+        marker.write(self.marker, state)
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """Name the phase of a `with` block; an exception in it becomes a failure row and is raised again."""
         self.phase = phase
+        self._sample()
         self.mark()
         try:
             yield
@@ -78,6 +87,8 @@ class Run:
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._next_index(repeat)
         records.append(self.path, row)
+        if "seconds" in measures:
+            self._sample(repeat=repeat, index=row["index"])
         return row
 
     def fail(self, status: str, message: str) -> None:
@@ -90,9 +101,16 @@ class Run:
     def end(self) -> None:
         """Complete the manifest and remove the marker: nothing more is to come."""
         if self.manifest:
-            self.manifest["condition_after"] = machine.condition()
-            _replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
+            self.manifest["condition_after"] = condition.read()
+            if not self.ended_by_another:
+                self.manifest["process_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
+            marker.replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
         self.marker.unlink(missing_ok=True)
+
+    def _sample(self, **window: int) -> None:
+        """Keep the machine's condition at one end of a training window; no clock runs here."""
+        if self.manifest and self.phase == "train":
+            self.manifest.setdefault("conditions", []).append(window | condition.sample())
 
     def _next_index(self, repeat: int) -> int:
         if not self.path.exists() or self.path.stat().st_size == 0:
@@ -118,7 +136,9 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     folder = layout.runs(this.name) / study / point
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
-    rest = {name: value for name, value in parameters.items() if name not in records.COLUMNS}
+    # Where the data lies is nobody's business, and changes nothing.
+    told = {name: value for name, value in parameters.items() if name not in profiles.PLACES}
+    rest = {name: value for name, value in told.items() if name not in records.COLUMNS}
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,
@@ -130,19 +150,23 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     }
     run = Run(folder, run_id, common)
     run.manifest = {
-        "parameters": parameters,
+        "parameters": told,
         "machine": machine.as_dictionary(this),
         "environment": machine.environment(),
         "commit": common["commit"],
-        "condition_before": machine.condition(),
+        "condition_before": condition.read(),
     }
     run.mark()
     return run
 
 
 def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict) -> dict:
-    """Return the columns that say which run a row belongs to."""
-    return {
+    """Return the columns that say which run a row belongs to.
+
+    Raises:
+        SchemaError: no row may carry them; a run that began with them could never write even its failure.
+    """
+    columns = {
         "schema_version": records.SCHEMA_VERSION,
         "session": os.environ.get("BENCHBOOK_SESSION") or run_id,
         "run_id": run_id,
@@ -153,6 +177,9 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
         "source": "measured",
         "device": parameters["device"],
     }
+    row = dict.fromkeys(records.COLUMNS) | columns | {"phase": "setup", "repeat": 0, "index": 0, "status": "ok"}
+    records.validate(pandas.DataFrame([row]), study)
+    return columns
 
 
 def recover(folder: Path) -> list[str]:
@@ -162,22 +189,20 @@ def recover(folder: Path) -> list[str]:
         The ids of the runs that were ended.
     """
     ended = []
-    for marker in sorted(folder.glob("*.running")):
-        state = json.loads(marker.read_text())
-        if not _is_alive(state["process"], state["created"], state["supervisor"]):
-            run = Run(folder, marker.stem, state["common"], state["phase"], state["manifest"])
+    for path in sorted(folder.glob("*.running")):
+        run = resume(folder, path.stem)
+        if run is not None and not marker.is_alive(path):
             run.fail("interrupted", "the process that measured was gone")
             ended.append(run.run_id)
     return ended
 
 
 def resume(folder: Path, run_id: str) -> Run | None:
-    """Return a run that has not ended, as its marker describes it; None if it has ended."""
-    marker = folder / f"{run_id}.running"
-    if not marker.exists():
+    """Return a run of another process that has not ended, as its marker describes it; None if it has ended."""
+    state = marker.read(folder / f"{run_id}.running")
+    if state is None:
         return None
-    state = json.loads(marker.read_text())
-    return Run(folder, run_id, state["common"], state["phase"], state["manifest"])
+    return Run(folder, run_id, state["common"], state["phase"], state["manifest"], ended_by_another=True)
 
 
 def status_of(error_name: str, message: str) -> str:
@@ -209,31 +234,3 @@ def new_id() -> str:
 def now() -> str:
     """Return the time as rows write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process exists and has not ended."""
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def _is_alive(process: int, created: float, supervisor: int) -> bool:
-    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here."""
-    if process == os.getpid() or not is_running(process):
-        return False
-    found = psutil.Process(process)
-    if abs(found.create_time() - created) > 1:  # the number was given to another process
-        return False
-    if supervisor and not is_running(supervisor):
-        found.kill()
-        found.wait(10)
-        return False
-    return True
-
-
-def _replace(path: Path, content: str) -> None:
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(content, encoding="utf-8")
-    temporary.replace(path)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas
 from filelock import FileLock, Timeout
 
-from benchbook import execute, layout, machine, profiles, records, runs, statistics
+from benchbook import condition, execute, layout, machine, profiles, records, runs, statistics, verdicts
+from benchbook.awake import awake
 from benchbook.profiles import Point
 
 
@@ -32,7 +33,7 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
         retry: run points again that ended in a failure row.
 
     Returns:
-        One line per point, as `statistics.summarise` gives them.
+        One line per point, as `statistics.summarise` gives them, and their verdict.
 
     Raises:
         ValueError, DeviceUnavailable: see `profiles.read`; nothing has run then.
@@ -43,7 +44,7 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
     name = machine.identify(machine_name).name
     points = profiles.read(profile, studies, device)
     folder = layout.runs(name)
-    with _alone(folder), _session(folder) as session:
+    with _alone(folder), _session(folder) as session, awake():
         for point in points if retry else ():
             _forget_failure(folder / point.study / point.name)
         os.environ |= {
@@ -63,7 +64,9 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
     Raises:
         Missing: a point has no rows; the message names each.
     """
-    lines = statistics.summarise(read_rows(machine_name))
+    rows = read_rows(machine_name)
+    conditions = condition.samples(layout.runs(machine_name))
+    lines = verdicts.add(statistics.summarise(rows), rows, conditions)
     found = {(line["study"], line["point"]): line for line in lines.to_dict("records")}
     missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in found]
     if missing:
@@ -110,6 +113,8 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
     if known.empty:
         return None
     plan = point.parameters
+    if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
+        return None
     samples = plan["num_repeats"] * plan["num_windows"] * (plan["samples_per_window"] or known["dataset_samples"].max())
     return point.num_kernels * (samples / known["samples_per_second"].median() + beside)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy
+
 from benchbook.devices import Device
 
 
@@ -16,15 +18,32 @@ class Evaluation:
 
     Attributes:
         loss: mean loss per image.
-        accuracy: a fraction.
+        accuracy: a fraction; NaN for a network that has none.
         samples: images evaluated.
-        metric: top1, knn or iou.
+        metric: top1, knn or iou; None without an accuracy.
     """
 
     loss: Any
     accuracy: Any
     samples: int
-    metric: str = "top1"
+    metric: str | None = "top1"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a network is computed; the defaults are the reference.
+
+    Attributes:
+        precision: as rows name it.
+        channels_last: memory format of images and convolution weights.
+        fused: the optimiser updates all weights in few operations.
+        compiled: the network goes through the framework's compiler.
+    """
+
+    precision: str = "fp32"
+    channels_last: bool = False
+    fused: bool = False
+    compiled: bool = False
 
 
 class Workload(Protocol):
@@ -66,3 +85,33 @@ class Workload(Protocol):
 
     def restore(self, state: Any) -> None:
         """Go back to a snapshot."""
+
+
+class ParitySubject(Protocol):
+    """A network on one device in one precision that repeats what another one does elsewhere.
+
+    Nothing in it is random: dropout is off, and noise comes with the batch. Parameters go by the same names on
+    every device.
+    """
+
+    def parameters(self) -> dict[str, numpy.ndarray]:
+        """Return every trainable parameter by name, in float64."""
+
+    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
+        """Take over parameters of these names, rounded to this precision."""
+
+    def gradients(self, batch: Any) -> tuple[float, dict[str, numpy.ndarray]]:
+        """Return mean loss and gradients by name, in float64, at the present weights, which stay as they are."""
+
+    def step(self, batch: Any) -> float:
+        """Train on one batch and return its mean loss from before the step."""
+
+
+class ParityWorkload(Protocol):
+    """What a workload offers to be checked on its own network; see `benchbook.parity`."""
+
+    def parity_subject(self, device: Device, precision: str) -> ParitySubject:
+        """Return a copy of the network at its present weights, with a fresh optimiser."""
+
+    def parity_batches(self, num_batches: int) -> list:
+        """Return the first batches, the same for every device, on the host and with all noise drawn."""

@@ -14,13 +14,14 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from benchbook import datasets, devices
+from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
+from benchbook.workloads import Settings
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000
-VARIANTS = ("reference", "controlled")
+VARIANTS = ("reference", "controlled", "tuned")
 
 
 class Network(nn.Module):
@@ -50,14 +51,14 @@ class TransformedImages(Dataset):
     Args:
         images: uint8, shape (n, 28, 28).
         labels: int64, shape (n,).
+        normalised: by MNIST's mean and standard deviation; else pixels are 0 to 1.
     """
 
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray) -> None:
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, normalised: bool = True) -> None:
         self.images = images
         self.labels = labels.tolist()
-        self.transform = transforms.Compose(
-            [transforms.ToTensor(), transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))]
-        )
+        normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
+        self.transform = transforms.Compose([transforms.ToTensor(), *normalise])
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -73,11 +74,12 @@ class ResidentImages:
         images: uint8, shape (n, 28, 28).
         labels: int64, shape (n,).
         kind: the torch device that keeps them.
+        normalised: as for TransformedImages.
     """
 
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, kind: str) -> None:
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, kind: str, normalised: bool = True) -> None:
         pixels = torch.from_numpy(images.copy()).to(kind).unsqueeze(1).float().div(255)
-        self.images = pixels.sub(MEAN).div(STANDARD_DEVIATION)
+        self.images = pixels.sub(MEAN).div(STANDARD_DEVIATION) if normalised else pixels
         self.labels = torch.from_numpy(labels.copy()).to(kind)
 
     def batches(self, batch_size: int, shuffle_seed: int | None = None) -> Iterable[Batch]:
@@ -98,6 +100,7 @@ def build(
     num_workers: int = 1,
     batch_size: int = 64,
     seed: int = 1,
+    settings: Settings = Settings(),  # noqa: B008 (it is immutable)
 ) -> TorchWorkload:
     """Return the study's workload: Adadelta at learning rate 1, divided by 1/0.7 after each epoch.
 
@@ -106,11 +109,13 @@ def build(
         device: where to train.
         variant: `reference` takes the article's loaders: on the CPU no worker and no shuffling, on an
             accelerator one worker, pinned memory and shuffling. `controlled` shuffles everywhere and takes
-            `num_workers` everywhere.
-        data_resident: with `controlled`, keep all images on the device instead.
+            `num_workers` everywhere. `tuned` as `controlled`.
+        data_resident: not with `reference`: keep all images on the device instead.
         num_workers: with `controlled`, processes that prepare images (0: the training process itself).
         batch_size: images a step.
         seed: of weights, dropout and data order.
+        settings: how the network is computed, for `tuned`; found by `benchbook.search`. Adadelta has no fused form in
+            torch, so `fused` takes its `foreach` form, which updates all weights in few operations.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.
@@ -118,10 +123,10 @@ def build(
     _check(variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
-    devices.set_precision("fp32")
+    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     model = Network().to(device.kind)
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0, foreach=True if settings.fused else None)
     train, test = _inputs(dataset, device, data_resident, num_workers, batch_size, seed, variant)
     return TorchWorkload(
         device=device,
@@ -138,10 +143,25 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": dataset.train_images.shape[1],
             "num_workers": 0 if data_resident else num_workers,
-            "precision": "fp32",
-            "compiled": False,
+            "flops_per_sample": roofline.flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
         },
+        parity_batches=lambda num_batches: first_batches(dataset, batch_size, num_batches),
+        settings=settings,
     )
+
+
+def first_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, normalised: bool = True) -> list[Batch]:
+    """Return the first training batches in the data set's order, on the host; past its end it begins again.
+
+    Args:
+        dataset: 28x28 images.
+        batch_size: images in a batch.
+        num_batches: how many.
+        normalised: as for TransformedImages.
+    """
+    order = numpy.arange(num_batches * batch_size) % len(dataset.train_labels)
+    images = ResidentImages(dataset.train_images[order], dataset.train_labels[order], "cpu", normalised)
+    return list(images.batches(batch_size))
 
 
 def _inputs(
@@ -165,7 +185,7 @@ def _inputs(
             lambda epoch: resident_train.batches(batch_size, seed + epoch),
             lambda: resident_test.batches(TEST_BATCH_SIZE),
         )
-    shuffle = variant == "controlled" or not device.is_cpu
+    shuffle = variant != "reference" or not device.is_cpu
     # MPS has no pinned memory: there, the article's flag did nothing.
     options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.kind == "cuda"}
     train_images, test_images = TransformedImages(*train), TransformedImages(*test)

@@ -1,0 +1,196 @@
+"""Hold two sets of runs against each other: which is faster, point by point, and is that more than chance?"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas
+
+from benchbook import condition, records, statistics, verdicts
+
+KINDS = ("path", "machine", "session", "commit", "library")
+# What two points must have in common to be compared across machines. The data set is the one that was loaded.
+ALIKE = [
+    *("study", "variant", "model", "dataset", "dataset_samples", "batch_size", "image_size", "framework"),
+    *("precision", "compiled", "num_workers", "settings"),
+]
+COLUMNS = [
+    *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
+    *("ratio", "low", "high", "interval", "verdict", "stability_a", "stability_b"),
+]
+
+
+def resolve(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return the rows that a name stands for, of each point's last session.
+
+    A name is tried as each of KINDS, in their order: a folder or CSV of rows; a machine; a session; the first 4
+    or more characters of a commit; a library with its version, such as torch==2.10.0. A prefix says which is
+    meant: `machine:desk`.
+
+    Args:
+        name: what the user typed.
+        rows: all rows there are.
+        folder: where they lie, with the manifests that name each run's libraries.
+
+    Raises:
+        ValueError: it is none of these, or more than one; the message names what exists.
+        SchemaError: a folder or CSV holds something else than rows.
+    """
+    kind, _, rest = name.partition(":")
+    kinds, wanted = ((kind,), rest) if kind in KINDS and rest else (KINDS, name)
+    measured = rows[rows["source"] == "measured"]
+    found = {kind: _FINDERS[kind](wanted, measured, folder) for kind in kinds}
+    found = {kind: part for kind, part in found.items() if len(part)}
+    if len(found) > 1:
+        choices = " or ".join(f"{kind}:{wanted}" for kind in found)
+        raise ValueError(f"{name!r} is a {' and a '.join(found)}; write {choices}")
+    if not found:
+        raise ValueError(f"no rows for {name!r}; {existing(measured)}")
+    return statistics.newest(next(iter(found.values())))
+
+
+def existing(rows: pandas.DataFrame) -> str:
+    """Return a line that names what rows can be asked for."""
+    libraries = (rows["framework"] + "==" + rows["framework_version"]).dropna().unique()
+    parts = {
+        "machines": rows["machine"].unique(),
+        "sessions": rows["session"].unique()[-5:],
+        "commits": rows["commit"].dropna().unique()[-5:],
+        "libraries": libraries,
+    }
+    named = [f"{kind}: {', '.join(sorted(values))}" for kind, values in parts.items() if len(values)]
+    return f"there are {'; '.join(named)}; or a folder or CSV of rows" if named else "nothing was measured yet"
+
+
+def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Compare two sets of rows, point by point.
+
+    The same point on the same machine is one pair. Sets of two different machines are paired by what a point
+    is (ALIKE) and by whether it ran on the CPU or on an accelerator.
+
+    Args:
+        a, b: rows of one session a point, as `resolve` returns them.
+        conditions: from `condition.samples`, for the stability of each side.
+
+    Returns:
+        Columns COLUMNS; a and b are median rates, ratio is b / a, see `statistics.ratio`.
+
+    Raises:
+        ValueError: several machines on a side that the other side does not have, or nothing to pair.
+    """
+    points_a, points_b = _points(a), _points(b)
+    shared = set(points_a["machine"]) & set(points_b["machine"])
+    if not shared:
+        _require_one_machine(points_a, points_b)
+    on = ["machine", "study", "point", "dataset"] if shared else [*ALIKE, "is_cpu"]
+    pairs = _text(points_a, on).merge(_text(points_b, on), on=on, suffixes=("_a", "_b"))
+    if pairs.empty:
+        raise ValueError(
+            f"no point of A ({len(points_a)} points) is alike one of B ({len(points_b)} points) in {', '.join(on)}"
+        )
+    lines = [
+        _line(a[a.index.isin(pair["index_a"])], b[b.index.isin(pair["index_b"])], conditions)
+        for pair in pairs.to_dict("records")
+    ]
+    return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
+
+
+def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
+    """Return the lines whose B is slower than A by more than so many percent, the whole interval beyond."""
+    if not 0 <= percent < 100:
+        raise ValueError(f"percent {percent!r}; allowed: 0 to less than 100")
+    return lines[(lines["interval"] == "interval") & (lines["high"] < 1 - percent / 100)]
+
+
+def _of_path(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    if not Path(name).exists():
+        return rows[:0]
+    there = records.merge(records.find(Path(name)))
+    return there[there["source"] == "measured"]
+
+
+def _of_column(column: str) -> Callable:
+    return lambda name, rows, folder: rows[(rows[column] == name).fillna(False)]
+
+
+def _of_commit(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return the rows of one commit; `+changed` is part of the name of a commit that was not clean."""
+    if not re.fullmatch(r"[0-9a-f]{4,40}(\+changed)?", name):
+        return rows[:0]
+    known = rows["commit"].dropna().unique()
+    commits = [name] if name in known else [commit for commit in known if commit.startswith(name)]
+    if len(commits) > 1:
+        raise ValueError(f"commit {name!r} may be any of {', '.join(sorted(commits))}; write more of it")
+    return rows[rows["commit"].isin(commits)]
+
+
+def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return the rows of a framework's version, or of the runs whose manifest names that version of a package."""
+    library, equals, version = name.partition("==")
+    if not equals:
+        return rows[:0]
+    if (rows["framework"] == library).any():
+        plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
+        same = (plain == version) | (rows["framework_version"] == version)
+        return rows[(rows["framework"] == library).fillna(False) & same.fillna(False)]
+    manifests = {path.stem: json.loads(path.read_text()) for path in folder.rglob("*Z-*.json")}
+    packages = {run_id: manifest.get("environment", {}).get("packages", {}) for run_id, manifest in manifests.items()}
+    runs = [run_id for run_id, versions in packages.items() if versions.get(library.lower()) == version]
+    return rows[rows["run_id"].isin(runs)]
+
+
+_FINDERS = {
+    "path": _of_path,
+    "machine": _of_column("machine"),
+    "session": _of_column("session"),
+    "commit": _of_commit,
+    "library": _of_library,
+}
+
+
+def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per point: its key, what it is, and the index of its training windows."""
+    windows = rows[(rows["phase"] == "train") & rows["samples_per_second"].notna()]
+    lines = [
+        {name: group[name].iloc[-1] for name in dict.fromkeys([*statistics.POINT_KEY, *ALIKE])}
+        | {"is_cpu": group["device"].iloc[-1] == "cpu", "index": group.index}
+        for _, group in windows.groupby(statistics.POINT_KEY)
+    ]
+    columns = list(dict.fromkeys([*statistics.POINT_KEY, *ALIKE, "is_cpu", "index"]))
+    return pandas.DataFrame(lines, columns=columns)
+
+
+def _text(points: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
+    """Return the points with these columns as text: a missing value is like a missing one."""
+    return points.assign(**{name: points[name].map(str) for name in names})
+
+
+def _require_one_machine(a: pandas.DataFrame, b: pandas.DataFrame) -> None:
+    for name, points in (("A", a), ("B", b)):
+        machines = sorted(points["machine"].unique())
+        if len(machines) > 1:
+            raise ValueError(f"{name} has rows of {', '.join(machines)}, which the other has not; name one machine")
+
+
+def _line(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None) -> dict:
+    rates = [windows["samples_per_second"].astype(float).to_numpy() for windows in (a, b)]
+    kernels = [windows["run_id"].astype(str).to_numpy() for windows in (a, b)]
+    ratio = statistics.ratio(rates[0], kernels[0], rates[1], kernels[1])
+    line = {"study": a["study"].iloc[0], "point": a["point"].iloc[0]}
+    for side, windows in (("a", a), ("b", b)):
+        line |= {
+            side: float(windows["samples_per_second"].median()),
+            f"machine_{side}": windows["machine"].iloc[0],
+            f"device_{side}": windows["device"].iloc[0],
+            f"stability_{side}": str(verdicts.judge(windows, conditions)),
+        }
+    bounds = {"low": ratio.low, "high": ratio.high, "interval": ratio.kind}
+    return line | {"ratio": ratio.value, **bounds, "verdict": ratio.verdict}
+
+
+def samples(name_a: str, name_b: str, folder: Path) -> pandas.DataFrame:
+    """Return the conditions under which runs were measured: of all runs here, and of folders that were named."""
+    folders = [folder, *(Path(name) for name in (name_a, name_b) if Path(name).is_dir())]
+    found = pandas.concat([condition.samples(path) for path in dict.fromkeys(folders) if path.exists()])
+    return found.reset_index(drop=True)

@@ -1,0 +1,174 @@
+"""Name, pick, synchronise and query a compute device of torch, tensorflow or jax.
+
+A device that is not there is an error, never a silent fall back to another one. What each framework answers
+stands in a module of its own, `devices.torch`, `devices.tensorflow` and `devices.jax`, with the same functions;
+a framework is imported when one of its devices is asked for, and not before.
+"""
+
+import importlib
+import importlib.util
+import os
+import resource
+import sys
+from types import ModuleType
+from typing import Any
+
+from benchbook import machine, nvidia
+from benchbook.devices.device import Device, DeviceUnavailable
+
+__all__ = [
+    "FRAMEWORKS",
+    "Device",
+    "DeviceUnavailable",
+    "available",
+    "handle",
+    "installed",
+    "peak_memory",
+    "pick",
+    "quieten",
+    "random_state",
+    "reset_peak_memory",
+    "restore_random_state",
+    "seed",
+    "set_precision",
+    "software",
+    "synchronize",
+]
+
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+
+
+def installed() -> tuple[str, ...]:
+    """Return the frameworks that are installed here; none is imported."""
+    return tuple(name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None)
+
+
+def available(framework: str = "torch") -> tuple[str, ...]:
+    """Return the kinds of device this machine has for a framework, the fastest first.
+
+    CUDA_VISIBLE_DEVICES is respected, because the framework itself is asked.
+
+    Raises:
+        ValueError: the framework is not one of FRAMEWORKS.
+        DeviceUnavailable: the framework is not installed; the message lists those that are.
+    """
+    return _backend(framework).kinds()
+
+
+def pick(kind: str = "best", framework: str = "torch") -> Device:
+    """Return the device of the kind that was asked for.
+
+    Args:
+        kind: torch has cpu, cuda and mps, tensorflow cpu, cuda and metal, jax cpu, cuda and tpu; or best (the
+            accelerator if there is one, else the CPU).
+        framework: whose device.
+
+    Raises:
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
+    """
+    kinds = available(framework)
+    kind = kinds[0] if kind == "best" else kind
+    if kind not in kinds:
+        raise DeviceUnavailable(
+            f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
+        )
+    return Device(kind, _backend(framework).name(kind) or machine.identify().chip, framework)
+
+
+def handle(device: Device) -> Any:
+    """Return the framework's own name or object for a device, as its functions take it."""
+    return _backend(device.framework).handle(device)
+
+
+def synchronize(device: Device, last: Any = None) -> None:
+    """Wait until all work queued on the device is done.
+
+    Args:
+        device: whose work.
+        last: the output of the work queued last, in any nesting. JAX can wait for arrays only; without it all
+            arrays that are alive are waited for. torch and tensorflow wait for the device itself.
+    """
+    _backend(device.framework).synchronize(device, last)
+
+
+def reset_peak_memory(device: Device) -> None:
+    """Start a new maximum of device memory, where the backend keeps one."""
+    _backend(device.framework).reset_peak_memory(device)
+
+
+def peak_memory(device: Device) -> tuple[int | None, str | None]:
+    """Return bytes and the method that counted them; None and None where an accelerator cannot be asked.
+
+    torch, cuda: the allocator's maximum since the last reset. mps: what tensors hold now (the driver's figure is
+    its pool, not its use, and no maximum is kept). tensorflow, cuda: as torch. jax, cuda and tpu: the allocator's
+    maximum since the process began. cpu: the process's largest resident set since it began.
+    """
+    if not device.is_cpu:
+        return _backend(device.framework).peak_memory(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "process_peak_resident"
+
+
+def seed(number: int, framework: str = "torch") -> None:
+    """Seed the random generators of the host and of every device of a framework; JAX has none (keys are arguments)."""
+    _backend(framework).seed(number)
+
+
+def random_state(device: Device) -> dict:
+    """Return the state of the random generators that training on the device draws from.
+
+    torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
+    variables, and the counter of `tf.random`'s stateful functions cannot be read. jax: empty, there is no state.
+    """
+    return _backend(device.framework).random_state(device)
+
+
+def restore_random_state(device: Device, state: dict) -> None:
+    """Put the generators back where `random_state` found them."""
+    _backend(device.framework).restore_random_state(device, state)
+
+
+def set_precision(precision: str, framework: str = "torch") -> None:
+    """Make float32 arithmetic mean what a row says it is: fp32 never uses TF32 units, tf32 does.
+
+    Without this, all three frameworks use TF32 somewhere by default on NVIDIA GPUs since Ampere.
+
+    Raises:
+        ValueError: another precision than fp32 or tf32.
+    """
+    if precision not in ("fp32", "tf32"):
+        raise ValueError(f"precision {precision!r}; allowed: fp32, tf32")
+    _backend(framework).set_precision(precision)
+
+
+def software(device: Device) -> dict:
+    """Return framework, its version and the host threads it computes with, as columns of a row."""
+    version, num_threads = _backend(device.framework).software()
+    return {"framework": device.framework, "framework_version": version, "num_threads": num_threads}
+
+
+def quieten() -> None:
+    """Keep tensorflow and jax from complaining about CUDA where there is no NVIDIA GPU; what the user set stays.
+
+    Both look for a GPU when they start, and what they print then cannot be taken back, so this comes before an
+    import. Where JAX's TPU library is installed, JAX looks for itself.
+    """
+    if nvidia.gpus():  # those that CUDA_VISIBLE_DEVICES shows
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a cuInit that fails is logged as an error, level 2
+    if importlib.util.find_spec("libtpu") is None:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def _backend(framework: str) -> ModuleType:
+    """Return the module that speaks for a framework, with the framework imported."""
+    if framework not in FRAMEWORKS:
+        raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
+    if framework not in sys.modules:
+        quieten()
+    try:
+        importlib.import_module(framework)
+    except ImportError as error:
+        others = ", ".join(name for name in installed() if name != framework) or "none"
+        raise DeviceUnavailable(f"{framework} cannot be imported here ({error}); installed: {others}") from error
+    return importlib.import_module(f"benchbook.devices.{framework}")

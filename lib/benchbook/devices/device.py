@@ -1,0 +1,29 @@
+"""What a compute device is, and the error for one that is not there."""
+
+from dataclasses import dataclass
+
+
+class DeviceUnavailable(RuntimeError):
+    """The device, or the framework, that was asked for is not on this machine."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One compute device of one framework.
+
+    Attributes:
+        kind: cpu, cuda, mps, metal or tpu, as rows name it.
+        name: the marketing name of the chip.
+        framework: the framework that drives it.
+        index: its number among the framework's visible devices of that kind.
+    """
+
+    kind: str
+    name: str
+    framework: str = "torch"
+    index: int = 0
+
+    @property
+    def is_cpu(self) -> bool:
+        """Return whether work runs on the host's own cores."""
+        return self.kind == "cpu"

@@ -1,0 +1,78 @@
+"""The file that says a run is under way, and whether its process still lives."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+
+
+def write(path: Path, state: dict) -> None:
+    """Write a marker: what a failure row needs, this process, and the one that started it, if any did.
+
+    Args:
+        path: `<run_id>.running` in the point's folder, which is made.
+        state: plain values.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    process = psutil.Process()
+    owner = {"process": process.pid, "created": process.create_time()}
+    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
+    replace(path, json.dumps(state | owner | {"supervisor": supervisor}))
+
+
+def read(path: Path) -> dict | None:
+    """Return what a marker says; None if there is none, or it was lost in a power cut (it is removed then)."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        path.unlink()
+        return None
+
+
+def is_alive(path: Path) -> bool:
+    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here."""
+    state = read(path)
+    try:
+        if state is None or state["process"] == os.getpid() or not is_running(state["process"]):
+            return False
+        found = psutil.Process(state["process"])
+        if abs(found.create_time() - state["created"]) > 1:  # the number was given to another process
+            return False
+        if state["supervisor"] and not is_running(state["supervisor"]):
+            _kill(found)
+            return False
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process exists and has not ended."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def replace(path: Path, content: str) -> None:
+    """Write a file whole: after a crash there is the old one or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _kill(process: psutil.Process) -> None:
+    """Kill a process and wait until it has ended; as a zombie it has: in many containers nobody reaps orphans."""
+    process.kill()
+    for _ in range(100):
+        if not is_running(process.pid):
+            return
+        time.sleep(0.1)
+    raise psutil.TimeoutExpired(10, process.pid)

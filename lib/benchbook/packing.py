@@ -1,0 +1,206 @@
+"""One machine's rows as a file to send, and such a file back into the tree.
+
+A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of nothing else. What comes from others is
+checked whole before anything of it is written.
+"""
+
+import json
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas
+
+from benchbook import layout, marker, records
+
+# A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
+NAME = r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}"
+MEMBER = re.compile(rf"{NAME}/{NAME}/{NAME}/{NAME}\.(csv|json)")
+LARGEST_BYTES = 512 * 2**20  # unpacked; a full profile's rows take a few MB
+IDENTITY = ("machine", "study", "point", "run_id")
+
+
+class PackError(ValueError):
+    """A pack cannot be made or taken; the message names the file within it."""
+
+
+def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.DataFrame]:
+    """Write a zip of one machine's rows and manifests; the same rows give the same bytes.
+
+    Args:
+        machine_name: whose rows.
+        path: where to write; default: `<machine>.zip` in the outputs folder.
+
+    Returns:
+        The zip, and the rows in it.
+
+    Raises:
+        PackError: there are no rows, a run has not ended, a file lies where it does not belong, or a file names this
+            computer's home or project folder.
+        SchemaError: a row breaks the schema.
+    """
+    folder = layout.runs(machine_name)
+    unfinished = sorted(folder.rglob("*.running"))
+    if unfinished:
+        raise PackError(f"run {unfinished[0].stem} of {machine_name} has not ended; the same `make study` ends it")
+    tables = records.find(folder) if folder.is_dir() else []
+    if not tables:
+        known = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
+        raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {known}")
+    rows = _check_tables(tables, folder.parent)
+    manifests = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
+    contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *manifests]}
+    for name, content in contents.items():
+        _check_name(name)
+        _check_private(name, content)
+        _check_manifest(name, content)
+    path = path or layout.outputs() / f"{machine_name}.zip"
+    _write_zip(path, contents)
+    return path, rows
+
+
+def add(path: Path) -> tuple[Path, pandas.DataFrame]:
+    """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good.
+
+    A run that is here already, byte by byte, is left alone, so that a newer pack of a machine can be added to an older.
+
+    Returns:
+        The machine's folder, and the rows that were in the zip.
+
+    Raises:
+        PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
+            a run is here already with other content; or the machine's name is taken by another chip.
+        SchemaError: a row breaks the schema.
+    """
+    contents = _read_zip(path)
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, content in contents.items():
+            _write_file(Path(temporary) / name, content)
+        try:
+            rows = _check_tables(records.find(Path(temporary)), Path(temporary))
+        except ValueError as error:
+            raise type(error)(f"{path.name}: {str(error).replace(f'{temporary}/', '')}") from error
+    machine_name = rows["machine"].iloc[0]
+    _check_against_present(path.name, machine_name, contents, rows)
+    folder = layout.runs(machine_name)
+    for name, content in contents.items():
+        if not (folder.parent / name).exists():
+            _write_file(folder.parent / name, content)
+    return folder, rows
+
+
+def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
+    """Return the rows of all files; each must be measured, and lie where its own columns say."""
+    frames = []
+    for path in tables:
+        frame = records.read(path)
+        machine, study, point = path.relative_to(runs).parts[:-1]
+        for column, wanted in zip(IDENTITY, (machine, study, point, path.stem), strict=True):
+            wrong = frame.loc[frame[column] != wanted, column]
+            if len(wrong):
+                raise PackError(f"{path}, line {wrong.index[0] + 2}: {column} is {wrong.iloc[0]!r}; allowed: {wanted}")
+        foreign = frame.loc[frame["source"] != "measured", "source"]
+        if len(foreign):
+            raise PackError(f"{path}, line {foreign.index[0] + 2}: source is {foreign.iloc[0]!r}; allowed: measured")
+        frames.append(frame)
+    if not sum(len(frame) for frame in frames):
+        raise PackError(f"{runs}: no rows")
+    return pandas.concat([frame for frame in frames if len(frame)], ignore_index=True)
+
+
+def _check_against_present(pack_name: str, machine_name: str, contents: dict[str, bytes], rows: pandas.DataFrame):
+    """Refuse a run that is here with other content, and a name that another computer has."""
+    runs = layout.runs(machine_name).parent
+    for name, content in contents.items():
+        if (runs / name).exists() and (runs / name).read_bytes() != content:
+            raise PackError(f"{pack_name}: {name} is here already with other content; nothing was added")
+    here = records.merge(records.find(runs / machine_name)) if (runs / machine_name).exists() else rows
+    chips, new_chips = set(here["chip"].dropna()), set(rows["chip"].dropna())
+    if chips and new_chips and not chips & new_chips:
+        raise PackError(
+            f"{pack_name}: machine {machine_name!r} is here already as {', '.join(sorted(chips))}, and these rows are "
+            f"of {', '.join(sorted(new_chips))}; ask for a pack made under another name (MACHINE=...)"
+        )
+
+
+def _read_zip(path: Path) -> dict[str, bytes]:
+    """Return a pack's files by name, once every name, kind and size is allowed."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            for member in members:
+                _check_member(path.name, member)
+            _check_whole(path.name, members)
+            contents = {member.filename: archive.read(member) for member in members}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise PackError(f"{path} is not a readable zip ({error})") from error
+    for name, content in contents.items():
+        _check_manifest(name, content)
+    return contents
+
+
+def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
+    mode = member.external_attr >> 16
+    if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise PackError(f"{pack_name}: {member.filename!r} is a link or a special file; allowed: plain files")
+    if member.flag_bits & 1:
+        raise PackError(f"{pack_name}: {member.filename!r} is encrypted; allowed: plain files")
+    _check_name(member.filename, f"{pack_name}: ")
+
+
+def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
+    names = [member.filename for member in members]
+    twice = {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}
+    if twice:
+        raise PackError(f"{pack_name}: {min(twice)!r} occurs twice; a file may occur once, in upper or lower case")
+    if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
+        raise PackError(f"{pack_name}: {size} bytes unpacked; allowed: {LARGEST_BYTES}")
+    machines = {name.partition("/")[0] for name in names}
+    if len(machines) != 1:
+        raise PackError(f"{pack_name}: holds {len(machines)} machines ({', '.join(sorted(machines))}); allowed: one")
+    alone = sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names)
+    if alone:
+        raise PackError(f"{pack_name}: {alone[0]} has no rows beside it")
+
+
+def _check_name(name: str, prefix: str = "") -> None:
+    if not MEMBER.fullmatch(name) or ".." in name:
+        raise PackError(f"{prefix}{name!r}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names")
+
+
+def _check_manifest(name: str, content: bytes) -> None:
+    if not name.endswith(".json"):
+        return
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise PackError(f"{name} is not JSON ({error})") from error
+    if not isinstance(manifest, dict):
+        raise PackError(f"{name} is a JSON {type(manifest).__name__}; allowed: an object")
+
+
+def _check_private(name: str, content: bytes) -> None:
+    """Refuse a file that tells where this computer keeps things: rows are published."""
+    for folder in (Path.home(), layout.root()):
+        if len(folder.parts) > 1 and f"{folder}/".encode() in content:
+            raise PackError(f"{name} names the folder {folder}; rows and manifests may not")
+
+
+def _write_zip(path: Path, contents: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".new")
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(contents):
+            member = zipfile.ZipInfo(name)  # dated 1980, whenever it is made
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(member, contents[name])
+    temporary.replace(path)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    marker.replace(path, content)

@@ -1,0 +1,345 @@
+"""The same steps on a device in its precision and on the CPU in float64: fast but wrong is wrong.
+
+`measure` writes rows; `verdict` judges them later and is never stored. Weights and batches are the same on both
+sides, dropout is off, and noise is drawn on the CPU beforehand.
+
+Each step is taken in two ways. On its own path a device goes on from its own weights; rounding alone lets a right
+device leave the path of float64 where training is chaotic (MNIST with Adadelta at learning rate 1: in float32 by 1 %
+after 15 steps from one seed of five, in bfloat16 by 10 % from each). So the strict tolerance is for the loss at the
+reference's own weights, step by step, and for the first step of the path; the rest of the path may not run away.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy
+import pandas
+
+from benchbook import devices, records, runs, statistics
+from benchbook.devices import Device
+from benchbook.runs import Run
+from benchbook.workloads import ParitySubject, ParityWorkload, Workload
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a device may be from float64.
+
+    Attributes:
+        loss: relative error of any step's loss at the same weights, and of the loss after one own step.
+        cosine: least cosine of the first step's gradient, all layers together.
+        norm_ratio: distance from 1 of that gradient's norm over the reference's.
+        layer_cosine, layer_norm_ratio: the same for the worst single parameter tensor. An error in one layer
+            hides in the whole, so a layer's norm may be off by half of the 10 % that has to be found, at most.
+            Its direction may be off by more than the whole's: where rounding decides a ReLU or a maximum, a
+            small bias turns (of 80 right MNIST networks in bfloat16, the worst had a cosine of 0.944).
+        least_share: a tensor whose gradient is a smaller part of the whole norm, on both sides, is not judged
+            alone: what little it holds is rounding (the bias before a batch norm has no gradient at all).
+    """
+
+    loss: float
+    cosine: float
+    norm_ratio: float
+    layer_cosine: float
+    layer_norm_ratio: float
+    least_share: float
+
+
+_SINGLE = Tolerance(1e-3, 0.999, 0.02, 0.999, 0.02, 1e-6)
+_TENSOR_FLOAT = Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4)
+_HALF = Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3)
+TOLERANCES = {"fp32": _SINGLE, "tf32": _TENSOR_FLOAT} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), _HALF)
+PATH = 0.25  # how far the mean loss of a device's own path may be from the reference's, relative to it
+SAME_WEIGHTS = 1e-2  # of their norm: more than rounding to bfloat16 makes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a device computes what float64 does.
+
+    Attributes:
+        passed: whether every tolerance was kept.
+        reason: the worst figures, or what was broken.
+        num_steps: steps compared.
+    """
+
+    passed: bool
+    reason: str
+    num_steps: int
+
+
+def check(workload: Workload | ParityWorkload, record: Run, num_steps: int = 20, precision: str = "") -> Verdict:
+    """Compare a workload's own network with float64 at its present weights, which stay as they are.
+
+    Args:
+        workload: what is to be trained.
+        record: the run that takes the rows.
+        num_steps: steps to compare; 0 compares nothing.
+        precision: a key of `TOLERANCES`; empty is the workload's own.
+
+    Returns:
+        What the rows say.
+    """
+    record.describe(**workload.description())
+    precision = precision or workload.description()["precision"]
+    batches = workload.parity_batches(num_steps)
+    return verdict(measure(workload.parity_subject, batches, record, workload.device, precision, num_steps))
+
+
+def measure(
+    make_subject: Callable[[Device, str], ParitySubject],
+    batches: Sequence,
+    record: Run,
+    device: Device,
+    precision: str,
+    num_steps: int = 20,
+) -> pandas.DataFrame:
+    """Take the same steps on the device and in float64 on the CPU, and append a row for each.
+
+    Args:
+        make_subject: from a device and a precision to the network there; it has the same weights each time.
+        batches: on the host, at least as many as steps.
+        record: the run that takes the rows.
+        device: what is to be checked.
+        precision: a key of `TOLERANCES`.
+        num_steps: steps to compare.
+
+    Returns:
+        The rows. `loss` is the device's on its own path; settings hold step, reference_loss, same_weights_loss (the
+        device's at the reference's weights) and, in the first row, what `compare` returns. A number that is not
+        finite ends the comparison in a row of status `diverged`, and an operation that the device lacks in one of
+        status `unsupported`.
+
+    Raises:
+        ValueError: an unknown precision, too few batches, or subjects that begin with different weights.
+    """
+    tolerance = _tolerance(precision)
+    if not 0 <= num_steps <= len(batches):
+        raise ValueError(f"num_steps {num_steps}; allowed: 0 to {len(batches)}, the number of batches")
+    first = len(records.read(record.path)) if record.path.exists() else 0
+    with record.during("parity"):
+        try:
+            _compare_steps(make_subject, batches[:num_steps], record, device, precision, tolerance)
+        except NotImplementedError as error:
+            record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
+    rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
+    return rows.iloc[first:]
+
+
+def compare(gradients: dict, reference: dict, least_share: float = 0.0) -> dict:
+    """Return how near gradients are to the reference's, as a whole and in the worst layer.
+
+    Args:
+        gradients, reference: arrays by parameter name.
+        least_share: see `Tolerance`.
+
+    Returns:
+        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from
+        1) with the names of their tensors, worst_cosine_layer and worst_norm_ratio_layer; layers and
+        layers_judged, their numbers. A number that is not finite is None.
+
+    Raises:
+        ValueError: the names differ.
+    """
+    if gradients.keys() != reference.keys():
+        raise ValueError(f"parameters {', '.join(gradients)}; allowed: {', '.join(reference)}, as the reference has")
+    products = numpy.array([_products(gradients[name], reference[name]) for name in reference])
+    shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
+    judged = ~(shares < least_share).all(axis=1)  # a share that is NaN is judged
+    cosines, ratios = _near(products[judged])
+    names = numpy.array(list(reference))[judged]
+    whole_cosine, whole_ratio = _near(products.sum(axis=0, keepdims=True))
+    # What is not finite is the worst there can be.
+    by_cosine = int(numpy.nan_to_num(cosines, nan=-numpy.inf).argmin())
+    by_ratio = int(numpy.nan_to_num(abs(ratios - 1), nan=numpy.inf).argmax())
+    return {
+        "gradient_cosine": _finite(whole_cosine[0]),
+        "gradient_norm_ratio": _finite(whole_ratio[0]),
+        "worst_cosine": _finite(cosines[by_cosine]),
+        "worst_cosine_layer": str(names[by_cosine]),
+        "worst_norm_ratio": _finite(ratios[by_ratio]),
+        "worst_norm_ratio_layer": str(names[by_ratio]),
+        "layers": len(reference),
+        "layers_judged": len(names),
+    }
+
+
+def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the parity rows with what their settings say as columns.
+
+    Args:
+        rows: any rows.
+
+    Returns:
+        The rows' columns, and step (from 1), reference_loss, same_weights_loss, loss_error (relative, on the device's
+        own path), same_weights_error, tolerance (of both), apart (whether loss_error is beyond it or not finite).
+    """
+    found = rows[rows["phase"] == "parity"].reset_index(drop=True)
+    settings = [json.loads(text) if isinstance(text, str) else {} for text in found["settings"]]
+    names = ("step", "reference_loss", "same_weights_loss")
+    numbers = {name: [_number(setting.get(name)) for setting in settings] for name in names}
+    found = found.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
+    right = found["reference_loss"]
+    error = (found["loss"].astype(float) - right).abs() / right.abs()
+    same = (found["same_weights_loss"] - right).abs() / right.abs()
+    tolerance = found["precision"].map(lambda precision: _tolerance(precision).loss, na_action="ignore").astype(float)
+    apart = ~(error <= tolerance)
+    return found.assign(loss_error=error, same_weights_error=same, tolerance=tolerance, apart=apart)
+
+
+def verdict(rows: pandas.DataFrame) -> Verdict:
+    """Judge the parity rows of one run in one precision.
+
+    Args:
+        rows: rows of one run; those of other phases are passed over.
+
+    Raises:
+        ValueError: rows of more than one run or precision.
+    """
+    compared = steps(rows)
+    kinds = compared[["run_id", "precision"]].drop_duplicates()
+    if len(kinds) > 1:
+        raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
+    if compared.empty:
+        return Verdict(False, "not checked", 0)
+    num_steps = int(compared["step"].notna().sum())
+    broken = compared[compared["status"] != "ok"]
+    if len(broken):
+        line = broken.iloc[0]
+        where = f" at step {line['step']:.0f}" if pandas.notna(line["step"]) else ""
+        return Verdict(False, f"{line['status']}{where}", num_steps)
+    complaints = _complaints(compared)
+    return Verdict(not complaints, "; ".join(complaints) or _praise(compared), num_steps)
+
+
+def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per machine, study, device, precision and framework version.
+
+    A point's last session counts; of several runs the worst speaks.
+
+    Returns:
+        Columns: machine, study, device, precision, framework, framework_version, model, dataset, num_runs, num_steps
+        (the fewest of any run), passed, reason, parted_at (see `first_parting`).
+    """
+    measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
+    key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
+    lines = []
+    for values, group in statistics.newest(measured).groupby(key, dropna=False, sort=True):
+        judged = [(verdict(run), first_parting(run)) for _, run in group.groupby("run_id", sort=True)]
+        worst, parted_at = min(judged, key=lambda pair: pair[0].passed)
+        fewest = min(found.num_steps for found, _ in judged)
+        line = dict(zip(key, values, strict=True)) | {"num_runs": len(judged), "num_steps": fewest}
+        lines.append(line | {"passed": worst.passed, "reason": worst.reason, "parted_at": parted_at})
+    return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
+
+
+def first_parting(rows: pandas.DataFrame) -> int | None:
+    """Return the first step, from 1, where a device's own path is beyond the tolerance of the loss, or None."""
+    compared = steps(rows)
+    apart = compared.loc[compared["apart"] & compared["step"].notna(), "step"]
+    return int(apart.min()) if len(apart) else None
+
+
+def _compare_steps(
+    make_subject: Callable[[Device, str], ParitySubject],
+    batches: Sequence,
+    record: Run,
+    device: Device,
+    precision: str,
+    tolerance: Tolerance,
+) -> None:
+    reference = make_subject(devices.pick("cpu", device.framework), "fp64")
+    subject, follower = make_subject(device, precision), make_subject(device, precision)
+    _check_same_weights(subject.parameters(), reference.parameters())
+    for step, batch in enumerate(batches, start=1):
+        follower.load(reference.parameters())
+        same_weights_loss, gradients = follower.gradients(batch)
+        found = compare(gradients, reference.gradients(batch)[1], tolerance.least_share) if step == 1 else {}
+        loss, reference_loss = subject.step(batch), reference.step(batch)
+        found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
+        settings = json.loads(record.common.get("settings") or "{}") | found | {"step": step}
+        status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
+        text = json.dumps(settings, sort_keys=True)
+        record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=text, status=status)
+        if status == "diverged":
+            return
+
+
+def _check_same_weights(weights: dict, reference: dict) -> None:
+    for name, expected in reference.items():
+        if numpy.linalg.norm(weights[name] - expected) > SAME_WEIGHTS * numpy.linalg.norm(expected):
+            raise ValueError(f"{name} begins with other weights than its reference; allowed: the same")
+
+
+def _products(gradient: numpy.ndarray, reference: numpy.ndarray) -> tuple[float, float, float]:
+    """Return the inner product of two gradients, and each one's with itself."""
+    one, other = gradient.ravel(), reference.ravel()
+    return float(one @ other), float(one @ one), float(other @ other)
+
+
+def _near(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return cosines and norm ratios of rows of `_products`; two that are zero agree."""
+    both, one, other = products.T
+    with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cosines, ratios = both / numpy.sqrt(one * other), numpy.sqrt(one / other)
+    zero = (one == 0) & (other == 0)
+    return numpy.where(zero, 1.0, cosines), numpy.where(zero, 1.0, ratios)
+
+
+def _complaints(compared: pandas.DataFrame) -> list[str]:
+    """Return what is beyond its tolerance."""
+    first, allowed = json.loads(compared["settings"].iloc[0]), _tolerance(compared["precision"].iloc[0])
+    checks = [
+        (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
+        (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
+        (first.get("gradient_norm_ratio"), None, allowed.norm_ratio, "gradient"),
+        (first.get("worst_norm_ratio"), None, allowed.layer_norm_ratio, first.get("worst_norm_ratio_layer")),
+    ]
+    found = _loss_complaints(compared, allowed)
+    for value, least, distance, name in checks:
+        if value is None:
+            found.append("no gradient was compared")
+        elif least is not None and value < least:
+            found.append(f"{name}: cosine {value:.4f}, under {least:g}")
+        elif distance is not None and abs(value - 1) > distance:
+            found.append(f"{name}: norm {value:.3f} of the reference's, over {distance:.0%} off")
+    return list(dict.fromkeys(found))
+
+
+def _loss_complaints(compared: pandas.DataFrame, allowed: Tolerance) -> list[str]:
+    """Return what is wrong with the losses: at the same weights, after one own step, and on the whole own path."""
+    lines = compared.to_dict("records")
+    found = [
+        f"loss off by {line['same_weights_error']:.2g} at step {line['step']:.0f}, from the same weights"
+        for line in lines
+        if not line["same_weights_error"] <= allowed.loss
+    ][:1]
+    if len(lines) > 1 and not lines[1]["loss_error"] <= allowed.loss:
+        found.append(f"loss off by {lines[1]['loss_error']:.2g} after one step of its own")
+    drift = abs(compared["loss"].astype(float).mean() / compared["reference_loss"].mean() - 1)
+    return found if drift <= PATH else [*found, f"own path off by {drift:.2g} on average"]
+
+
+def _praise(compared: pandas.DataFrame) -> str:
+    """Return the worst figures of a comparison that kept all tolerances."""
+    first = json.loads(compared["settings"].iloc[0])
+    off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
+    return (
+        f"loss off by at most {compared['same_weights_error'].max():.1g}, a layer's gradient by {off:.1g} of its norm"
+    )
+
+
+def _tolerance(precision: str) -> Tolerance:
+    if precision not in TOLERANCES:
+        raise ValueError(f"precision {precision!r}; allowed: {', '.join(TOLERANCES)}")
+    return TOLERANCES[precision]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _number(value) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,33 @@
+"""What a device can do at most, measured: arithmetic, memory, transfers, launches; and what a workload asks of it.
+
+Ceilings are rows of phase `calibrate`, of the same device in the same session as the training that is held against
+them.
+"""
+
+from benchbook.roofline.ceilings import ceilings, efficiency, flops_per_sample
+from benchbook.roofline.measuring import (
+    Budget,
+    matrix_sizes,
+    measure_arithmetic,
+    measure_idle,
+    measure_launches,
+    measure_memory,
+    precisions,
+)
+from benchbook.roofline.synchronization import NotSynchronized, Synchronization, check_synchronize
+
+__all__ = [
+    "Budget",
+    "NotSynchronized",
+    "Synchronization",
+    "ceilings",
+    "check_synchronize",
+    "efficiency",
+    "flops_per_sample",
+    "matrix_sizes",
+    "measure_arithmetic",
+    "measure_idle",
+    "measure_launches",
+    "measure_memory",
+    "precisions",
+]

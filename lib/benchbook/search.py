@@ -1,0 +1,148 @@
+"""The fastest settings of a workload on a device that still compute the right thing.
+
+One dimension after the other is tried on top of the best so far, so that a search takes seconds and not the product
+of all choices. A setting is taken if it passes parity and its windows, alternating with those of the best so far,
+are clearly faster. What the search measured is never published: it chooses, and fresh windows follow.
+"""
+
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+import numpy
+import pandas
+
+from benchbook import measure, parity, protocol
+from benchbook.devices import Device
+from benchbook.runs import Run
+from benchbook.workloads import Settings, Workload
+
+LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
+BLOCKS = 3  # of four windows: best, trial, trial, best
+WINDOW_SECONDS = 0.4
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search ended with.
+
+    Attributes:
+        settings: the fastest that pass parity.
+        trials: one line per setting tried: its fields, outcome (taken, not faster, parity failed, unsupported, no
+            time left), ratio (speed over the best so far) and reason.
+    """
+
+    settings: Settings
+    trials: pandas.DataFrame
+
+
+def candidates(device: Device) -> dict[str, tuple]:
+    """Return what is tried in each dimension on a device, in the order it is tried."""
+    precisions = {
+        "cuda": ("tf32", "amp_bf16", "amp_fp16"),
+        "mps": ("amp_fp16", "amp_bf16"),
+        "cpu": ("amp_bf16",),
+    }
+    return {
+        "precision": precisions[device.kind],
+        "channels_last": (True,),
+        "fused": (True,),
+        "compiled": (True,),
+    }
+
+
+def fastest(
+    build: Callable[[Settings], Workload],
+    device: Device,
+    time_limit_seconds: float = 120.0,
+    parity_steps: int = 3,
+    choices: dict[str, tuple] | None = None,
+) -> Found:
+    """Search for the fastest settings that pass parity.
+
+    Args:
+        build: from settings to a workload with fresh weights; its batches should lie on the device.
+        device: where it computes.
+        time_limit_seconds: no new trial begins after this; one that has begun is finished.
+        parity_steps: steps each trial is compared with float64.
+        choices: what to try; None takes `candidates`.
+
+    Returns:
+        The reference settings themselves where nothing was faster.
+    """
+    deadline = time.monotonic() + time_limit_seconds
+    best, trials = Settings(), []
+    best_workload = _warm(build(best), device)
+    for name, values in (choices or candidates(device)).items():
+        for value in values:
+            trial = replace(best, **{name: value})
+            line, workload = _try(build, trial, best_workload, device, parity_steps, deadline)
+            trials.append(asdict(trial) | line)
+            if line["outcome"] == "taken":
+                best, best_workload = trial, workload
+    columns = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]
+    return Found(best, pandas.DataFrame(trials, columns=columns))
+
+
+def _try(
+    build: Callable[[Settings], Workload],
+    trial: Settings,
+    best: Workload,
+    device: Device,
+    parity_steps: int,
+    deadline: float,
+) -> tuple[dict, Workload | None]:
+    """Return a trial's outcome, and its workload if it was measured."""
+    if time.monotonic() > deadline:
+        return {"outcome": "no time left"}, None
+    try:
+        workload = build(trial)
+        verdict = _check(workload, parity_steps)
+        if not verdict.passed:
+            return {"outcome": "parity failed", "reason": verdict.reason}, None
+        ratio = _speed_ratio(best, _warm(workload, device), device)
+    except Exception as error:  # a compiler or a kernel that is not there may raise anything
+        return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
+    return {"outcome": "taken" if ratio > LEAST_GAIN else "not faster", "ratio": ratio}, workload
+
+
+def _check(workload: Workload, num_steps: int) -> parity.Verdict:
+    """Check parity in rows that are thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
+        scratch = Run(Path(folder), "search", names | {"schema_version": 1, "source": "measured"})
+        return parity.check(workload, scratch, num_steps)
+
+
+def _warm(workload: Workload, device: Device) -> Workload:
+    protocol.train_window(workload, measure.NoSensor(), itertools.islice(_endless(workload), 5))
+    return workload
+
+
+def _speed_ratio(best: Workload, trial: Workload, device: Device) -> float:
+    """Return how many times faster a trial is, from windows that alternate with the best's."""
+    streams = {id(workload): _endless(workload) for workload in (best, trial)}
+    num_steps = _steps_in_window(best, streams[id(best)])
+
+    def seconds(workload: Workload) -> float:
+        batches = list(itertools.islice(streams[id(workload)], num_steps))
+        return protocol.train_window(workload, measure.NoSensor(), batches)["seconds"]
+
+    ratios = []
+    for _ in range(BLOCKS):
+        first, second, third, fourth = seconds(best), seconds(trial), seconds(trial), seconds(best)
+        ratios.append((first + fourth) / (second + third))
+    return float(numpy.median(ratios))
+
+
+def _steps_in_window(workload: Workload, batches: Iterator) -> int:
+    few = protocol.train_window(workload, measure.NoSensor(), itertools.islice(batches, 3))["seconds"] / 3
+    return max(3, round(WINDOW_SECONDS / few))
+
+
+def _endless(workload: Workload) -> Iterator:
+    for epoch in itertools.count():
+        yield from workload.batches(epoch)

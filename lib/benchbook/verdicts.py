@@ -1,0 +1,214 @@
+"""What may be said of a point's windows: stable, or unstable and why. Computed from rows, never stored in them.
+
+A steady run must not be flagged: every rule asks for a difference that matters (5 %) and that noise alone
+would hardly make. tests/test_verdicts.py counts how often each is wrong.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy
+import pandas
+
+from benchbook import condition, nvidia, statistics
+
+LIMIT = 0.05  # spread or drift over 5 % is unstable
+OUTLIER = 0.10  # a window this far from the median, and
+OUTLIER_SCORE = 3.5  # with a modified z-score over this (Iglewicz and Hoaglin, 1993), lies apart
+OUTLIER_SHARE = 0.10
+DRIFT_ERRORS = 3  # a drift is one if it is over three of its standard errors
+SWAPPED_BYTES = 64 * 2**20  # less than this comes and goes on an idle computer
+ASLEEP_SECONDS = 1.0
+THROTTLED_SHARE = 0.01  # of the time of the windows
+STABLE, UNSTABLE, TOO_FEW = "stable", "unstable", "too few windows"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What may be said of some windows.
+
+    Attributes:
+        word: stable, unstable or too few windows.
+        reasons: why it is unstable; may be several.
+    """
+
+    word: str
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as a table shows it."""
+        return f"{self.word}: {', '.join(self.reasons)}" if self.reasons else self.word
+
+
+def stability(rates: Sequence[float], runs: Sequence, conditions: pandas.DataFrame | None = None) -> Verdict:
+    """Judge the windows of one point.
+
+    Args:
+        rates: images a second, one per window, in the order measured.
+        runs: the run each window belongs to.
+        conditions: samples of these runs, from `condition.samples`; None where there are none.
+
+    Raises:
+        ValueError: not one run per rate.
+    """
+    rates, runs = numpy.asarray(rates, float), numpy.asarray(runs)
+    if len(rates) != len(runs):
+        raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
+    few = len(rates) < statistics.FEWEST_WINDOWS
+    reasons = [] if few else [*_spread(rates), *_drift(rates, runs), *_outliers(rates)]
+    reasons += [] if conditions is None else _disturbances(conditions)
+    if reasons:
+        return Verdict(UNSTABLE, tuple(reasons))
+    return Verdict(TOO_FEW if few else STABLE)
+
+
+def judge(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> Verdict:
+    """Judge the training windows of one point; of its last session, the measured ones count.
+
+    Args:
+        rows: rows of one point of one machine.
+        conditions: from `condition.samples`, of any runs.
+    """
+    measured = statistics.newest(rows[rows["source"] == "measured"])
+    windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
+    if conditions is not None:
+        conditions = conditions[conditions["run_id"].isin(windows["run_id"])]
+        if (measured["device"] == "cpu").all():
+            conditions = conditions.drop(columns="gpus", errors="ignore")  # no matter to a run on the CPU
+    return stability(windows["samples_per_second"], windows["run_id"].astype(str), conditions)
+
+
+def add(
+    summary: pandas.DataFrame, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+) -> pandas.DataFrame:
+    """Return a summary from `statistics.summarise` with a column `verdict`, as text; empty where no window is.
+
+    Args:
+        summary: one line per point of `rows`.
+        rows, conditions: see `judge`.
+    """
+    groups = dict(iter(rows.groupby(statistics.POINT_KEY)))
+    verdicts = [
+        str(judge(groups[tuple(key)], conditions)) if count else None
+        for *key, count in summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
+    ]
+    return summary.assign(verdict=pandas.Series(verdicts, summary.index, dtype="object"))
+
+
+def drift(rates: Sequence[float]) -> float:
+    """Return by what fraction a run's last third of windows is faster than its first; 0 with fewer than 3."""
+    third = len(rates) // 3
+    if not third:
+        return 0.0
+    return float(numpy.median(rates[-third:]) / numpy.median(rates[:third]) - 1)
+
+
+def _spread(rates: numpy.ndarray) -> list[str]:
+    spread = statistics.median_absolute_deviation(rates) / numpy.median(rates)
+    return [f"spread {spread:.0%}"] if spread > LIMIT else []
+
+
+def _drift(rates: numpy.ndarray, runs: numpy.ndarray) -> list[str]:
+    """Flag one run that drifts, or all of them together.
+
+    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch.
+    """
+    series = [rates[runs == run] for run in dict.fromkeys(runs.tolist())]
+    series = [values for values in series if len(values) >= 3]
+    if not series:
+        return []
+    noise = _noise(series)
+    drifts = [drift(values) for values in series]
+    errors = [noise * (2 / (len(values) // 3)) ** 0.5 for values in series]
+    together = numpy.mean(drifts), numpy.sqrt(numpy.sum(numpy.square(errors))) / len(series)
+    found = [change for change, error in [together, *zip(drifts, errors, strict=True)] if _is_drift(change, error)]
+    return [f"drift {max(found, key=abs):+.0%}"] if found else []
+
+
+def _is_drift(change: float, error: float) -> bool:
+    return abs(change) > max(LIMIT, DRIFT_ERRORS * error)
+
+
+def _noise(series: list[numpy.ndarray]) -> float:
+    """Return the standard deviation of a window, as a fraction, around a line through each run."""
+    squares, freedom = 0.0, 0
+    for values in series:
+        places = numpy.arange(len(values))
+        away = values - numpy.polyval(numpy.polyfit(places, values, 1), places)
+        squares += float(numpy.sum(numpy.square(away / numpy.median(values))))
+        freedom += len(values) - 2
+    return (squares / freedom) ** 0.5
+
+
+def _outliers(rates: numpy.ndarray) -> list[str]:
+    """Flag windows far from the median, if they are over a tenth of all: fewer do not move the median.
+
+    0.6745 turns the median absolute deviation into a standard deviation.
+    """
+    median, spread = numpy.median(rates), statistics.median_absolute_deviation(rates)
+    away = numpy.abs(rates - median)
+    apart = (away > OUTLIER * median) & (0.6745 * away > OUTLIER_SCORE * spread)
+    return [f"{apart.sum()} of {len(rates)} windows apart"] if apart.mean() > OUTLIER_SHARE else []
+
+
+def _disturbances(conditions: pandas.DataFrame) -> list[str]:
+    """Return what disturbed the runs, from samples at both ends of their windows."""
+    samples = [dict(line) for line in conditions.astype(object).where(conditions.notna(), None).to_dict("records")]
+    pairs = [
+        (before, after)
+        for before, after in itertools.pairwise(samples)
+        if before["run_id"] == after["run_id"] and after.get("index") is not None
+    ]
+    found = {
+        "thermal pressure": any(map(_is_hot, samples)) or _was_throttled(pairs),
+        "swap growth": _grew(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
+        "on battery": any(sample.get("power_source") == "battery" for sample in samples),
+        "low-power mode": any(sample.get("low_power_mode") for sample in samples),
+        "sleep": sum(_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
+        "another process on the GPU": any(gpu.get("num_other_processes") for gpu in _gpus(samples)),
+    }
+    return [reason for reason, is_so in found.items() if is_so]
+
+
+def _is_hot(sample: dict) -> bool:
+    """Return whether heat held clocks down; `moderate` pressure is what a long steady load brings."""
+    pressure, limit = sample.get("thermal_pressure"), sample.get("cpu_speed_limit_percent")
+    heavy = pressure in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
+    gpu = any(nvidia.THERMAL_REASONS & set(gpu.get("clock_reasons") or ()) for gpu in _gpus([sample]))
+    return heavy or gpu or (limit is not None and limit < 100)
+
+
+def _was_throttled(pairs: list[tuple[dict, dict]]) -> bool:
+    """Return whether counters of throttled time grew by more than 1 % of the windows' time.
+
+    A count of throttlings is judged only where no time is told.
+    """
+    seconds = sum(after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs)
+    gpu = sum(_gpu_slowdown(after) - _gpu_slowdown(before) for before, after in pairs)
+    throttled = _grew(pairs, "cpu_throttle_seconds")
+    timed = any(after.get("cpu_throttle_seconds") is not None for _, after in pairs)
+    counted = not timed and _grew(pairs, "cpu_throttle_count") > 0
+    return counted or max(throttled, gpu) > THROTTLED_SHARE * seconds
+
+
+def _grew(pairs: list[tuple[dict, dict]], *counters: str) -> float:
+    """Return by how much the counter that grew most has grown within windows."""
+    growths = [
+        sum((after.get(counter) or 0) - (before.get(counter) or 0) for before, after in pairs) for counter in counters
+    ]
+    return max(growths, default=0)
+
+
+def _asleep(before: dict, after: dict) -> float:
+    awake, elapsed = ((before[name], after[name]) for name in ("awake_seconds", "elapsed_seconds"))
+    return condition.seconds_asleep(awake, elapsed)
+
+
+def _gpu_slowdown(sample: dict) -> float:
+    return sum(gpu.get("thermal_slowdown_seconds") or 0 for gpu in _gpus([sample]))
+
+
+def _gpus(samples: list[dict]) -> list[dict]:
+    """Return the GPU that each sample's run computed on: the first visible one."""
+    return [gpu for sample in samples for gpu in (sample.get("gpus") or [])[:1]]

@@ -1,0 +1,172 @@
+"""Two sets of rows, named, paired and compared; and the command that does it."""
+
+import json
+
+import numpy
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+from benchbook import cli, compare, records
+from rows import make_row, make_rows
+
+
+def windows(rate=1000.0, seed=0, num_kernels=3, **columns):
+    """Return six windows of each kernel around a rate, with 1 % of noise between kernels and in them."""
+    random, lines = numpy.random.default_rng(seed), []
+    name = "-".join(str(columns.get(key, "")) for key in ("machine", "session", "point"))
+    for kernel in range(num_kernels):
+        level = rate * (1 + 0.01 * random.normal())
+        lines += [
+            make_row(run_id=f"{name}-{kernel}", index=index, samples_per_second=level * (1 + 0.01 * random.normal()))
+            | columns
+            for index in range(6)
+        ]
+    return lines
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Return a function that writes rows where measured ones lie, one file a run."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+
+    def write(rows):
+        for row in rows:
+            folder = tmp_path / "runs" / row["machine"] / row["study"] / row["point"]
+            folder.mkdir(parents=True, exist_ok=True)
+            records.append(folder / f"{row['run_id']}.csv", row)
+        return tmp_path / "runs"
+
+    return write
+
+
+ROWS = [
+    *windows(session="s1", commit="aaaa11112222", framework_version="2.10.0+cpu"),
+    *windows(session="s2", commit="aaaa33334444", framework_version="2.11.0"),
+    *windows(session="s3", machine="attic", commit="bbbb55556666", framework_version="2.10.0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "session"),
+    [
+        ("desk", "desk", "s2"),  # the last of its sessions
+        ("attic", "attic", "s3"),
+        ("s1", "desk", "s1"),
+        ("aaaa1", "desk", "s1"),
+        ("bbbb55556666", "attic", "s3"),
+        ("torch==2.11.0", "desk", "s2"),
+        ("library:torch==2.11.0", "desk", "s2"),
+        ("machine:desk", "desk", "s2"),
+    ],
+)
+def test_a_name_is_a_machine_a_session_a_commit_or_a_library(tmp_path, name, machine, session):
+    found = compare.resolve(name, make_rows(ROWS), tmp_path)
+    assert set(zip(found["machine"], found["session"], strict=True)) == {(machine, session)}
+
+
+def test_a_version_of_torch_is_any_build_of_it(tmp_path):
+    found = compare.resolve("torch==2.10.0", make_rows(ROWS), tmp_path)
+    assert set(found["session"]) == {"s1", "s3"}
+
+
+def test_another_librarys_version_is_that_of_the_manifest(tmp_path):
+    rows = make_rows([row | {"run_id": f"20260101T000000Z-{row['session']}"} for row in ROWS[::18]])
+    manifest = {"environment": {"packages": {"numpy": "1.26.4"}}}
+    (tmp_path / "20260101T000000Z-s3.json").write_text(json.dumps(manifest))
+    assert set(compare.resolve("numpy==1.26.4", rows, tmp_path)["session"]) == {"s3"}
+    with pytest.raises(ValueError, match=r"no rows for 'numpy==2\.0'"):
+        compare.resolve("numpy==2.0", rows, tmp_path)
+
+
+def test_a_folder_or_a_file_is_its_rows(runs):
+    folder = runs(windows(session="sent", machine="far"))
+    assert set(compare.resolve(str(folder), make_rows([]), folder)["machine"]) == {"far"}
+    assert len(compare.resolve(str(next(folder.rglob("*.csv"))), make_rows([]), folder)) == 6
+
+
+def test_an_unknown_name_says_what_exists(tmp_path):
+    with pytest.raises(ValueError, match="no rows for 'dsk'; there are machines: attic, desk; sessions: s1, s2, s3"):
+        compare.resolve("dsk", make_rows(ROWS), tmp_path)
+    with pytest.raises(ValueError, match="nothing was measured yet"):
+        compare.resolve("desk", make_rows([]), tmp_path)
+
+
+def test_an_ambiguous_name_is_an_error_that_says_how_to_choose(tmp_path):
+    both = make_rows([*windows(session="desk"), *windows(session="s2", machine="attic")])
+    with pytest.raises(ValueError, match="is a machine and a session; write machine:desk or session:desk"):
+        compare.resolve("desk", both, tmp_path)
+    with pytest.raises(ValueError, match="may be any of aaaa11112222, aaaa33334444; write more of it"):
+        compare.resolve("aaaa", make_rows(ROWS), tmp_path)
+
+
+def pair(a, b):
+    return compare.table(make_rows(a), make_rows(b)).iloc[0]
+
+
+def test_the_faster_side_is_named_with_its_interval():
+    line = pair(windows(session="s1"), windows(1300, seed=1, session="s2"))
+    assert line["verdict"] == "B faster"
+    assert 1.2 < line["low"] < line["ratio"] < line["high"] < 1.4
+    assert (line["interval"], line["stability_a"], line["stability_b"]) == ("interval", "stable", "stable")
+    assert line["ratio"] == line["b"] / line["a"]
+
+
+def test_runs_of_the_same_code_show_no_difference():
+    verdicts = [
+        pair(windows(seed=2 * n, session="s1"), windows(seed=2 * n + 1, session="s2"))["verdict"] for n in range(60)
+    ]
+    assert verdicts.count("no difference shown") >= 57
+
+
+def test_machines_of_different_devices_are_paired_by_what_the_point_is():
+    a = [*windows(device="mps", point="reference-mps"), *windows(100, point="reference-cpu")]
+    b = windows(5000, machine="attic", device="cuda", point="reference-cuda")
+    lines = compare.table(make_rows(a), make_rows(b))
+    assert lines[["point", "device_a", "device_b"]].to_numpy().tolist() == [["reference-mps", "mps", "cuda"]]
+
+
+def test_other_work_is_not_compared():
+    for changed in ({"dataset": "digits"}, {"batch_size": 32}, {"settings": '{"seed": 2}'}, {"device": "cuda"}):
+        with pytest.raises(ValueError, match="no point of A"):
+            pair(windows(), windows(machine="attic", **changed))
+    with pytest.raises(ValueError, match="no point of A"):
+        pair(windows(session="s1"), windows(session="s2", dataset="digits"))
+
+
+def test_the_same_machine_is_compared_with_itself_alone():
+    a = [*windows(session="s1"), *windows(500, session="s3", machine="attic")]
+    lines = compare.table(make_rows(a), make_rows(windows(session="s2", seed=1)))
+    assert lines[["machine_a", "machine_b"]].to_numpy().tolist() == [["desk", "desk"]]
+
+
+def test_several_machines_against_another_is_an_error_that_names_them():
+    with pytest.raises(ValueError, match="A has rows of attic, desk, which the other has not; name one machine"):
+        pair([*windows(), *windows(machine="attic")], windows(machine="cellar"))
+
+
+def test_slower_is_slower_with_the_whole_interval():
+    lines = pandas.DataFrame({"interval": ["interval", "interval", "range"], "high": [0.89, 0.91, 0.5]})
+    assert compare.slower(lines, 10).index.tolist() == [0]
+    assert compare.slower(lines, 0).index.tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r"percent -1; allowed: 0 to less than 100"):
+        compare.slower(lines, -1)
+
+
+def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
+    runs([*windows(session="s1"), *windows(700, seed=1, session="s2")])
+
+    def typed(*words):
+        return CliRunner().invoke(cli.app, ["compare", *words], env={"COLUMNS": "200"})
+
+    done = typed("s1", "s2", "--csv", str(tmp_path / "compared.csv"))
+    assert done.exit_code == 0, done.output
+    assert "A faster" in done.output
+    written = pandas.read_csv(tmp_path / "compared.csv")
+    assert list(written) == compare.COLUMNS
+    assert written["verdict"].tolist() == ["A faster"]
+    late = typed("s1", "s2", "--fail-if-slower", "10")
+    assert late.exit_code == 1
+    assert "s2 is more than 10 % slower than s1 in: reference-cpu" in late.output
+    assert typed("s1", "s2", "--fail-if-slower", "50").exit_code == 0
+    assert typed("s2", "s1", "--fail-if-slower", "10").exit_code == 0

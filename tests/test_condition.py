@@ -1,0 +1,302 @@
+"""The machine's condition: parsers on what the tools print, and sysfs trees made of files."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pynvml
+import pytest
+
+from benchbook import awake, condition, nvidia, runs
+from fakes import run
+
+# As Apple's manual page pmset(1) and the tools themselves lay them out.
+PMSET = """System-wide power settings:
+Currently in use:
+ standby              1
+ hibernatefile        /var/vm/sleepimage
+ sleep                1 (sleep prevented by powerd)
+ {line}
+ womp                 1
+"""
+ON_BATTERY = """Now drawing from 'Battery Power'
+ -InternalBattery-0 (id=4522083)\t85%; discharging; 4:30 remaining present: true
+"""
+ON_MAINS = """Now drawing from 'AC Power'
+ -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining present: true
+"""
+COOL = """Note: No thermal warning level has been recorded
+Note: No performance warning level has been recorded
+Note: No CPU power status has been recorded
+"""
+HOT = """2026-11-20 10:00:00 +0000 CPU Power notify
+\tCPU_Scheduler_Limit \t= 100
+\tCPU_Available_CPUs \t= 8
+\tCPU_Speed_Limit \t= 63
+"""
+VM_STAT = """Mach Virtual Memory Statistics: (page size of 16384 bytes)
+Pages free:                                6245.
+Pageins:                                9182736.
+Swapins:                                     12.
+Swapouts:                                   300.
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("lowpowermode         1", True), ("lowpowermode 0", False), ("powermode 1", True), ("powermode 2", False)],
+)
+def test_low_power_mode_is_read_from_pmset(line, expected):
+    assert condition.low_power_mode(PMSET.format(line=line)) is expected
+    assert condition.low_power_mode(PMSET.format(line="ttyskeepawake 1")) is None
+
+
+def test_battery_is_read_from_pmset():
+    assert condition.battery(ON_BATTERY) == {"power_source": "battery", "battery_percent": 85}
+    assert condition.battery(ON_MAINS) == {"power_source": "mains", "battery_percent": 100}
+    assert condition.battery("Now drawing from 'AC Power'\n") == {"power_source": "mains", "battery_percent": None}
+    assert condition.battery("Now drawing from 'UPS Power'\n")["power_source"] == "battery"
+    assert condition.battery("") == {"power_source": None, "battery_percent": None}
+
+
+def test_speed_limit_and_thermal_pressure_are_read():
+    assert [condition.speed_limit(text) for text in (HOT, COOL, "")] == [63, None, None]
+    level = "com.apple.system.thermalpressurelevel {}"
+    told = [condition.thermal_pressure(level.format(number)) for number in (0, 1, 2, 4, 50)]
+    assert told == ["nominal", "moderate", "heavy", "sleeping", None]
+    assert condition.thermal_pressure("") is None
+
+
+def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
+    assert condition.swapped(VM_STAT) == {"swapped_in_bytes": 12 * 16384, "swapped_out_bytes": 300 * 16384}
+    page = os.sysconf("SC_PAGESIZE")
+    linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
+    assert condition.swapped(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
+    assert condition.swapped("") == {"swapped_in_bytes": None, "swapped_out_bytes": None}
+
+
+def test_a_number_is_one_or_missing():
+    assert [condition.number(text) for text in ("1\n", "0", "", "unknown oid", "1.5")] == [1, 0, None, None, None]
+
+
+def test_sleep_is_what_one_clock_missed():
+    assert condition.seconds_asleep(awake=(10.0, 40.0), elapsed=(500.0, 530.0)) == 0
+    assert condition.seconds_asleep(awake=(10.0, 40.0), elapsed=(500.0, 4130.0)) == 3600
+    assert condition.seconds_asleep(awake=(10.0, 40.001), elapsed=(500.0, 530.0)) == 0
+    still, going = condition.clocks()
+    assert going >= still - 1
+
+
+def tree(folder, **files):
+    """Write files of sysfs; two underscores stand for a slash."""
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return folder
+
+
+def test_linux_power_is_battery_only_while_it_discharges_without_mains(tmp_path):
+    laptop = tree(
+        tmp_path,
+        class__power_supply__AC__type="Mains",
+        class__power_supply__AC__online=0,
+        class__power_supply__BAT0__type="Battery",
+        class__power_supply__BAT0__status="Discharging",
+        class__power_supply__BAT0__capacity=71,
+        class__power_supply__BAT0__serial_number="SERIAL-planted",
+    )
+    assert condition.linux_power(laptop) == {"power_source": "battery", "battery_percent": 71}
+    tree(laptop, class__power_supply__AC__online=1)
+    assert condition.linux_power(laptop)["power_source"] == "mains"
+    assert "planted" not in json.dumps(condition.linux(laptop))
+
+
+def test_a_mouses_battery_is_not_the_computers(tmp_path):
+    names = {"type": "Battery", "scope": "Device", "status": "Discharging", "capacity": 5}
+    desktop = tree(tmp_path, **{f"class__power_supply__mouse__{name}": text for name, text in names.items()})
+    assert condition.linux_power(desktop) == {"power_source": None, "battery_percent": None}
+
+
+def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
+    computer = tree(
+        tmp_path,
+        class__hwmon__hwmon0__name="nvme",
+        class__hwmon__hwmon0__temp1_input=99000,
+        class__hwmon__hwmon1__name="k10temp",
+        class__hwmon__hwmon1__temp1_input=61500,
+        devices__system__cpu__cpu0__thermal_throttle__core_throttle_count=2,
+        devices__system__cpu__cpu1__thermal_throttle__package_throttle_count=3,
+        devices__system__cpu__cpu1__thermal_throttle__package_throttle_total_time_ms=250,
+        devices__system__cpu__cpu0__cpufreq__scaling_cur_freq=2400000,
+        devices__system__cpu__cpu0__cpufreq__scaling_governor="powersave",
+        firmware__acpi__platform_profile="low-power",
+    )
+    told = condition.linux(computer)
+    assert told["cpu_temperature_celsius"] == 61.5
+    assert (told["cpu_throttle_count"], told["cpu_throttle_seconds"]) == (5, 0.25)
+    assert (told["cpu_governor"], told["low_power_mode"]) == ("powersave", True)
+    assert condition._cpu_clock(computer) == 2400
+    empty = condition.linux(tmp_path / "nothing")
+    assert set(empty.values()) == {None}
+
+
+def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
+    printed = {
+        ("pmset", "-g"): PMSET.format(line="lowpowermode 1"),
+        ("pmset", "-g", "batt"): ON_BATTERY,
+        ("pmset", "-g", "therm"): HOT,
+        ("sysctl", "-n", "sysctl.proc_translated"): "1",
+        ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
+    }
+    monkeypatch.setattr(condition, "_output", lambda *command: printed.get(command, ""))
+    told = condition._mac()
+    assert (told["low_power_mode"], told["translated"], told["power_source"]) == (True, True, "battery")
+    assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (63, "heavy")
+    assert (told["cpu_thermal_level"], told["battery_percent"]) == (None, 85)
+    assert set(told) <= set(condition.KEYS)
+
+
+def test_condition_and_sample_survive_json_and_a_sample_is_small():
+    for told in (condition.read(), condition.sample()):
+        assert json.loads(json.dumps(told)) == told
+    assert None not in condition.sample().values()
+    assert len(json.dumps(condition.sample())) < 600
+    assert set(condition.sample()) <= set(condition.read())
+
+
+def test_mps_falling_back_to_the_cpu_is_seen(monkeypatch):
+    monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", "1")
+    assert condition.read()["mps_fallback"] is True
+    monkeypatch.delenv("PYTORCH_ENABLE_MPS_FALLBACK")
+    assert condition.read()["mps_fallback"] is False
+
+
+def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
+    def refuse(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    other = SimpleNamespace(pid=psutil.Process().ppid(), usedGpuMemory=1)
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
+        "nvmlSystemGetDriverVersion": lambda: "570.1",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=16),
+        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 250500,
+        "nvmlDeviceGetMaxClockInfo": refuse,
+        "nvmlDeviceGetClockInfo": lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
+        "nvmlDeviceGetTemperature": refuse,
+        "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(violationTime=2_500_000_000),
+        "nvmlDeviceGetCurrentClocksEventReasons": refuse,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x44,
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=os.getpid()), other],
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pynvml, name, answer)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert nvidia.names() == ["GPU 0", "GPU 1"]
+    state = {
+        "sm_clock_mhz": 1000,
+        "memory_clock_mhz": 2000,
+        "temperature_celsius": None,
+        "thermal_slowdown_seconds": 2.5,
+        "clock_reasons": ["sw_power_cap", "hw_thermal_slowdown"],
+        "num_other_processes": 1,
+    }
+    limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
+    assert nvidia.gpus() == [limits | {"max_sm_clock_mhz": None} | state]
+    assert condition.sample()["gpus"] == [state]
+
+
+def test_reasons_are_the_librarys_own_bits():
+    assert nvidia.REASONS["hw_thermal_slowdown"] == pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    assert nvidia.REASONS["sw_thermal_slowdown"] == pynvml.nvmlClocksEventReasonSwThermalSlowdown
+    assert nvidia.REASONS["hw_power_brake_slowdown"] == pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
+    assert nvidia.REASONS["sw_power_cap"] == pynvml.nvmlClocksEventReasonSwPowerCap
+
+
+def test_processes_that_a_container_hides_are_not_counted():
+    assert nvidia.num_others([], own=1) == 0
+    assert nvidia.num_others([os.getpid()], own=os.getpid()) == 0
+    assert nvidia.num_others([2**22 + 7], own=os.getpid()) is None
+
+
+def test_no_nvidia_driver_gives_no_gpus(monkeypatch):
+    def refuse():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    assert nvidia.gpus() == nvidia.states() == nvidia.names() == []
+    assert "gpus" not in condition.sample()
+
+
+def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path, monkeypatch):
+    monkeypatch.setattr(condition, "sample", lambda: {"load_average_1_minute": 1.0})
+    record = run(tmp_path, "20260101T000000Z-00000001")
+    record.manifest = {"condition_before": {"power_source": "battery", "low_power_mode": True}}
+    for phase in ("warmup", "train", "evaluate"):
+        with record.during(phase):
+            record.append(seconds=1.0)
+            record.append(seconds=1.0, repeat=1)
+    record.end()
+    kept = json.loads((tmp_path / f"{record.run_id}.json").read_text())["conditions"]
+    assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [(None, None), (0, 0), (1, 0)]
+    samples = condition.samples(tmp_path)
+    assert samples["run_id"].tolist() == [record.run_id] * 3
+    assert samples["power_source"].tolist() == ["battery"] * 3
+    assert condition.samples(tmp_path / "nothing").empty
+
+
+def test_manifest_and_rows_name_no_user_host_home_serial_number_or_process(tmp_path, monkeypatch):
+    planted = {"USER": "user-planted", "HOSTNAME": "host-planted", "HOME": str(tmp_path / "home-planted")}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("socket.gethostname", lambda: "host-planted")
+    printed = ON_BATTERY.replace("4522083", "serial-planted")
+    monkeypatch.setattr(condition, "_output", lambda *command: printed)
+    monkeypatch.setattr(condition.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(condition, "clocks", lambda: (1.0, 1.0))
+    with subprocess.Popen([sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE):
+        record = run(tmp_path / "runs")
+        record.manifest = {"condition_before": condition.read()}
+        with record.during("train"):
+            record.append(seconds=1.0, started_at=runs.now())
+        record.end()
+    files = list((tmp_path / "runs").iterdir())
+    assert len(files) == 2
+    assert all("planted" not in path.read_text() for path in files)
+    assert "battery" in (tmp_path / "runs" / "run-1.json").read_text()
+
+
+def test_sleep_is_held_off_until_the_block_or_the_process_ends(monkeypatch):
+    monkeypatch.setattr(awake.shutil, "which", lambda name: f"/bin/{name}")
+    assert awake.holder("Darwin", 7) == ["caffeinate", "-i", "-s", "-w", "7"]
+    assert awake.holder("Linux", 7)[0] == "systemd-inhibit"
+    assert "--pid=7" in awake.holder("Linux", 7)
+    monkeypatch.setattr(awake.shutil, "which", lambda name: None)
+    assert awake.holder("Darwin", 7) == awake.holder("Linux", 7) == awake.holder("Plan9", 7) == []
+    with awake.awake() as asked:
+        assert not asked
+
+
+def test_the_holder_ends_with_the_block_even_if_it_fails(monkeypatch):
+    monkeypatch.setattr(awake, "holder", lambda system, process: ["sleep", "60.25"])
+
+    def holders():
+        return [child for child in psutil.Process().children() if "60.25" in child.cmdline()]
+
+    def fail():
+        with awake.awake() as asked:
+            assert asked
+            assert len(holders()) == 1
+            raise RuntimeError("planted")
+
+    with pytest.raises(RuntimeError, match="planted"):
+        fail()
+    assert holders() == []

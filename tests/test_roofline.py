@@ -1,0 +1,329 @@
+"""Calibration with operations whose rate is known, and the synchronise self-test against backends that do not wait."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from benchbook import devices, measure, records, roofline, statistics
+from benchbook.devices import Device
+from benchbook.roofline import operations
+from benchbook.workloads import mnist
+from fakes import CPU, Clock, Sensor, run
+from rows import make_row, make_rows
+
+CUDA = Device("cuda", "an NVIDIA GPU")
+
+
+class Queue:
+    """A device that works on a thread of its own: an operation is queued, and takes a twentieth of a second."""
+
+    def __init__(self):
+        self.work = queue.Queue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            done = self.work.get()
+            time.sleep(0.05)
+            done.set()
+
+    def operation(self, previous):
+        done = threading.Event()
+        self.work.put(done)
+        return done
+
+    def wait(self, device, last):
+        last.wait()
+
+    def read(self, device, output):
+        output.wait()
+        return 1.0
+
+
+@pytest.fixture
+def rate(monkeypatch):
+    """Give every operation a known time, on a clock that nothing else moves; return seconds by (kind, size)."""
+    clock, seconds = Clock(), {}
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+
+    def make(kind):
+        def build(device, *arguments):
+            wanted = seconds[kind, *arguments[:2]]
+            if isinstance(wanted, Exception):
+                raise wanted
+            return lambda previous: clock.advance(wanted)
+
+        return build
+
+    for kind in ("multiplication", "copy", "transfer", "launch"):
+        monkeypatch.setattr(operations, kind, make(kind))
+    monkeypatch.setattr(devices, "synchronize", lambda device, last=None: None)
+    monkeypatch.setattr(devices, "reset_peak_memory", lambda device: None)
+    monkeypatch.setattr(devices, "peak_memory", lambda device: (None, None))
+    return seconds
+
+
+def test_a_wait_that_waits_passes_and_one_that_does_not_is_caught():
+    device = Queue()
+    good = roofline.check_synchronize(CPU, device.operation, device.read, device.wait, work_seconds=0.2)
+    assert good.remaining < 0.1
+    with pytest.raises(roofline.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
+        roofline.check_synchronize(CPU, device.operation, device.read, lambda device, last: None, work_seconds=0.2)
+
+
+def test_a_wait_for_the_wrong_output_is_caught():
+    device = Queue()
+    earlier = device.operation(None)
+    with pytest.raises(roofline.NotSynchronized):
+        roofline.check_synchronize(
+            CPU, device.operation, device.read, lambda _, last: device.wait(CPU, earlier), work_seconds=0.2
+        )
+
+
+def test_a_backend_that_works_as_it_is_called_passes():
+    assert roofline.check_synchronize(CPU, work_seconds=0.05).remaining < 0.1
+
+
+def run_apart(program: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_jax_queues_its_work_and_its_own_wait_is_needed():
+    pytest.importorskip("jax")
+    program = """
+from benchbook import devices, roofline
+device = devices.pick("cpu", "jax")
+assert roofline.check_synchronize(device).remaining < 0.1
+assert roofline.check_synchronize(device, synchronize=lambda one, last: devices.synchronize(one)).remaining < 0.1
+try:
+    roofline.check_synchronize(device, synchronize=lambda one, last: None)
+except roofline.NotSynchronized as error:
+    print(error)
+"""
+    assert run_apart(program).startswith("synchronising jax on cpu left ")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_torch_operations_compute_what_they_say(precision):
+    product = operations.multiplication(CPU, 8, precision)(None)
+    assert product.shape == (8, 8)
+    assert product.dtype == getattr(torch, operations.DTYPES[precision])
+    assert product.abs().sum() > 0
+    copied = operations.copy(CPU, 64)(None)
+    assert copied.sum() == copied.nbytes / 4 == 16
+    launch = operations.launch(CPU)
+    assert [float(launch(None)) for _ in range(3)] == [1, 2, 3]
+    for direction in ("host_to_device", "device_to_host"):
+        assert operations.transfer(CPU, 64, direction)(None).nbytes == 64
+
+
+def test_an_unknown_precision_or_direction_is_an_error_that_says_what_is_allowed():
+    with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
+        operations.multiplication(CPU, 8, "fp8")
+    with pytest.raises(ValueError, match="'sideways'; allowed: host_to_device, device_to_host"):
+        operations.transfer(CPU, 8, "sideways")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"num_windows": 0}, {"window_seconds": 0}, {"matrix_sizes": ()}, {"matrix_sizes": (0,)}, {"copy_bytes": 3}],
+)
+def test_a_budget_out_of_range_is_an_error_that_names_the_value(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*; allowed: "):
+        roofline.Budget(**wrong)
+
+
+def test_matrix_sizes_are_read_in_ascending_order():
+    assert roofline.matrix_sizes("1024 256 512") == (256, 512, 1024)
+
+
+def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left_out(rate, tmp_path):
+    # 8 times the work takes 8 times as long; 1024 would take 1.6 s, more than two windows.
+    rate |= {("multiplication", 128, "fp32"): 0.003125, ("multiplication", 256, "fp32"): 0.025}
+    rate |= {("multiplication", 512, "fp32"): 0.2}
+    rate |= {("multiplication", 128, "bf16"): 0.00625, ("multiplication", 256, "bf16"): 0.05}
+    rate |= {("multiplication", 512, "bf16"): 0.4}
+    rate["multiplication", 128, "fp16"] = RuntimeError('"addmm" not implemented for Half')
+    budget = roofline.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
+    record = run(tmp_path)
+    record.describe(settings='{"idle_seconds": 2.0}')
+    roofline.measure_arithmetic(CPU, record, budget)
+    rows = records.read(record.path)
+    assert set(rows["phase"]) == {"calibrate"}
+    good, refused = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
+    found = [(r["precision"], json.loads(r["settings"])["matrix_size"], r["samples"]) for r in good.to_dict("records")]
+    counts = {"fp32": (160, 20, 2), "bf16": (80, 10, 1)}
+    assert found == [
+        (name, size, count)
+        for name, numbers in counts.items()
+        for size, count in zip((128, 256, 512), numbers, strict=True)
+        for _ in range(2)
+    ]
+    assert json.loads(good["settings"].iloc[0])["idle_seconds"] == 2.0
+    assert good["flops_per_sample"].iloc[0] == 2 * 128**3
+    assert good["samples_per_second"].tolist() == pytest.approx(
+        [1 / rate["multiplication", size, name] for name, size, _ in found]
+    )
+    assert refused[["precision", "model", "status", "message"]].values.tolist() == [
+        ["fp16", "matmul", "unsupported", 'RuntimeError: "addmm" not implemented for Half']
+    ]
+    assert refused["seconds"].isna().all()
+
+
+def test_a_device_that_cannot_multiply_in_fp32_fails(rate, tmp_path):
+    rate["multiplication", 64, "fp32"] = RuntimeError("broken")
+    record = run(tmp_path)
+    with pytest.raises(RuntimeError, match="broken"):
+        roofline.measure_arithmetic(CPU, record, roofline.Budget(matrix_sizes=(64,)))
+    assert records.read(record.path)["status"].tolist() == ["crashed"]
+
+
+def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
+    refused = make_row(phase="calibrate", model="matmul", precision="fp16", status="unsupported", message="no fp16")
+    rows = make_rows([make_row(phase="calibrate", model="matmul", index=1), refused])
+    assert statistics.summarise(rows)["status"].tolist() == ["ok"]
+    crashed = make_row(phase="calibrate", model=None, status="unsupported", index=2)
+    assert statistics.summarise(make_rows([refused, crashed]))["status"].tolist() == ["unsupported"]
+
+
+@pytest.mark.parametrize(("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])])
+def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, tmp_path, device, transfers):
+    rate |= {("copy", 1000): 0.25, ("transfer", 1000, "host_to_device"): 0.5, ("transfer", 1000, "device_to_host"): 1.0}
+    record = run(tmp_path)
+    roofline.measure_memory(device, record, roofline.Budget(1, 1.0, copy_bytes=1000))
+    rows = records.read(record.path)
+    assert rows["model"].tolist() == ["copy", *transfers]
+    rates = (rows["bytes_per_sample"] * rows["samples_per_second"]).tolist()
+    assert rates == pytest.approx([8000, 2000, 1000][: len(rows)])
+    assert rows["flops_per_sample"].isna().all()
+
+
+def test_launches_are_counted(rate, tmp_path):
+    rate["launch",] = 0.001
+    record = run(tmp_path)
+    roofline.measure_launches(CPU, record, roofline.Budget(2, 0.5))
+    rows = records.read(record.path)
+    assert rows["samples"].tolist() == [500, 500]
+    assert rows["samples_per_second"].tolist() == pytest.approx([1000, 1000])
+
+
+def test_idle_power_is_joules_over_seconds_and_missing_without_a_sensor(monkeypatch, tmp_path):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(roofline.measuring, "time", Clock())
+    monkeypatch.setattr(roofline.measuring.time, "sleep", clock.advance)
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    record = run(tmp_path)
+    assert roofline.measure_idle(CPU, record, 4.0) is None
+    assert not record.path.exists()
+    monkeypatch.setattr(measure, "open_sensor", lambda device: Sensor([], joules=50.0))
+    assert roofline.measure_idle(CPU, record, 4.0) == 12.5
+    rows = records.read(record.path)
+    assert rows[["phase", "idle_watts", "seconds", "energy_joules"]].values.tolist() == [["idle", 12.5, 4.0, 50.0]]
+
+
+def test_only_cuda_has_tf32():
+    assert roofline.precisions(CUDA) == ("fp32", "tf32", "bf16", "fp16")
+    assert roofline.precisions(CPU) == ("fp32", "bf16", "fp16")
+
+
+def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
+    # 2 per multiply-add. Backward costs as much again for the weights and for the input; the images need none.
+    first = 2 * 26 * 26 * 32 * 9
+    rest = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
+    network, state = mnist.Network(), torch.get_rng_state()
+    for count in (1, 3):
+        assert roofline.flops_per_sample(network, torch.zeros(count, 1, 28, 28)) == 2 * first + 3 * rest == 71_565_312
+    assert torch.equal(torch.get_rng_state(), state)  # dropout on the meta device draws nothing
+    assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
+
+
+def test_a_network_of_several_outputs_is_counted_whole():
+    class Twins(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(5, 3), nn.Linear(5, 2)
+
+        def forward(self, images):
+            return self.one(images), self.two(images)
+
+    assert roofline.flops_per_sample(Twins(), torch.zeros(4, 5)) == 2 * 2 * 5 * (3 + 2)
+
+
+def calibration(rates, size, precision="fp32", **columns):
+    settings = json.dumps({"matrix_size": size})
+    work = {"phase": "calibrate", "model": "matmul", "flops_per_sample": 1000.0, "settings": settings}
+    work |= {"study": "calibrate", "precision": precision, "run_id": f"c-{size}-{precision}-{columns}"}
+    return [make_row(index=i, samples_per_second=float(r), **work | columns) for i, r in enumerate(rates)]
+
+
+def test_a_ceiling_is_the_best_sizes_median():
+    copies = {"model": "copy", "flops_per_sample": None, "bytes_per_sample": 8.0, "precision": None}
+    failed = make_row(
+        phase="calibrate", model="matmul", precision="fp16", status="unsupported", samples_per_second=None
+    )
+    rows = make_rows(
+        [
+            *calibration([10, 12, 50], 64),
+            *calibration([20, 14, 13], 128),  # median 14, although 64 had the fastest window
+            *calibration([3], 64, "bf16"),
+            *calibration([5], 64, session="session-2"),
+            *calibration([7], 9, **copies | {"settings": '{"copy_bytes": 4096}'}),
+            failed,
+            make_row(samples_per_second=1e9, flops_per_sample=1e9, run_id="training"),
+        ]
+    )
+    found = roofline.ceilings(rows)
+    found = found.set_index(["session", "model", found["precision"].fillna("")])[
+        ["size", "rate", "low", "high", "unit"]
+    ]
+    assert found.T.to_dict("list") == {
+        ("session-1", "copy", ""): [4096, 56.0, 56.0, 56.0, "B/s"],
+        ("session-1", "matmul", "bf16"): [64, 3000.0, 3000.0, 3000.0, "FLOP/s"],
+        ("session-1", "matmul", "fp32"): [128, 14000.0, 13000.0, 20000.0, "FLOP/s"],
+        ("session-2", "matmul", "fp32"): [64, 5000.0, 5000.0, 5000.0, "FLOP/s"],
+    }
+
+
+def test_efficiency_is_against_the_same_device_session_framework_and_precision():
+    rows = make_rows([*calibration([10], 64), *calibration([40], 64, "bf16"), *calibration([99], 64, machine="other")])
+    work = {"flops_per_sample": 10.0, "samples_per_second": 320.0}
+    trained = {
+        "same": {"precision": "fp32"},
+        "mixed": {"precision": "amp_bf16"},
+        "refused": {"precision": "fp16"},
+        "another session": {"precision": "fp32", "session": "session-9"},
+        "another framework": {"precision": "fp32", "framework": "jax"},
+        "unknown": {"precision": "fp32", "flops_per_sample": None},
+    }
+    points = make_rows([make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()])
+    reached = roofline.efficiency(statistics.summarise(points), rows).set_index("point")
+    assert set(reached.index) == set(trained) - {"unknown"}
+    assert reached["flops_per_second"].eq(3200).all()
+    assert reached.loc[["same", "mixed"], "efficiency"].tolist() == pytest.approx([0.32, 0.08])
+    assert reached.drop(["same", "mixed"])["efficiency"].isna().all()
+
+
+def test_nothing_calibrated_gives_empty_tables():
+    assert roofline.ceilings(make_rows([])).empty
+    summary = statistics.summarise(make_rows([make_row(flops_per_sample=5.0, precision="fp32")]))
+    assert roofline.efficiency(summary, make_rows([]))["efficiency"].isna().all()
+    assert roofline.efficiency(statistics.summarise(make_rows([])), make_rows([])).empty

@@ -1,0 +1,74 @@
+"""The search for the fastest settings: it takes what is faster and right, and nothing else."""
+
+import time
+
+import pytest
+
+from benchbook import parity, search
+from benchbook.devices import Device
+from benchbook.workloads import Settings
+
+CPU = Device("cpu", "a test's CPU")
+SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}
+CHOICES = {"precision": ("amp_bf16", "amp_fp16"), "channels_last": (True,), "compiled": (True,)}
+
+
+class Sleeper:
+    """A workload whose step sleeps for as long as its settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.compiled:
+            raise RuntimeError("no compiler here")
+        self.settings, self.device, self.batch_size = settings, CPU, 1
+        self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
+
+    def batches(self, epoch):
+        return iter([None] * 50)
+
+    def num_samples(self, batch):
+        return 1
+
+    def step(self, batch):
+        time.sleep(self.seconds)
+        return 0.0
+
+    def mean_loss(self, losses):
+        return 0.0
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Let parity fail for float16 alone, and windows be short."""
+
+    def check(workload, record, num_steps):
+        return parity.Verdict(workload.settings.precision != "amp_fp16", "planted", num_steps)
+
+    monkeypatch.setattr(parity, "check", check)
+    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.02)
+
+
+def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
+    found = search.fastest(Sleeper, CPU, 60, choices=CHOICES)
+    assert found.settings == Settings(precision="amp_bf16")
+    outcomes = found.trials[["precision", "channels_last", "compiled", "outcome"]].to_numpy().tolist()
+    assert outcomes == [
+        ["amp_bf16", False, False, "taken"],
+        ["amp_fp16", False, False, "parity failed"],  # though it is the fastest
+        ["amp_bf16", True, False, "not faster"],
+        ["amp_bf16", False, True, "unsupported"],
+    ]
+    assert found.trials["ratio"].iloc[0] > 1
+    assert "no compiler here" in found.trials["reason"].iloc[-1]
+
+
+def test_without_time_the_reference_settings_stay(judged):
+    found = search.fastest(Sleeper, CPU, 0, choices=CHOICES)
+    assert found.settings == Settings()
+    assert set(found.trials["outcome"]) == {"no time left"}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
+def test_every_candidate_is_another_setting_than_the_reference(kind):
+    for name, values in search.candidates(Device(kind, "a chip")).items():
+        assert getattr(Settings(), name) not in values
+        assert len(set(values)) == len(values) > 0
