@@ -6,18 +6,26 @@ MACHINE ?=
 DEVICE ?= all
 RETRY ?=
 
+MARKS ?= not slow
+
 UV_VERSION := 0.13.8
-PLATFORM := $(if $(filter Darwin,$(shell uname -s)),arm64,cuda)
+# Which environment: the one that stands in .venv, else the one for this computer; PLATFORM=name decides otherwise.
+# A Cloud TPU VM is known by /dev/accel0, or by /dev/vfio/0 where TPU_NAME is set as well.
+HOST := $(shell uname -sm | tr ' ' '-')
+TPU := $(or $(wildcard /dev/accel0),$(and $(TPU_NAME),$(wildcard /dev/vfio/0)))
+FOR_Darwin-arm64 := arm64
+FOR_Linux-x86_64 := $(if $(TPU),tpu,cuda)
+PLATFORM := $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),$(FOR_$(HOST)),$(HOST))
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 
 .DEFAULT_GOAL := help
-.PHONY: help study plan report test lint bench lab lock clean
+.PHONY: help study plan report test test-slow lint bench lab lock pack picture clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1
 	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry)
@@ -28,8 +36,11 @@ plan: $(READY) ## Show the points of PROFILE and the hours they should take; run
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
 
-test: lint ## Set up, lint and run every test
-	@$(BIN)/python -m pytest -m "not slow"
+test: lint ## Set up, lint and run every test but the slow ones; MARKS="not slow and not mps" chooses others
+	@$(BIN)/python -m pytest -m "$(MARKS)"
+
+test-slow: $(READY) ## Resolve the locks again, and run the tests with the Mac's pinned versions (Linux, several minutes)
+	@$(BIN)/python -m pytest -m slow
 
 lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff check .
@@ -41,6 +52,12 @@ bench: $(READY) ## Compare the measured loop with the same loop bare
 
 lab: $(READY) ## Open the notebooks in JupyterLab
 	@$(BIN)/jupyter lab --notebook-dir notebooks
+
+pack: $(READY) ## Zip this machine's rows and manifests, checked, to send: MACHINE=name
+	@$(BIN)/benchbook pack --machine "$(MACHINE)"
+
+picture: $(READY) ## Draw the README's figure again, from the published rows
+	@$(BIN)/python .github/draw_epochs.py
 
 # `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
 # Wheels only, so that nothing is compiled at set-up; connection-pool, pure Python, has no wheel. torch needs macOS 14.
@@ -54,15 +71,22 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt
 	$(call resolve,tpu,x86_64-manylinux_2_31)
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
-	rm -rf .venv .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
+	rm -rf .venv .venv-arm64-on-linux .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
-	@echo "Installing the locked packages (several GB on the first run)"
+	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@touch $@
+	@rm -f .venv/.ready-* && touch $@
+
+requirements/%.txt:
+	@echo "make: no environment for $*; there are arm64 (macOS on Apple silicon, terminal not in Rosetta), cuda (Linux" \
+		"x86-64, GPU or none) and tpu (Cloud TPU VM)" >&2; exit 1
 
 $(UV):
-	@$(PYTHON) -m pip install --quiet --target .uv uv==$(UV_VERSION) || \
-		{ echo "make: '$(PYTHON) -m pip' is needed once, to install uv (on Debian: apt install python3-pip)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.9 or later" \
+		"(Debian: apt install python3 python3-pip; macOS: xcode-select --install), or say PYTHON=/path" >&2; exit 1; }
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { echo "make: '$(PYTHON) -m pip' is missing; it is needed once, to" \
+		"install uv (Debian: apt install python3-pip; elsewhere: $(PYTHON) -m ensurepip)" >&2; exit 1; }
+	@$(PYTHON) -m pip install --quiet --target .uv uv==$(UV_VERSION)

@@ -71,7 +71,7 @@ def test_run_all_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_pa
         monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / way))
         run(path, parameters, tmp_path)
         rows[way] = records.merge(records.find(tmp_path / way / "runs")).drop(columns=list(CLOCK))
-    assert len(rows["run all"]) == 6  # setup, first call, warm-up, two windows, test
+    assert len(rows["run all"]) == 8  # setup, two of parity, first call, warm-up, two windows, test
     assert rows["run all"].equals(rows["papermill"])
     assert rows["run all"].equals(rows["graph"])
 

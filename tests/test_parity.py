@@ -204,11 +204,10 @@ def test_one_verdict_is_of_one_run_and_precision(record):
     assert list(table["num_steps"]) == [3, 3]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
-def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, name, precision, seed):
-    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=32, seed=seed)
+def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, name, precision):
+    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=32)
     before, state = workload.model.state_dict(), torch.get_rng_state()
     before = {name: value.clone() for name, value in before.items()}
     verdict = parity.check(workload, record, 3, precision)
@@ -225,7 +224,7 @@ class Broken(Device):
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
 def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, tmp_path, name, precision):
-    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=32)
+    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=16)
     broken, batches = Broken("cpu", "a broken processor"), workload.parity_batches(1)
     for layer, _ in workload.model.named_parameters():
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import compare as comparison
-from benchbook import condition, layout, machine, profiles, records, session
+from benchbook import condition, layout, machine, packing, profiles, records, session
 from benchbook.devices import DeviceUnavailable
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -107,6 +107,23 @@ def compare(
     if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
         _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
         raise typer.Exit(1)
+
+
+@app.command()
+def pack(
+    machine: MachineName = "",
+    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
+) -> None:
+    """Write a zip of this machine's rows and manifests, checked, to send."""
+    path, rows = packing.pack(_identify(machine).name, to)
+    _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(path)}")
+
+
+@app.command()
+def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`")]) -> None:
+    """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was."""
+    folder, rows = packing.add(path)
+    _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
 
 
 @app.command(name="machine")

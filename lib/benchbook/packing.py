@@ -4,6 +4,7 @@ A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of 
 checked whole before anything of it is written.
 """
 
+import collections
 import json
 import re
 import stat
@@ -111,7 +112,9 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
     return pandas.concat([frame for frame in frames if len(frame)], ignore_index=True)
 
 
-def _check_against_present(pack_name: str, machine_name: str, contents: dict[str, bytes], rows: pandas.DataFrame):
+def _check_against_present(
+    pack_name: str, machine_name: str, contents: dict[str, bytes], rows: pandas.DataFrame
+) -> None:
     """Refuse a run that is here with other content, and a name that another computer has."""
     runs = layout.runs(machine_name).parent
     for name, content in contents.items():
@@ -153,9 +156,9 @@ def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
 
 def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
     names = [member.filename for member in members]
-    twice = {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}
-    if twice:
-        raise PackError(f"{pack_name}: {min(twice)!r} occurs twice; a file may occur once, in upper or lower case")
+    counts = collections.Counter(name.lower() for name in names)  # macOS takes A.csv and a.csv for one file
+    if twice := [name for name in names if counts[name.lower()] > 1]:
+        raise PackError(f"{pack_name}: {twice[0]!r} occurs twice; a file may occur once, in upper or lower case")
     if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
         raise PackError(f"{pack_name}: {size} bytes unpacked; allowed: {LARGEST_BYTES}")
     machines = {name.partition("/")[0] for name in names}
@@ -168,14 +171,16 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
 
 def _check_name(name: str, prefix: str = "") -> None:
     if not MEMBER.fullmatch(name) or ".." in name:
-        raise PackError(f"{prefix}{name!r}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names")
+        raise PackError(
+            f"{prefix}{name!r}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"
+        )
 
 
 def _check_manifest(name: str, content: bytes) -> None:
     if not name.endswith(".json"):
         return
     try:
-        manifest = json.loads(content)
+        manifest = json.loads(content.decode())
     except ValueError as error:
         raise PackError(f"{name} is not JSON ({error})") from error
     if not isinstance(manifest, dict):
@@ -203,4 +208,4 @@ def _write_zip(path: Path, contents: dict[str, bytes]) -> None:
 
 def _write_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    marker.replace(path, content)
+    marker.replace(path, content.decode())

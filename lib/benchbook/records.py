@@ -259,6 +259,8 @@ def _typed(values: pandas.Series, dtype: str, source: str) -> pandas.Series:
         line, value = int(wrong.idxmax()) + 2, values[wrong].iloc[0]
         allowed = {"Int64": "whole numbers", "Float64": "numbers", "boolean": "True, False"}[dtype]
         raise SchemaError(f"{source}, line {line}: column {values.name} is {value!r}; allowed: {allowed}")
+    if dtype == "Float64" and values.dtype == "string":
+        typed = values.map(float, na_action="ignore")  # pandas 3.0's to_numeric is off in the last bit
     return typed.astype(dtype)
 
 

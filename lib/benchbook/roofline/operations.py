@@ -68,10 +68,16 @@ def queue(operation: Operation, count: int) -> Any:
 
 
 def calls_lasting(seconds: float, run: Callable[[int], float]) -> int:
-    """Return how many calls fill the seconds: `run` makes some and returns their time; the first warms up."""
+    """Return how many calls fill the seconds.
+
+    Args:
+        seconds: how long they should take together.
+        run: makes so many calls and returns their time. The first warms up; the faster of two counts, since one
+            that was interrupted would make every window too short.
+    """
     run(1)
     count = 1
-    while (taken := run(count)) < seconds / 4:
+    while (taken := min(run(count), run(count))) < seconds / 4:
         count *= max(2, min(10, math.floor(seconds / 2 / max(taken, 1e-9))))
     return max(1, round(count * seconds / taken))
 

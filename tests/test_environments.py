@@ -1,0 +1,224 @@
+"""Environment files and locks: they agree, they resolve, and the Mac's versions pass the tests (slow)."""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchbook import layout
+
+PLATFORMS = ("arm64", "cuda", "tpu")
+TORCH_ON_CUDA = "from 2.11 on, torch for Linux is CUDA 13, whose libraries collide with TensorFlow's"
+OLD_TENSORFLOW = "tensorflow-macos ends at 2.16.2, which refuses NumPy 2"
+# Packages that are pinned to different versions, and why.
+DIFFERING = {
+    "torch": TORCH_ON_CUDA,
+    "torchvision": TORCH_ON_CUDA,
+    "numpy": OLD_TENSORFLOW,
+    "pandas": f"{OLD_TENSORFLOW}, and pandas 3.1 wants NumPy 2",
+}
+# Packages that are not on every platform: where they are, and why.
+PARTIAL = {
+    "torch": ({"arm64", "cuda"}, "torch does not reach a TPU without torch_xla"),
+    "torchvision": ({"arm64", "cuda"}, "comes with torch"),
+    "kornia": ({"arm64", "cuda"}, "brings torch"),
+    "tensorflow": ({"cuda"}, "Keras on JAX is the living path to a TPU"),
+    "tensorflow-macos": ({"arm64"}, "Apple's TensorFlow"),
+    "tensorflow-metal": ({"arm64"}, "Apple's plug-in"),
+    "jax": ({"cuda", "tpu"}, "JAX's Metal plug-in is no longer made"),
+}
+# Packages with another extra on each platform.
+EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}
+
+# What Linux has in the place of the Mac's packages.
+STAND_INS = {"tensorflow-macos": "tensorflow-cpu==2.16.2", "tensorflow-metal": "", "zeus": "zeus==0.16.0"}
+# PyPI's torch for Linux brings several GB of CUDA: a CPU build in PIP_FIND_LINKS is taken instead, if one is there.
+CPU_WHEEL = f"torch-2.13.0+cpu-cp{sys.version_info.major}{sys.version_info.minor}-*_x86_64.whl"
+CPU_TORCH = {"torch": "torch==2.13.0", "torchvision": "torchvision==0.28.0"}
+SECOND = layout.root() / ".venv-arm64-on-linux"
+UNREACHABLE = re.compile(r"failed to (fetch|download)|error sending request|dns error|timed out", re.IGNORECASE)
+
+FIT = """
+import math, keras, numpy, pandas, tensorflow
+versions = keras.__version__, numpy.__version__, pandas.__version__, tensorflow.__version__
+assert versions == ("3.15.1", "1.26.4", "3.0.6", "2.16.2"), versions
+layers = [keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.BatchNormalization(momentum=0.9)]
+model = keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(10, "softmax")])
+model.compile("adam", "categorical_crossentropy")
+images, labels = numpy.random.default_rng(0).random((12, 8, 8, 3), "float32"), numpy.eye(10, dtype="float32")
+history = model.fit(images, labels[numpy.arange(12) % 10], batch_size=4, verbose=0).history
+tensorflow.test.experimental.sync_devices()
+assert int(model.optimizer.iterations) == 3
+assert math.isfinite(history["loss"][0])
+"""
+
+
+def environment_file(name: str) -> Path:
+    return layout.root() / f"environment-{name}.yml"
+
+
+def lock_file(name: str) -> Path:
+    return layout.root() / "requirements" / f"{name}.txt"
+
+
+def pins(name: str) -> list[str]:
+    """Return the pip section of an environment file."""
+    entries = yaml.safe_load(environment_file(name).read_text())["dependencies"]
+    return next(entry["pip"] for entry in entries if isinstance(entry, dict))
+
+
+def split(pin: str) -> tuple[str, str, str]:
+    """Return name, extra and version of a pin."""
+    return re.fullmatch(r"([a-z0-9-]+)(\[[a-z0-9-]+\])?==([0-9][0-9a-z.]*)", pin).groups(default="")
+
+
+def versions(name: str) -> dict[str, str]:
+    return {package: version for package, _, version in map(split, pins(name))}
+
+
+def locked(text: str) -> dict[str, str]:
+    """Return a lock's versions by package."""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_every_pin_is_exact_explained_and_in_the_lock(name):
+    lines = [line for line in environment_file(name).read_text().splitlines() if line.startswith("    - ")]
+    assert [line.split()[1] for line in lines] == pins(name)
+    assert not [line for line in lines if not re.search(r" # \S+ \S+", line)]
+    assert len(versions(name)) == len(pins(name))
+    assert versions(name).items() <= locked(lock_file(name).read_text()).items()
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_lock_has_a_hash_for_every_package_and_no_address(name):
+    text = lock_file(name).read_text()
+    entries = re.split(r"\n(?=\S)", text.strip())
+    entry = re.compile(r"[a-z0-9-]+==\S+ (\\\n    --hash=sha256:[0-9a-f]{64} ?)+")
+    assert len(entries) == len(locked(text))
+    assert not [lines for lines in entries if not entry.fullmatch(lines)]
+    assert not re.search(r"://|--index|--find-links|@", text)
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_make_lock_takes_what_conda_takes(name):
+    command = re.search(r"^resolve = (sed -n '[^']+')", (layout.root() / "Makefile").read_text(), re.MULTILINE)[1]
+    taken = subprocess.run(
+        f"{command} {environment_file(name)}", shell=True, capture_output=True, text=True, check=True
+    )
+    assert taken.stdout.split() == pins(name)
+
+
+def test_the_platforms_pin_the_same_but_for_the_differences_listed_here():
+    everywhere = {name: versions(name) for name in PLATFORMS}
+    packages = sorted({package for pinned in everywhere.values() for package in pinned})
+    found = {package: {name for name in PLATFORMS if package in everywhere[name]} for package in packages}
+    assert {p: names for p, names in found.items() if len(names) < 3} == {p: names for p, (names, _) in PARTIAL.items()}
+    different = {p for p in packages if len({everywhere[name][p] for name in found[p]}) > 1}
+    assert different == set(DIFFERING)
+    extras = {package for name in PLATFORMS for package, extra, _ in map(split, pins(name)) if extra}
+    assert extras == set(EXTRAS)
+
+
+def test_the_project_names_no_other_file_of_pins():
+    top = {path.name for path in layout.root().glob("*") if re.search(r"requirements|environment", path.name)}
+    assert top == {"requirements", *(environment_file(name).name for name in PLATFORMS)}
+    assert {path.name for path in (layout.root() / "requirements").iterdir()} == {f"{name}.txt" for name in PLATFORMS}
+
+
+def uv(*arguments: str, cwd: Path = layout.root()) -> None:
+    """Run uv, or make with it; skip where the registry cannot be reached."""
+    ended = subprocess.run(arguments, capture_output=True, text=True, cwd=cwd)
+    if ended.returncode and UNREACHABLE.search(ended.stderr):
+        pytest.skip(f"the package registry cannot be reached: {ended.stderr.strip().splitlines()[-1]}")
+    assert ended.returncode == 0, ended.stderr
+
+
+def uv_binary() -> str:
+    path = layout.root() / ".uv" / "bin" / "uv"
+    if not path.exists():
+        pytest.skip("uv is not here; `make test` installs it")
+    return str(path)
+
+
+@pytest.mark.slow
+def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
+    for path in [layout.root() / "Makefile", *map(environment_file, PLATFORMS)]:
+        shutil.copy(path, tmp_path)
+    shutil.copytree(layout.root() / "requirements", tmp_path / "requirements")  # uv keeps what a lock has
+    uv("make", "lock", f"UV={uv_binary()}", cwd=tmp_path)
+    for name in PLATFORMS:
+        resolved = locked((tmp_path / "requirements" / f"{name}.txt").read_text())
+        assert resolved == locked(lock_file(name).read_text())
+
+
+def cpu_wheel() -> Path | None:
+    """Return a CPU build of torch from a local folder in PIP_FIND_LINKS, if there is one."""
+    folders = [Path(word) for word in os.environ.get("PIP_FIND_LINKS", "").split()]
+    return next((wheel for folder in folders for wheel in folder.glob(CPU_WHEEL)), None)
+
+
+def linux_requirements() -> tuple[list[str], list[str]]:
+    """Return the Mac's direct pins as far as Linux has them, and its whole lock as constraints."""
+    replaced = STAND_INS | (CPU_TORCH if cpu_wheel() else {})
+    direct = [replaced.get(split(pin)[0], pin) for pin in pins("arm64")]
+    own = re.compile("torch|tensorflow|zeus")  # as do the libraries that only their Mac or Linux builds bring
+    constraints = [f"{p}=={v}" for p, v in locked(lock_file("arm64").read_text()).items() if not own.match(p)]
+    return [pin for pin in direct if pin], constraints
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """Return the interpreter of an environment on Linux with the Mac's versions; it is kept for the next time."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}")
+    requirements, constraints = linux_requirements()
+    content = "\n".join([*requirements, "", *constraints, ""])
+    stamp = SECOND / hashlib.sha256(content.encode()).hexdigest()[:16]
+    interpreter = SECOND / "bin" / "python"
+    if not stamp.exists():
+        uv(uv_binary(), "venv", "--quiet", "--clear", "--python", sys.executable, str(SECOND))
+        for name, lines in {"requirements.txt": requirements, "constraints.txt": constraints}.items():
+            (SECOND / name).write_text("\n".join(lines) + "\n")
+        install = [uv_binary(), "pip", "install", "--quiet", "--python", str(interpreter)]
+        links = ["--find-links", str(cpu_wheel().parent)] if cpu_wheel() else []
+        uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
+        uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
+        stamp.touch()
+    return interpreter
+
+
+@pytest.mark.slow
+def test_keras_trains_three_steps_on_the_macs_tensorflow(python):
+    ended = subprocess.run(
+        [python, "-c", FIT], capture_output=True, text=True, env=os.environ | {"KERAS_BACKEND": "tensorflow"}
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_the_library_passes_its_tests_with_the_macs_versions(python):
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not notebook and not browser",
+    ]
+    if cpu_wheel():
+        command += ["-p", "torchvision_operators"]
+    tests = layout.root() / "tests"
+    ended = subprocess.run(
+        [*command, tests], capture_output=True, text=True, cwd=tests, env=os.environ | {"PYTHONPATH": str(tests)}
+    )
+    assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]

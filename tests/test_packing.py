@@ -1,0 +1,213 @@
+"""Packs: what goes into one, what comes back, and what is refused before anything is written."""
+
+import json
+import stat
+import zipfile
+
+import pytest
+
+from benchbook import layout, packing, records
+from rows import make_row
+
+CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
+MANIFEST = CSV.replace(".csv", ".json")
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path, monkeypatch):
+    """Point the project at an empty outputs folder."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    return tmp_path / "outputs"
+
+
+def measure(**columns):
+    """Write a finished run of the machine `desk`: two rows, a manifest, and what a run leaves beside them."""
+    row = make_row(**columns)
+    folder = layout.runs(row["machine"]) / row["study"] / row["point"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for index in range(2):
+        records.append(folder / f"{row['run_id']}.csv", row | {"index": index})
+    (folder / f"{row['run_id']}.json").write_text(json.dumps({"commit": "abc"}))
+    for leftover in (f"{row['run_id']}.ipynb", f"{row['run_id']}.log", "done"):
+        (folder / leftover).write_text("not to be sent")
+    return folder
+
+
+def csv_text(tmp_path, *rows) -> str:
+    path = tmp_path / "rows.csv"
+    path.unlink(missing_ok=True)
+    for row in rows:
+        records.append(path, row)
+    return path.read_text()
+
+
+def make_zip(tmp_path, members: dict, mode: int = stat.S_IFREG | 0o644):
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = mode << 16
+            archive.writestr(member, content)
+    return path
+
+
+def files(folder) -> dict:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_pack_holds_rows_and_manifests_and_nothing_else():
+    measure()
+    measure(run_id="run-2")
+    measure(machine="attic")
+    path, rows = packing.pack("desk")
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == [CSV, MANIFEST, CSV.replace("run-1", "run-2"), MANIFEST.replace("run-1", "run-2")]
+    assert path == layout.outputs() / "desk.zip"
+    assert len(rows) == 4
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path):
+    measure()
+    first, second = (packing.pack("desk", tmp_path / f"{name}.zip")[0] for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_pack_comes_back_as_it_was_measured(tmp_path, monkeypatch):
+    folder = measure()
+    path, packed = packing.pack("desk", tmp_path / "desk.zip")
+    measured = {name: content for name, content in files(folder).items() if name.endswith((".csv", ".json"))}
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
+    added, rows = packing.add(path)
+    assert added == layout.runs("desk")
+    assert files(added / "mnist_speedup" / "reference-cpu") == measured
+    assert rows.equals(packed)
+
+
+def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
+    measure()
+    older, _ = packing.pack("desk", tmp_path / "older.zip")
+    measure(run_id="run-2")
+    newer, _ = packing.pack("desk", tmp_path / "newer.zip")
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
+    for path in (older, newer, older):
+        packing.add(path)
+    assert len(records.merge(records.find(layout.runs("desk")))) == 4
+
+
+def test_no_rows_an_unfinished_run_and_a_private_path_are_not_packed(outputs):
+    measure(machine="attic")
+    with pytest.raises(packing.PackError, match=r"'desk' has no rows; machines with a folder: attic"):
+        packing.pack("desk")
+    folder = measure()
+    (folder / "run-2.running").write_text("{}")
+    with pytest.raises(packing.PackError, match="run-2 of desk has not ended"):
+        packing.pack("desk")
+    (folder / "run-2.running").unlink()
+    (folder / "run-1.json").write_text(json.dumps({"told": f"{layout.root()}/data"}))
+    with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
+        packing.pack("desk")
+    assert not list(outputs.glob("*.zip*"))
+
+
+def test_rows_that_lie_in_another_place_than_they_say_are_not_packed():
+    folder = measure()
+    folder.rename(folder.with_name("tuned-cpu"))
+    with pytest.raises(packing.PackError, match=r"line 2: point is 'reference-cpu'; allowed: tuned-cpu"):
+        packing.pack("desk")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/desk/mnist_speedup/reference-cpu/run-1.csv",
+        "../desk/mnist_speedup/reference-cpu/run-1.csv",
+        "desk/../mnist_speedup/run-1.csv",
+        "desk/mnist_speedup/..hidden/run-1.csv",
+        "desk/mnist_speedup/.hidden/run-1.csv",
+        "desk\\mnist_speedup\\reference-cpu\\run-1.csv",
+        "C:/mnist_speedup/reference-cpu/run-1.csv",
+        "desk/mnist_speedup/reference-cpu/deeper/run-1.csv",
+        "desk/mnist_speedup/reference-cpu/",
+        "desk/mnist_speedup/reference-cpu/run-1.ipynb",
+        "desk/mnist_speedup/reference-cpu/run-1.log",
+        "desk/mnist_speedup/reference-cpu/run-1.csv\n",
+        "desk/mnist_speedup/reference-cpu/run-1.csv.py",
+        "run-1.csv",
+    ],
+)
+def test_a_name_that_is_not_a_plain_place_of_rows_is_refused(tmp_path, outputs, name):
+    path = make_zip(tmp_path, {CSV: csv_text(tmp_path, make_row()), name: "{}"})
+    with pytest.raises(packing.PackError, match="allowed are <machine>/<study>/<point>/<run_id>"):
+        packing.add(path)
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFDIR])
+def test_a_link_and_a_special_file_are_refused(tmp_path, outputs, kind):
+    with pytest.raises(packing.PackError, match="link or a special file"):
+        packing.add(make_zip(tmp_path, {CSV: "/etc/passwd"}, mode=kind | 0o777))
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({}, "holds 0 machines"),
+        ({MANIFEST: "{}"}, r"run-1\.json has no rows beside it"),
+        ({CSV: None, MANIFEST: "[]"}, "is a JSON list; allowed: an object"),
+        ({CSV: None, MANIFEST: "{"}, "is not JSON"),
+        ({CSV: None, CSV.replace("desk", "attic"): None}, r"holds 2 machines \(attic, desk\); allowed: one"),
+        ({CSV: None, CSV.replace("run-1", "RUN-1"): None}, "occurs twice"),
+        ({CSV: "a,b\n1,2\n"}, f"^other.zip: {CSV}, line 1: unknown column a, b"),
+        ({CSV.replace("run-1", "run-2"): None}, r"run-2\.csv, line 2: run_id is 'run-1'; allowed: run-2"),
+        ({CSV.replace("desk", "attic"): None}, r"run-1\.csv, line 2: machine is 'desk'; allowed: attic"),
+    ],
+)
+def test_a_pack_of_anything_else_is_refused_before_anything_is_written(tmp_path, outputs, members, problem):
+    good = csv_text(tmp_path, make_row())
+    path = make_zip(tmp_path, {name: good if content is None else content for name, content in members.items()})
+    with pytest.raises(ValueError, match=problem):
+        packing.add(path)
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [(("measured", "published"), "source is 'published'; allowed: measured"), (("train", "trian"), "phase is 'trian'")],
+)
+def test_a_pack_with_one_wrong_row_is_refused_whole(tmp_path, outputs, cell, problem):
+    good = csv_text(tmp_path, make_row())
+    wrong = csv_text(tmp_path, make_row(run_id="run-2")).replace(*cell)
+    path = make_zip(tmp_path, {CSV: good, CSV.replace("run-1", "run-2"): wrong})
+    with pytest.raises(ValueError, match=rf"other\.zip: .*run-2\.csv, line 2: .*{problem}"):
+        packing.add(path)
+    assert not outputs.exists()
+
+
+def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "rows.zip").write_text("rows")
+    for path in (tmp_path / "rows.zip", tmp_path / "absent.zip"):
+        with pytest.raises(packing.PackError, match="not a readable zip"):
+            packing.add(path)
+    monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
+    with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
+        packing.add(make_zip(tmp_path, {CSV: "x" * 101}))
+
+
+def test_a_run_that_is_here_with_other_rows_is_refused_and_nothing_is_added(tmp_path):
+    folder = measure()
+    before = files(folder)
+    members = {CSV: csv_text(tmp_path, make_row(seconds=1.0)), CSV.replace("run-1", "run-2"): None}
+    members[CSV.replace("run-1", "run-2")] = csv_text(tmp_path, make_row(run_id="run-2"))
+    with pytest.raises(packing.PackError, match=r"run-1\.csv is here already with other content"):
+        packing.add(make_zip(tmp_path, members))
+    assert files(folder) == before
+
+
+def test_a_name_that_another_computer_has_is_refused(tmp_path):
+    folder = measure()
+    before = files(folder)
+    other = csv_text(tmp_path, make_row(run_id="run-2", chip="Chip B"))
+    with pytest.raises(packing.PackError, match="'desk' is here already as Chip A, and these rows are of Chip B"):
+        packing.add(make_zip(tmp_path, {CSV.replace("run-1", "run-2"): other}))
+    assert files(folder) == before
