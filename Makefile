@@ -7,6 +7,7 @@ DEVICE ?= all
 RETRY ?=
 
 MARKS ?= not slow
+LAB ?=
 
 UV_VERSION := 0.13.8
 # Which environment: the one that stands in .venv, else the one for this computer; PLATFORM=name decides otherwise.
@@ -16,6 +17,9 @@ TPU := $(or $(wildcard /dev/accel0),$(and $(TPU_NAME),$(wildcard /dev/vfio/0)))
 FOR_Darwin-arm64 := arm64
 FOR_Linux-x86_64 := $(if $(TPU),tpu,cuda)
 PLATFORM := $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),$(FOR_$(HOST)),$(HOST))
+ifeq ($(PLATFORM),tpu)
+export KERAS_BACKEND := jax
+endif
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
@@ -50,8 +54,8 @@ lint: $(READY) ## Check the style of modules and notebooks
 bench: $(READY) ## Compare the measured loop with the same loop bare
 	@$(BIN)/python tests/bench_overhead.py
 
-lab: $(READY) ## Open the notebooks in JupyterLab
-	@$(BIN)/jupyter lab --notebook-dir notebooks
+lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
+	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
 
 pack: $(READY) ## Zip this machine's rows and manifests, checked, to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"

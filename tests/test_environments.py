@@ -92,7 +92,7 @@ def locked(text: str) -> dict[str, str]:
 def test_every_pin_is_exact_explained_and_in_the_lock(name):
     lines = [line for line in environment_file(name).read_text().splitlines() if line.startswith("    - ")]
     assert [line.split()[1] for line in lines] == pins(name)
-    assert not [line for line in lines if not re.search(r" # \S+ \S+", line)]
+    assert not [line for line in lines if not re.search(r" # \S+", line)]
     assert len(versions(name)) == len(pins(name))
     assert versions(name).items() <= locked(lock_file(name).read_text()).items()
 
@@ -133,9 +133,9 @@ def test_the_project_names_no_other_file_of_pins():
     assert {path.name for path in (layout.root() / "requirements").iterdir()} == {f"{name}.txt" for name in PLATFORMS}
 
 
-def uv(*arguments: str, cwd: Path = layout.root()) -> None:
+def run_uv(*arguments: str, folder: Path | None = None) -> None:
     """Run uv, or make with it; skip where the registry cannot be reached."""
-    ended = subprocess.run(arguments, capture_output=True, text=True, cwd=cwd)
+    ended = subprocess.run(arguments, capture_output=True, text=True, cwd=folder or layout.root())
     if ended.returncode and UNREACHABLE.search(ended.stderr):
         pytest.skip(f"the package registry cannot be reached: {ended.stderr.strip().splitlines()[-1]}")
     assert ended.returncode == 0, ended.stderr
@@ -153,7 +153,7 @@ def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
     for path in [layout.root() / "Makefile", *map(environment_file, PLATFORMS)]:
         shutil.copy(path, tmp_path)
     shutil.copytree(layout.root() / "requirements", tmp_path / "requirements")  # uv keeps what a lock has
-    uv("make", "lock", f"UV={uv_binary()}", cwd=tmp_path)
+    run_uv("make", "lock", f"UV={uv_binary()}", folder=tmp_path)
     for name in PLATFORMS:
         resolved = locked((tmp_path / "requirements" / f"{name}.txt").read_text())
         assert resolved == locked(lock_file(name).read_text())
@@ -184,13 +184,13 @@ def python() -> Path:
     stamp = SECOND / hashlib.sha256(content.encode()).hexdigest()[:16]
     interpreter = SECOND / "bin" / "python"
     if not stamp.exists():
-        uv(uv_binary(), "venv", "--quiet", "--clear", "--python", sys.executable, str(SECOND))
+        run_uv(uv_binary(), "venv", "--quiet", "--clear", "--python", sys.executable, str(SECOND))
         for name, lines in {"requirements.txt": requirements, "constraints.txt": constraints}.items():
             (SECOND / name).write_text("\n".join(lines) + "\n")
         install = [uv_binary(), "pip", "install", "--quiet", "--python", str(interpreter)]
         links = ["--find-links", str(cpu_wheel().parent)] if cpu_wheel() else []
-        uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
-        uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
+        run_uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
+        run_uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
         stamp.touch()
     return interpreter
 
@@ -205,20 +205,11 @@ def test_keras_trains_three_steps_on_the_macs_tensorflow(python):
 
 @pytest.mark.slow
 def test_the_library_passes_its_tests_with_the_macs_versions(python):
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow and not notebook and not browser",
-    ]
+    marks = "not slow and not notebook and not browser"
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks]
     if cpu_wheel():
         command += ["-p", "torchvision_operators"]
     tests = layout.root() / "tests"
-    ended = subprocess.run(
-        [*command, tests], capture_output=True, text=True, cwd=tests, env=os.environ | {"PYTHONPATH": str(tests)}
-    )
+    environment = os.environ | {"PYTHONPATH": str(tests)}
+    ended = subprocess.run([*command, tests], capture_output=True, text=True, cwd=layout.root(), env=environment)
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]

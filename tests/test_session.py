@@ -23,6 +23,13 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     )
 
 
+def is_kernel(process: psutil.Process) -> bool:
+    try:
+        return "ipykernel" in " ".join(process.cmdline())
+    except psutil.Error:  # ended meanwhile
+        return False
+
+
 def wait_for(what, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -39,7 +46,7 @@ def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path
     wait_for(lambda: list(runs_folder.rglob("done")) and list(runs_folder.rglob("*.running")))
     wait_for(lambda: len(list(runs_folder.rglob("*.csv"))) > 1)  # the second point has a row
     for process in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
-        if "ipykernel" not in " ".join(process.cmdline()):
+        if not is_kernel(process):  # it is left behind, as after a real kill -9
             process.kill()
     killed.communicate()
 

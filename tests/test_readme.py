@@ -1,0 +1,86 @@
+"""README and its kin: what they name exists, and the README's figure is drawn from the rows of today."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from benchbook import cli, layout, profiles
+
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+HIDDEN = layout.root() / ".github"
+
+
+def read(name: str) -> str:
+    return (layout.root() / name).read_text()
+
+
+def test_every_make_target_and_variable_exists():
+    makefile = read("Makefile")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    variables = set(re.findall(r"^([A-Z]+) [?:]=", makefile, re.MULTILINE))
+    for page in PAGES:
+        assert set(re.findall(r"(?:`|^)make ([a-z-]+)", read(page), re.MULTILINE)) <= targets, page
+        assert set(re.findall(r"\bmake [^`\n]*?\b([A-Z]+)=", read(page))) <= variables, page
+
+
+def test_make_help_explains_every_target():
+    makefile = read("Makefile")
+    declared = re.search(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[1].split()
+    shown = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=layout.root()).stdout
+    assert set(re.findall(r"^  make (\S+) +\S", shown, re.MULTILINE)) == set(declared)
+
+
+def test_every_command_of_benchbook_exists():
+    known = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+    for page in PAGES:
+        named = set(re.findall(r"(?:`|bin/|^)benchbook ([a-z]+)", read(page), re.MULTILINE))
+        assert named <= known, page
+
+
+def test_the_readme_lists_every_notebook_and_profile():
+    listed = re.findall(r"^\| `(\d\d_\w+)` \|", read("README.md"), re.MULTILINE)
+    assert listed == [path.stem for path in layout.notebooks().values()]
+    for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"):
+        assert f"`{path.stem}`" in read("README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_or_a_heading(page):
+    headings = {re.sub(r"[^a-z0-9]+", "-", line.lower()) for line in re.findall(r"^#+ (.*)", read(page), re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+        found = target[1:] in headings if target.startswith("#") else (layout.root() / target).exists()
+        assert found, target
+
+
+def test_the_example_of_plain_papermill_names_parameters_that_exist():
+    study, parameter = re.search(
+        r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md")
+    ).groups()
+    assert parameter in profiles.declared(study)
+
+
+def test_version_and_changelog_agree():
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+    assert str(yaml.safe_load(read("CITATION.cff"))["version"]) == version
+    assert re.search(r"^## .*?(\d+\.\d+\.\d+)", read("CHANGELOG.md"), re.MULTILINE)[1] == version
+
+
+def test_the_readmes_figure_is_drawn_from_the_published_rows_of_today(tmp_path):
+    subprocess.run([sys.executable, HIDDEN / "draw_epochs.py", tmp_path / "figure.svg"], check=True)
+    drawn, committed = (
+        re.findall(r"<!-- *(.*?) *-->", path.read_text())
+        for path in (tmp_path / "figure.svg", HIDDEN / "mnist-epochs.svg")
+    )
+    assert drawn == committed  # the texts; the paths' last digits differ between versions of NumPy
+    assert len(drawn) > 10
+
+
+@pytest.mark.parametrize("path", sorted(HIDDEN.rglob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
+    content = yaml.safe_load(path.read_text())
+    needed = {"name", "jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
+    assert needed <= set(content)
