@@ -20,7 +20,7 @@ import nbformat
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import layout, machine, marker, profiles, records, runs
+from benchbook import kernel, layout, machine, marker, profiles, records, runs
 from benchbook.profiles import Point
 from benchbook.runs import Run
 
@@ -126,9 +126,7 @@ def _supervise(
         "BENCHBOOK_SUPERVISOR": str(os.getpid()),
         "PYTHONUNBUFFERED": "1",
     }
-    source = str(layout.notebook(point.study))
-    command = [sys.executable, "-m", "papermill", source, str(notebook), "--no-progress-bar"]
-    command += ["-y", json.dumps(point.parameters)]
+    command = kernel.command(layout.notebook(point.study), notebook, point.parameters)
     deadline = time.monotonic() + point.time_limit_seconds
     with (run.folder / f"{run.run_id}.log").open("w") as log:
         child = subprocess.Popen(

@@ -3,13 +3,12 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import jinja2
 import pandas
 
-from benchbook import layout
+from benchbook import kernel, layout
 
 # Figures and their order on the page; one that the aggregation did not write is left out.
 FIGURES = (
@@ -33,8 +32,8 @@ def write() -> Path:
     outputs = layout.outputs()
     executed = outputs / "report" / "90_aggregate.ipynb"
     executed.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "papermill", str(layout.notebook("aggregate")), str(executed)]
-    done = subprocess.run([*command, "--no-progress-bar"], capture_output=True, text=True, check=False)
+    command = kernel.command(layout.notebook("aggregate"), executed)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the aggregation failed:\n{done.stderr[-2000:]}")
     return write_page(outputs / "figures", outputs / "report")

@@ -1,0 +1,28 @@
+"""Execute one notebook by papermill, in a kernel that is reached through files.
+
+papermill's own command talks to its kernel over TCP: that needs a network device, if only the loopback one, and
+leaves the conversation open to every user of the machine.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
+    """Return the command that executes a notebook in a process of its own."""
+    return [sys.executable, "-m", "benchbook.kernel", str(notebook), str(executed), json.dumps(parameters or {})]
+
+
+def main() -> None:
+    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object."""
+    import papermill
+    from traitlets.config import Config
+
+    notebook, executed, parameters = sys.argv[1:]
+    transport = Config({"KernelManager": {"transport": "ipc"}})
+    papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=transport)
+
+
+if __name__ == "__main__":
+    main()
