@@ -79,7 +79,7 @@ def input_shares(rows: pandas.DataFrame) -> pandas.DataFrame:
             "share": 1
             - step.get((point["machine"], point["device"], point["dataset"]), float("nan")) / point["seconds_per_step"],
         }
-        for point in points[points["loader"] != "resident"].to_dict("records")
+        for point in points[points["loader"].isin(["reference", "equal loader"])].to_dict("records")
     ]
     return pandas.DataFrame(lines, columns=["machine", "device", "dataset", "loader", "waited", "share"])
 
@@ -154,8 +154,8 @@ def epochs_title(epochs: pandas.DataFrame) -> str:
     if measured.empty:
         return f"One MNIST epoch: {between}; none measured with the article's loaders yet"
     best = measured.sort_values("seconds").iloc[0]
-    of = "" if best["dataset"] == "mnist" else f" (of {best['dataset']}, scaled to MNIST's size)"
-    return f"One epoch{of} takes {best['seconds']:.0f} s on {best['chip']} ({best['device']}); {between}"
+    of = "" if best["dataset"] == "mnist" else f", {best['dataset']} scaled up"
+    return f"One epoch takes {best['seconds']:.0f} s on {best['chip']} ({best['device']}{of}); {between}"
 
 
 def draw_speedups(axes: Axes, ratios: pandas.DataFrame) -> None:
