@@ -120,7 +120,7 @@ def build(
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.
     """
-    _check(variant, data_resident, num_workers, batch_size)
+    check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
     devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
@@ -201,9 +201,19 @@ def _inputs(
     return train_batches, test_batches
 
 
-def _check(variant: str, data_resident: bool, num_workers: int, batch_size: int) -> None:
-    if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r}; allowed: {', '.join(VARIANTS)}")
+def check_options(
+    variants: tuple[str, ...], variant: str, data_resident: bool, num_workers: int, batch_size: int
+) -> None:
+    """Refuse options of `build` that make no sense.
+
+    Args:
+        variants: those that the study has.
+
+    Raises:
+        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
+    """
+    if variant not in variants:
+        raise ValueError(f"variant {variant!r}; allowed: {', '.join(variants)}")
     if variant == "reference" and data_resident:
         raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
     if num_workers < 0:

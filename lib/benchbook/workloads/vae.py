@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation
-from benchbook.workloads.mnist import ResidentImages, TransformedImages, first_batches
+from benchbook.workloads.mnist import ResidentImages, TransformedImages, check_options, first_batches
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
 BATCH_SIZE = 128
@@ -109,7 +109,7 @@ def build(
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.
     """
-    _check(variant, data_resident, num_workers, batch_size)
+    check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
     devices.set_precision("fp32")
@@ -133,8 +133,6 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": dataset.train_images.shape[1],
             "num_workers": 0 if data_resident else num_workers,
-            "precision": "fp32",
-            "compiled": False,
             "flops_per_sample": roofline.flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
         },
         loss_is_sum=True,
@@ -203,14 +201,3 @@ def _resident_inputs(dataset: datasets.Dataset, device: Device, num_workers: int
 
 def _without_labels(batches: Iterable[Batch]) -> Iterator[Batch]:
     return ((images,) for images, _ in batches)
-
-
-def _check(variant: str, data_resident: bool, num_workers: int, batch_size: int) -> None:
-    if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r}; allowed: {', '.join(VARIANTS)}")
-    if variant == "reference" and data_resident:
-        raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
-    if num_workers < 0:
-        raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
-    if batch_size < 1:
-        raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")
