@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import nbformat
 import yaml
 
-from benchbook import devices, layout
+from benchbook import devices, layout, records
 
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root"})
@@ -24,8 +24,6 @@ UNNAMED = frozenset(
         "allow_embedded",
     }
 )
-
-VARIANTS = ("reference", "controlled", "tuned")
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,8 @@ def check(study: str, parameters: dict) -> None:
         wanted = type(known[name])
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise ValueError(f"{study}: {name} is {value!r}; allowed: a value of type {wanted.__name__}")
-        if name == "variant" and value not in VARIANTS:
-            raise ValueError(f"{study}: variant is {value!r}; allowed: {', '.join(VARIANTS)}")
+        if name == "variant" and value not in records.VARIANTS:
+            raise ValueError(f"{study}: variant is {value!r}; allowed: {', '.join(records.VARIANTS)}")
 
 
 def point_name(study: str, parameters: dict) -> str:

@@ -16,6 +16,7 @@ import pandera.pandas as pandera
 SCHEMA_VERSION = 1
 KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
 
+VARIANTS = ("reference", "controlled", "tuned")
 PHASES = ("setup", "compile", "warmup", "train", "evaluate", "total", "parity", "idle", "calibrate")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "amp_bf16", "amp_fp16")
 STATUSES = (
@@ -65,7 +66,7 @@ SCHEMA = pandera.DataFrameSchema(
         "session": _text(required=True),
         "run_id": _text(required=True),
         "study": _text(required=True),
-        "variant": _text("reference", "controlled", "tuned"),
+        "variant": _text(*VARIANTS),
         "point": _text(required=True),
         "machine": _text(required=True),
         "chip": _text(),
