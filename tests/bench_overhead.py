@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40, help="steps in a window")
     options = parser.parse_args()
     device = devices.pick(options.device)
-    workload = mnist.build(datasets.digits(), device, "controlled", data_resident=True)
+    workload = mnist.build(datasets.load("digits"), device, "controlled", data_resident=True)
     sensor = measure.open_sensor(device)
 
     def batches():

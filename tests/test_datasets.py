@@ -1,17 +1,22 @@
 """Data sets: what they hold, where they are looked for, and what a damaged or broken source leaves behind."""
 
 import gzip
+import hashlib
 import http.client
 import os
+import pickle
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
 import pytest
+from PIL import Image
 
 from benchbook import datasets
+from benchbook.datasets import generated, handwritten, pictures
 
 LABELS = "t10k-labels-idx1-ubyte"
 
@@ -29,7 +34,7 @@ def packed():
     """Return a folder with MNIST's four files as .gz."""
     roots = [Path(__file__).resolve().parents[2] / "shared" / "data", Path(os.environ.get("BENCHBOOK_DATA", "none"))]
     for folder in (root / "mnist" for root in roots):
-        if all((folder / f"{name}.gz").is_file() for name in datasets.MNIST_FILES):
+        if all((folder / f"{name}.gz").is_file() for name in handwritten.MNIST_FILES):
             return folder
     pytest.skip("MNIST's .gz files are not in shared/data beside the project, nor in BENCHBOOK_DATA")
 
@@ -38,7 +43,7 @@ def packed():
 def unpacked(packed, tmp_path_factory):
     """Return a folder with MNIST's four files."""
     folder = tmp_path_factory.mktemp("unpacked")
-    for name in datasets.MNIST_FILES:
+    for name in handwritten.MNIST_FILES:
         (folder / name).write_bytes(gzip.decompress((packed / f"{name}.gz").read_bytes()))
     return folder
 
@@ -94,7 +99,7 @@ def test_digits_are_scaled_to_mnists_size_and_carry_a_name_of_their_own():
 def test_digits_are_scikit_learns_and_every_sixth_is_a_test_image():
     from sklearn.datasets import load_digits
 
-    digits, source = datasets.digits(), load_digits()
+    digits, source = handwritten.digits(), load_digits()
     assert digits.test_labels.tolist() == source.target[::6].tolist()
     assert numpy.delete(source.target, numpy.s_[::6]).tolist() == digits.train_labels.tolist()
     brightness = source.images[::6].mean(axis=(1, 2)) * 255 / 16
@@ -103,7 +108,9 @@ def test_digits_are_scikit_learns_and_every_sixth_is_a_test_image():
 
 
 def test_an_unknown_name_is_refused_with_those_that_exist():
-    with pytest.raises(ValueError, match="unknown data set 'fashion'; allowed: mnist, digits"):
+    with pytest.raises(
+        ValueError, match="unknown data set 'fashion'; allowed: mnist, cifar10, image_folder, digits, shapes"
+    ):
         datasets.load("fashion")
 
 
@@ -189,7 +196,7 @@ def test_a_download_lands_in_the_cache_and_is_not_repeated(unpacked, cache, monk
     for _ in range(2):
         assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
     assert len(roots) == 1
-    assert contents(cache) == sorted(["MNIST", "raw", *datasets.MNIST_FILES])
+    assert contents(cache) == sorted(["MNIST", "raw", *handwritten.MNIST_FILES])
 
 
 def test_a_download_replaces_a_damaged_cache(unpacked, cache, monkeypatch):
@@ -204,7 +211,7 @@ def test_a_download_of_truncated_files_is_refused_and_leaves_nothing(cache, monk
     def truncated(root):
         folder = Path(root) / "MNIST" / "raw"
         folder.mkdir(parents=True)
-        for name in datasets.MNIST_FILES:
+        for name in handwritten.MNIST_FILES:
             (folder / name).write_bytes(bytes(100))
 
     replace_source(monkeypatch, truncated)
@@ -255,3 +262,129 @@ def test_digits_stand_in_only_where_allowed_and_under_their_own_name(no_source, 
 
 def test_mnist_that_is_there_is_preferred_to_the_stand_in(packed):
     assert datasets.load("mnist", str(packed.parent), allow_embedded=True).name == "mnist"
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """Return the contents of CIFAR-10's six files, two images in each, with their checksums put in place."""
+    contents = {}
+    for number, name in enumerate(pictures.CIFAR10_FILES):
+        pixels = numpy.arange(2 * 3072).reshape(2, 3072) // 32 % 256
+        contents[name] = pickle.dumps({b"data": pixels.astype(numpy.uint8), b"labels": [number, 9 - number]})
+    checksums = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
+    monkeypatch.setattr(pictures, "CIFAR10_FILES", checksums)
+    return contents
+
+
+def write_batches(contents, root):
+    folder = Path(root) / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+
+
+def test_cifar10_is_read_with_channels_last_and_its_own_split(batches, tmp_path):
+    write_batches(batches, tmp_path)
+    data = datasets.load("cifar10", str(tmp_path))
+    assert (data.name, data.train_images.shape, data.test_images.shape) == ("cifar10", (10, 32, 32, 3), (2, 32, 32, 3))
+    assert data.train_labels.tolist() == [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
+    assert data.test_labels.tolist() == [5, 4]
+    # The file's 32 reds of the first line come first; green begins 1024 bytes later.
+    assert data.train_images[0, 0].tolist() == [[0, 32, 64]] * 32
+    assert data.train_images[0, 1, 0].tolist() == [1, 33, 65]
+
+
+def test_cifar10_with_a_flipped_byte_is_passed_over_and_shapes_stand_in(batches, tmp_path, monkeypatch, capsys):
+    write_batches(batches | {"test_batch": batches["test_batch"][:-1] + b"x"}, tmp_path)
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    assert datasets.load("cifar10", str(tmp_path), allow_embedded=True).name == "shapes-32px"
+    printed = capsys.readouterr().out
+    assert "passed over: test_batch differ from CIFAR-10's checksums" in printed
+    assert "using shapes instead" in printed
+
+
+def test_a_download_of_cifar10_lands_in_the_cache(batches, cache, monkeypatch):
+    double = SimpleNamespace(CIFAR10=lambda root, download: write_batches(batches, root))
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", double)
+    assert datasets.load("cifar10").name == "cifar10"
+    assert (cache / "cifar-10-batches-py" / "test_batch").is_file()
+
+
+def picture_folder(folder, test="test", suffix=".png", classes=("ant", "bee")):
+    """Write two images a class and part: their red is 100 in ant, 200 in bee, one more in the second image."""
+    for part in ("train", test):
+        for name in classes:
+            (folder / part / name).mkdir(parents=True)
+            for number in range(2):
+                colour = ({"ant": 100, "bee": 200}.get(name, 0) + number, 0, 0)
+                Image.new("RGB", (6, 4), colour).save(folder / part / name / f"{number}{suffix}")
+    return folder
+
+
+@pytest.mark.parametrize("test", ["test", "val"])
+def test_an_image_folder_becomes_arrays_named_after_itself_and_its_format(tmp_path, test):
+    data = datasets.load("image_folder", str(picture_folder(tmp_path / "insects", test)))
+    assert (data.name, data.train_images.shape) == ("insects-png", (4, 4, 6, 3))
+    assert data.train_labels.tolist() == data.test_labels.tolist() == [0, 0, 1, 1]
+    assert data.test_images[:, 0, 0, 0].tolist() == [100, 101, 200, 201]
+
+
+@pytest.mark.parametrize("inner", ["", "insects"])
+def test_an_image_folder_is_read_from_an_archive_as_well(tmp_path, inner):
+    folder = picture_folder(tmp_path / "all" / inner, suffix=".jpg")
+    packed = shutil.make_archive(str(tmp_path / "insects"), "zip", tmp_path / "all")
+    from_zip, from_folder = datasets.load("image_folder", packed), datasets.load("image_folder", str(folder))
+    assert from_zip.name == "insects-jpeg"
+    assert (from_zip.train_images == from_folder.train_images).all()
+
+
+def test_image_folders_that_make_no_sense_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="data_root ''; allowed for image_folder"):
+        datasets.load("image_folder")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty has no folder train"):
+        datasets.load("image_folder", str(tmp_path / "empty"))
+    other = picture_folder(tmp_path / "other")
+    shutil.rmtree(other / "test" / "bee")
+    with pytest.raises(ValueError, match=r"classes in test \['ant'\]; allowed: those in train, \['ant', 'bee'\]"):
+        datasets.load("image_folder", str(other))
+    unequal = picture_folder(tmp_path / "unequal")
+    Image.new("RGB", (5, 4)).save(unequal / "train" / "bee" / "2.png")
+    with pytest.raises(ValueError, match=r"bee/2.png is \(4, 5, 3\); allowed: \(4, 6, 3\)"):
+        datasets.load("image_folder", str(unequal))
+
+
+def test_the_subset_of_cifar10_keeps_a_name_of_its_own():
+    roots = [Path(__file__).resolve().parents[2] / "shared" / "data", Path(os.environ.get("BENCHBOOK_DATA", "none"))]
+    found = [root / "cifar10-subset.zip" for root in roots if (root / "cifar10-subset.zip").is_file()]
+    if not found:
+        pytest.skip("cifar10-subset.zip is not in shared/data beside the project, nor in BENCHBOOK_DATA")
+    with zipfile.ZipFile(found[0]) as archive:
+        assert len(archive.namelist()) == 25_000
+    data = datasets.load("image_folder", str(found[0]))
+    assert (data.name, data.train_images.shape) == ("cifar10-subset-jpeg", (20_000, 32, 32, 3))
+    assert numpy.bincount(data.test_labels).tolist() == [500] * 10
+
+
+def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others():
+    first, again = generated.shapes(20, 10), generated.shapes(20, 10)
+    assert first.name == "shapes-32px"
+    assert (first.train_images == again.train_images).all()
+    assert first.train_images.shape == (200, 32, 32, 3)
+    assert numpy.bincount(first.train_labels).tolist() == [20] * 10
+    assert not (first.test_images[:100] == first.train_images[:100]).all(axis=(1, 2, 3)).any()
+    assert not (generated.shapes(20, 10, seed=1).train_images == first.train_images).all()
+
+
+def test_shapes_can_be_learnt_but_not_from_their_mean_colour():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    data = generated.shapes(100, 20)
+    pixels = [images.reshape(len(images), -1).astype(float) for images in (data.train_images, data.test_images)]
+    means = [images.mean(axis=(1, 2)) for images in (data.train_images, data.test_images)]
+    learnt, coloured = (
+        KNeighborsClassifier(5).fit(train, data.train_labels).score(test, data.test_labels)
+        for train, test in (pixels, means)
+    )
+    assert learnt > 0.35  # chance is 0.1
+    assert coloured < 0.35  # warm or cold alone tells five classes from five: 0.2, and a ring from a square a little

@@ -17,7 +17,7 @@ MODULES = {"mnist": mnist, "vae": vae}
 
 @pytest.fixture(scope="module")
 def digits():
-    return datasets.digits()
+    return datasets.load("digits")
 
 
 @pytest.fixture(autouse=True)

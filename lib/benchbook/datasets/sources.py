@@ -1,0 +1,86 @@
+"""Where data sets are looked for, and how a download is kept out of sight until it is whole."""
+
+import hashlib
+import http.client
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+
+
+class DatasetUnavailable(RuntimeError):
+    """The data set is neither on this machine nor to be had from its source."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images and labels, split as their makers split them.
+
+    Attributes:
+        name: what rows call it; an embedded stand-in has a name of its own.
+        train_images, test_images: uint8, shape (n, height, width) or (n, height, width, 3).
+        train_labels, test_labels: int64, shape (n,).
+    """
+
+    name: str
+    train_images: numpy.ndarray
+    train_labels: numpy.ndarray
+    test_images: numpy.ndarray
+    test_labels: numpy.ndarray
+
+
+def roots(data_root: str) -> list[Path]:
+    """Return the folders to look in, in that order; the last is the cache."""
+    named = [data_root, os.environ.get("BENCHBOOK_DATA", "")]
+    return [*(Path(root).expanduser() for root in named if root), cache()]
+
+
+def cache() -> Path:
+    """Return the folder that takes downloads."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchbook"
+
+
+def intact(
+    contents: Mapping[str, bytes | None], checksums: Mapping[str, str], folder: Path, owner: str
+) -> dict[str, bytes] | None:
+    """Return files whose MD5 are all as published; None, and a line that says why, if one differs; None if one lacks.
+
+    Args:
+        contents: file name to what it holds, None where it is not there.
+        checksums: file name to MD5.
+        folder, owner: named in that line.
+    """
+    if any(content is None for content in contents.values()):
+        return None
+    wrong = [name for name, content in contents.items() if hashlib.md5(content).hexdigest() != checksums[name]]
+    if wrong:
+        print(f"{folder} is passed over: {', '.join(wrong)} differ from {owner}'s checksums.")
+        return None
+    return dict(contents)
+
+
+def download(fetch: Callable[[str], object], is_whole: Callable[[Path], bool], folder: str) -> None:
+    """Fetch into a temporary folder of the cache; move what came into place only when it is whole.
+
+    Args:
+        fetch: downloads into the folder it is given.
+        is_whole: whether that folder now holds the data set.
+        folder: what to move, relative to it.
+
+    Raises:
+        DatasetUnavailable: anything went wrong; nothing is left behind.
+    """
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache(), prefix=".download-") as temporary:
+            fetch(temporary)
+            if not is_whole(Path(temporary)):
+                raise RuntimeError("the files do not have the published checksums")
+            shutil.rmtree(cache() / folder, ignore_errors=True)
+            (Path(temporary) / folder).rename(cache() / folder)
+    except (ImportError, RuntimeError, OSError, EOFError, http.client.HTTPException) as error:
+        raise DatasetUnavailable(f"download failed: {error}") from error
