@@ -1,7 +1,7 @@
-"""The graph: one job per point. `make study` starts it; what a job does is in benchbook.execute.
+"""The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.execute.
 
 Rows are never declared as outputs, because Snakemake deletes what a failed job declared; `done` is written
-last, by a point that has ended, in a failure row or not.
+last, by the last kernel of a point, ended in a failure row or not.
 """
 
 import json
@@ -12,24 +12,35 @@ from benchbook import machine, profiles
 
 MACHINE = machine.identify(config.get("machine", "")).name
 POINTS = profiles.read(config.get("profile", "quick"), config.get("studies", "all"), config.get("device", "all"))
+KERNELS = profiles.rounds(POINTS)
+
+
+def end_of(point, kernel):
+    """Return the file that says that a kernel of a point has ended."""
+    name = "done" if kernel == point.num_kernels else f"kernel_{kernel}_done"
+    return f"runs/{MACHINE}/{point.study}/{point.name}/{name}"
 
 
 rule all:
     input:
-        [f"runs/{MACHINE}/{point.study}/{point.name}/done" for point in POINTS],
+        [end_of(point, point.num_kernels) for point in POINTS],
 
 
-for position, point in enumerate(POINTS):
+for position, (point, kernel) in enumerate(KERNELS):
 
     rule:
         name:
-            f"point_{position}"
+            f"kernel_{position}"
+        input:
+            [end_of(point, kernel - 1)] if kernel > 1 else [],
         output:
-            f"runs/{MACHINE}/{point.study}/{point.name}/done",
+            end_of(point, kernel),
         params:
             point=json.dumps(asdict(point), sort_keys=True),
-        priority: len(POINTS) - position  # the profile's order: points to be compared stand side by side
+            kernel=kernel,
+        priority: len(KERNELS) - position  # points to be compared take turns
         resources:
             device=1,
         shell:
             "{sys.executable:q} -m benchbook.execute {params.point:q} {output:q} --machine {MACHINE:q}"
+            " --kernel {params.kernel}"

@@ -223,3 +223,12 @@ def test_declared_parameters_are_what_papermill_itself_finds(study):
         name: type(value).__name__ for name, value in declared.items()
     }
     assert all(entry["help"] for entry in found.values())
+
+
+def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together():
+    def point(study, name, num_kernels):
+        return profiles.Point(study, name, {}, num_kernels, 60)
+
+    points = [point("one", "a", 3), point("one", "b", 3), point("one", "c", 2), point("two", "d", 1)]
+    order = [f"{point.name}{kernel}" for point, kernel in profiles.rounds(points)]
+    assert order == ["a1", "b1", "c1", "c2", "b2", "a2", "a3", "b3", "d1"]

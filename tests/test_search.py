@@ -19,8 +19,11 @@ class Sleeper:
     def __init__(self, settings: Settings) -> None:
         if settings.compiled:
             raise RuntimeError("no compiler here")
-        self.settings, self.device, self.batch_size = settings, CPU, 1
+        self.settings, self.device, self.batch_size, self.epoch = settings, CPU, 1, 0
         self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
+
+    def end_epoch(self):
+        self.epoch += 1
 
     def batches(self, epoch):
         return iter([None] * 50)
@@ -59,6 +62,26 @@ def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
     ]
     assert found.trials["ratio"].iloc[0] > 1
     assert "no compiler here" in found.trials["reason"].iloc[-1]
+
+
+def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monkeypatch):
+    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.2)
+    workloads = []
+
+    class Counting(Sleeper):
+        def __init__(self, settings):
+            super().__init__(settings)
+            self.seconds, self.steps = (0.02 if settings.channels_last else 0.004), 0
+            workloads.append(self)
+
+        def step(self, batch):
+            self.steps += 1
+            return super().step(batch)
+
+    found = search.fastest(Counting, CPU, 60, choices={"channels_last": (True,)})
+    assert found.trials["outcome"].tolist() == ["not faster"]
+    assert found.trials["ratio"].iloc[0] < search.HOPELESS
+    assert workloads[1].steps < 20  # a window of 0.2 s would have 50
 
 
 def test_without_time_the_reference_settings_stay(judged):

@@ -101,9 +101,10 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
     for name, statuses in {"good": ["ok"], "bad": ["ok", "crashed"]}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "done").write_text(json.dumps({"statuses": statuses}))
+        (tmp_path / name / "kernel_1_done").touch()
         session._forget_failure(tmp_path / name)
-    assert (tmp_path / "good" / "done").exists()
-    assert not (tmp_path / "bad" / "done").exists()
+    assert len(list((tmp_path / "good").iterdir())) == 2
+    assert not list((tmp_path / "bad").iterdir())
 
 
 def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import nbformat
 import psutil
 from filelock import FileLock, Timeout
 
@@ -42,13 +41,19 @@ class Stopped(BaseException):
     """This process was asked to stop, or whoever started it is gone."""
 
 
-def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None) -> list[str]:
+def execute(
+    point: Point,
+    machine_name: str,
+    watch: Callable[[Run], None] = lambda run: None,
+    num_kernels: int | None = None,
+) -> list[str]:
     """Run a point as often as it should, leaving out the runs this session already has.
 
     Args:
         point: what to run.
         machine_name: whose rows these are.
         watch: called twice a second with the run under way.
+        num_kernels: how many runs there should be afterwards; None: all of the point's.
 
     Returns:
         The status of each run of this session: ok, or that of its failure row.
@@ -63,7 +68,7 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
         runs.recover(folder)
         session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
         statuses = finished(folder, session)
-        while len(statuses) < point.num_kernels:
+        while len(statuses) < (num_kernels or point.num_kernels):
             statuses.append(_run_once(point, machine_name, folder, session, watch))
     return statuses
 
@@ -184,10 +189,10 @@ def _error_in(notebook: Path) -> tuple[str, str] | None:
     """Return name and text of the exception that ended an executed notebook, if one did."""
     if not notebook.exists():
         return None
-    for cell in nbformat.read(notebook, as_version=4).cells:
+    for cell in layout.cells(notebook):
         for output in cell.get("outputs", []):
-            if output.output_type == "error":
-                return output.ename, output.evalue
+            if output["output_type"] == "error":
+                return output["ename"], output["evalue"]
     return None
 
 
@@ -198,19 +203,20 @@ def _outcome(statuses) -> str:
 
 
 def main() -> None:
-    """Run one point, as the Snakefile asks: POINT is its JSON, DONE the file to write last."""
+    """Run one kernel of a point, as the Snakefile asks: POINT is its JSON, DONE the file to write last."""
     parser = argparse.ArgumentParser(description="Run one point of a study.")
     parser.add_argument("point", help="a point as JSON")
     parser.add_argument("done", type=Path, help="file written when the point has ended")
     parser.add_argument("--machine", default="", help="machine name")
+    parser.add_argument("--kernel", type=int, help="which of the point's kernels this is, from 1; all by default")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _raise_stopped)
     from benchbook.progress import Line
 
     point = Point(**json.loads(arguments.point))
-    line = Line(point)
+    line = Line(point, arguments.kernel)
     try:
-        statuses = execute(point, machine.identify(arguments.machine).name, line.watch)
+        statuses = execute(point, machine.identify(arguments.machine).name, line.watch, arguments.kernel)
     except (KeyboardInterrupt, Stopped):
         line.end(["interrupted"])
         sys.exit(INTERRUPTED)

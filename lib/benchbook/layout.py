@@ -1,5 +1,6 @@
 """Where things lie: the project's folders and notebooks."""
 
+import json
 import os
 from pathlib import Path
 
@@ -39,6 +40,15 @@ def notebook(study: str) -> Path:
 def notebooks() -> dict[str, Path]:
     """Return every study's notebook by its name, without the leading number."""
     return {path.stem.partition("_")[2]: path for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))}
+
+
+def cells(notebook: Path) -> list[dict]:
+    """Return a notebook's cells as the file has them, each `source` one text.
+
+    Plain JSON: nbformat's validator takes seconds to import, and every point would pay for it.
+    """
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    return [cell | {"source": "".join(cell["source"])} for cell in content["cells"]]
 
 
 def profile(name: str) -> Path:

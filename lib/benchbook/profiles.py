@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 
-import nbformat
 import yaml
 
 from benchbook import devices, layout, records
@@ -22,6 +21,7 @@ UNNAMED = frozenset(
     {
         *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
         "allow_embedded",
+        "widest_interval",
     }
 )
 
@@ -65,10 +65,30 @@ def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]
     return list({(point.study, point.name): point for point in points}.values())
 
 
+def rounds(points: list[Point]) -> list[tuple[Point, int]]:
+    """Return every kernel of every point in the order they run: A B C, C B A, A B C within a study.
+
+    Points of a study are compared as ratios; alternating, a machine that grows warm or busy slows all of them alike.
+
+    Args:
+        points: in the profile's order.
+
+    Returns:
+        Pairs of a point and its kernel's number, from 1.
+    """
+    order = []
+    for _, group in itertools.groupby(points, key=lambda point: point.study):
+        study = list(group)
+        for kernel in range(1, max(point.num_kernels for point in study) + 1):
+            turn = study if kernel % 2 else reversed(study)
+            order += [(point, kernel) for point in turn if kernel <= point.num_kernels]
+    return order
+
+
 def declared(study: str) -> dict:
     """Return the parameters a study's notebook declares, with their defaults."""
-    cells = nbformat.read(layout.notebook(study), as_version=4).cells
-    source = next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    cells = layout.cells(layout.notebook(study))
+    source = next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
 
 

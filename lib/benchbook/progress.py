@@ -16,12 +16,15 @@ class Line:
 
     Args:
         point: what runs.
+        kernel: which of its kernels, from 1; None: all.
     """
 
-    def __init__(self, point: Point) -> None:
+    def __init__(self, point: Point, kernel: int | None = None) -> None:
         names = os.environ.get("BENCHBOOK_POINTS", "").split()
         position = f"{names.index(point.name) + 1}/{len(names)}" if point.name in names else ""
         self.title = f"{position:>6}  {point.study}  {point.name}"
+        if kernel and point.num_kernels > 1:
+            self.title += f"  kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
         self.folder = layout.runs(machine.identify().name) / point.study / point.name
         self._draw("starting")

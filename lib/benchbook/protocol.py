@@ -7,13 +7,14 @@ averaged and changes nothing that follows, losses are read after the clock has s
 import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy
 import pandas
 from tqdm import tqdm
 
-from benchbook import measure, records, runs
+from benchbook import measure, records, runs, statistics
 from benchbook.runs import Run
 from benchbook.workloads import Workload
 
@@ -27,6 +28,8 @@ class Plan:
         num_windows: timed windows in a repeat, one after the other.
         samples_per_window: images in a window, rounded to whole steps; 0 is one epoch.
         cooldown_seconds: rest between repeats.
+        widest_interval: where the 95 % interval of this run's median rate is wider than this fraction of it, more
+            windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
 
     Raises:
         ValueError: a number is out of range.
@@ -36,12 +39,30 @@ class Plan:
     num_windows: int = 1
     samples_per_window: int = 0
     cooldown_seconds: float = 0.0
+    widest_interval: float = 0.0
+
+    MOST = 4  # no annotation: a constant, not a field
 
     def __post_init__(self) -> None:
         least = {"num_repeats": 1, "num_windows": 1}
         for name, value in vars(self).items():
             if value < least.get(name, 0):
                 raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
+
+    def goes_on(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
+        """Return whether another window or repeat follows.
+
+        Args:
+            done, planned: how many there are, and should be at least.
+            rates: of this run's windows so far, whose interval may ask for more; None: no more than planned.
+        """
+        if done < planned:
+            return True
+        if rates is None or not self.widest_interval or done >= self.MOST * planned:
+            return False
+        known = statistics.interval(rates, [0] * len(rates))
+        width = (known.high - known.low) / float(numpy.median(rates))
+        return known.kind == "range" or width > self.widest_interval
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
@@ -62,7 +83,7 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
         raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
     record.describe(**workload.description())
     sensor = measure.open_sensor(workload.device)
-    fresh, batches = workload.snapshot(), _endless(workload)
+    fresh, batches = workload.snapshot(), endless(workload)
     for phase, count in (("compile", 1), ("warmup", num_steps)):
         if count:
             with record.during(phase):
@@ -85,16 +106,17 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     """
     sensor, fresh = measure.open_sensor(workload.device), workload.snapshot()
     samples = plan.samples_per_window or workload.description()["dataset_samples"]
-    total = plan.num_repeats * plan.num_windows * samples
+    total, rates = plan.num_repeats * plan.num_windows * samples, []
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
-        for repeat in range(plan.num_repeats):
-            if repeat:
-                time.sleep(plan.cooldown_seconds)
-                workload.restore(fresh)
-            epoch = _train(workload, record, sensor, plan, repeat, bar)
+        for repeat in itertools.count():
+            epoch = _train(workload, record, sensor, plan, repeat, bar, rates)
             with record.during("evaluate"):
                 _evaluate(workload, record, sensor, repeat, epoch)
+            if not plan.goes_on(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
+                break
+            time.sleep(plan.cooldown_seconds)
+            workload.restore(fresh)
     return records.read(record.path)
 
 
@@ -129,19 +151,28 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
     }
 
 
-def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm) -> int:
-    """Measure the windows of one repeat; return the epoch, counted from 1, that the last one was in."""
+def endless(workload: Workload) -> Iterator:
+    """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
+    while True:
+        yield from workload.batches(workload.epoch)
+        workload.end_epoch()
+
+
+def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm, rates: list[float]) -> int:
+    """Measure the windows of one repeat and add their rates; return the epoch, from 1, that the last one was in."""
     num_steps = max(1, round(plan.samples_per_window / workload.batch_size))
-    endless = _started(_endless(workload)) if plan.samples_per_window else None
+    stream = _started(endless(workload)) if plan.samples_per_window else None
     with record.during("train"):
-        for _ in range(plan.num_windows):
-            batches = itertools.islice(endless, num_steps) if endless else workload.batches(workload.epoch)
+        for number in itertools.count(1):
+            batches = itertools.islice(stream, num_steps) if stream else workload.batches(workload.epoch)
             measures = train_window(workload, sensor, batches, bar)
             epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
-            if endless is None:
+            if stream is None:
                 workload.end_epoch()
             record.append(repeat=repeat, epoch=epoch + 1, **measures)
-            if measures["status"] == "diverged":
+            rates.append(measures["samples_per_second"])
+            goes_on = plan.goes_on(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
+            if not goes_on or measures["status"] == "diverged":
                 break
     return epoch + 1
 
@@ -168,13 +199,6 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
 
 def _status(loss: float) -> str:
     return "ok" if math.isfinite(loss) else "diverged"
-
-
-def _endless(workload: Workload) -> Iterator:
-    """Yield batches epoch after epoch."""
-    while True:
-        yield from workload.batches(workload.epoch)
-        workload.end_epoch()
 
 
 def _started(batches: Iterator) -> Iterator:

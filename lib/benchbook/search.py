@@ -8,7 +8,7 @@ are clearly faster. What the search measured is never published: it chooses, and
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from benchbook.workloads import Settings, Workload
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
+HOPELESS = 0.5  # a setting this slow in a few steps, such as bfloat16 without instructions for it, is not timed further
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ def fastest(
     """
     deadline = time.monotonic() + time_limit_seconds
     best, trials = Settings(), []
-    best_workload = _warm(build(best), device)
+    best_workload = _warm(build(best))
     for name, values in (choices or candidates(device)).items():
         for value in values:
             trial = replace(best, **{name: value})
-            line, workload = _try(build, trial, best_workload, device, parity_steps, deadline)
+            line, workload = _try(build, trial, best_workload, parity_steps, deadline)
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":
                 best, best_workload = trial, workload
@@ -91,7 +92,6 @@ def _try(
     build: Callable[[Settings], Workload],
     trial: Settings,
     best: Workload,
-    device: Device,
     parity_steps: int,
     deadline: float,
 ) -> tuple[dict, Workload | None]:
@@ -103,7 +103,7 @@ def _try(
         verdict = _check(workload, parity_steps)
         if not verdict.passed:
             return {"outcome": "parity failed", "reason": verdict.reason}, None
-        ratio = _speed_ratio(best, _warm(workload, device), device)
+        ratio = _speed_ratio(best, _warm(workload))
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
         return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
     return {"outcome": "taken" if ratio > LEAST_GAIN else "not faster", "ratio": ratio}, workload
@@ -117,32 +117,26 @@ def _check(workload: Workload, num_steps: int) -> parity.Verdict:
         return parity.check(workload, scratch, num_steps)
 
 
-def _warm(workload: Workload, device: Device) -> Workload:
-    protocol.train_window(workload, measure.NoSensor(), itertools.islice(_endless(workload), 5))
+def _warm(workload: Workload) -> Workload:
+    protocol.train_window(workload, measure.NoSensor(), itertools.islice(protocol.endless(workload), 5))
     return workload
 
 
-def _speed_ratio(best: Workload, trial: Workload, device: Device) -> float:
+def _speed_ratio(best: Workload, trial: Workload) -> float:
     """Return how many times faster a trial is, from windows that alternate with the best's."""
-    streams = {id(workload): _endless(workload) for workload in (best, trial)}
-    num_steps = _steps_in_window(best, streams[id(best)])
+    streams = {id(workload): protocol.endless(workload) for workload in (best, trial)}
 
-    def seconds(workload: Workload) -> float:
+    def seconds(workload: Workload, num_steps: int) -> float:
         batches = list(itertools.islice(streams[id(workload)], num_steps))
         return protocol.train_window(workload, measure.NoSensor(), batches)["seconds"]
 
+    few = min(seconds(best, 3) for _ in range(2))
+    ratio = few / min(seconds(trial, 3) for _ in range(2))
+    if ratio < HOPELESS:
+        return ratio
+    num_steps = max(3, round(WINDOW_SECONDS / few * 3))
     ratios = []
     for _ in range(BLOCKS):
-        first, second, third, fourth = seconds(best), seconds(trial), seconds(trial), seconds(best)
+        first, second, third, fourth = (seconds(workload, num_steps) for workload in (best, trial, trial, best))
         ratios.append((first + fourth) / (second + third))
     return float(numpy.median(ratios))
-
-
-def _steps_in_window(workload: Workload, batches: Iterator) -> int:
-    few = protocol.train_window(workload, measure.NoSensor(), itertools.islice(batches, 3))["seconds"] / 3
-    return max(3, round(WINDOW_SECONDS / few))
-
-
-def _endless(workload: Workload) -> Iterator:
-    for epoch in itertools.count():
-        yield from workload.batches(epoch)

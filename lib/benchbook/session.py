@@ -183,4 +183,5 @@ def _forget_failure(point: Path) -> None:
     """Make a point that failed undone."""
     done = point / "done"
     if done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}:
-        done.unlink()
+        for file in point.glob("*done"):
+            file.unlink()

@@ -12,7 +12,6 @@ from PIL import Image
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
 
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
@@ -55,6 +54,8 @@ class TransformedImages(Dataset):
     """
 
     def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, normalised: bool = True) -> None:
+        from torchvision import transforms  # takes seconds, which resident images need not wait for
+
         self.images = images
         self.labels = labels.tolist()
         normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
