@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from benchbook import figures, report
 
+FIGURES = tuple(name for names in report.FIGURES.values() for name in names)
 MARKUP = '<script>alert("x")</script> & <b>bold</b>'
 
 
@@ -83,11 +84,25 @@ CLAIM = {
 }
 
 
+PARITY = {
+    "machine": "desk",
+    "study": "mnist_speedup",
+    "device": "cpu",
+    "precision": "amp_bf16",
+    "framework": "torch",
+    "framework_version": "2.10.0",
+    "num_runs": 1,
+    "num_steps": 20,
+    "passed": True,
+    "reason": "worst loss 1e-4",
+}
+
+
 @pytest.fixture
 def write_page(tmp_path):
     """Return a function that writes a page from lines of the summary and a claim, and reads it."""
 
-    def write(*lines, claim=CLAIM, alt="A bar.", title="Bars", names=report.FIGURES[:1]):
+    def write(*lines, claim=CLAIM, alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY):
         folder = tmp_path / "figures"
         for name in names:
             with figures.style():
@@ -96,14 +111,15 @@ def write_page(tmp_path):
             figures.save(figure, pandas.DataFrame({"value": [1.0]}), folder, name, alt)
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
         figures.save_table(pandas.DataFrame([claim]), folder, "claims")
+        figures.save_table(pandas.DataFrame([parity] if parity else [], columns=list(PARITY)), folder, "parity")
         return Page(report.write_page(folder, tmp_path / "report"))
 
     return write
 
 
 def test_every_linked_file_stands_beside_the_page(write_page, tmp_path):
-    page = write_page(names=report.FIGURES)
-    assert len(page.links) > 4 * len(report.FIGURES)
+    page = write_page(names=FIGURES)
+    assert len(page.links) > 4 * len(FIGURES)
     for link in page.links:
         assert (tmp_path / "report" / unquote(urlsplit(link).path)).is_file(), link
 
@@ -169,11 +185,9 @@ def test_without_a_failure_there_is_no_list_of_them(write_page):
 
 
 def test_figures_stand_in_their_order_and_one_that_was_not_drawn_is_left_out(write_page):
-    page = write_page(names=report.FIGURES[:2])
+    page = write_page(names=FIGURES[:2])
     assert page.tags.count("img") == 2
-    assert [link for link in page.links if link.endswith(".svg")][::2] == [
-        f"files/{name}.svg" for name in report.FIGURES[:2]
-    ]
+    assert [link for link in page.links if link.endswith(".svg")][::2] == [f"files/{name}.svg" for name in FIGURES[:2]]
     assert page.alts == ["A bar."] * 2
 
 
@@ -181,6 +195,7 @@ def test_a_page_can_be_made_before_anything_was_measured(tmp_path):
     folder = tmp_path / "figures"
     figures.save_table(pandas.DataFrame(columns=["machine", "study", "point"]), folder, "summary")
     figures.save_table(pandas.DataFrame([CLAIM]), folder, "claims")
+    figures.save_table(pandas.DataFrame(columns=list(PARITY)), folder, "parity")
     page = Page(report.write_page(folder, tmp_path / "report"))
     assert page.line("A GPU is twice as fast.")["claimed"] == "1.95 to 2.05 x"
     assert page.tags.count("table") == 2
@@ -196,5 +211,22 @@ def test_a_page_written_again_shows_the_new_numbers_alone(write_page, tmp_path):
 def test_the_caption_is_the_figures_title(write_page, tmp_path):
     page = write_page(title="It takes 16 s, published 20 to 34 s")
     assert page.text.count("It takes 16 s, published 20 to 34 s") == 1
-    description = json.loads((tmp_path / "figures" / f"{report.FIGURES[0]}.json").read_text())
+    description = json.loads((tmp_path / "figures" / f"{FIGURES[0]}.json").read_text())
     assert description == {"title": "It takes 16 s, published 20 to 34 s", "alt": "A bar."}
+
+
+def test_a_study_stands_under_the_question_of_its_notebook_and_without_figures_not_at_all(write_page):
+    text = write_page(names=("vae-loss",)).text
+    assert "does its loss run away" in text
+    assert "or is it the loader?" not in text
+
+
+@pytest.mark.parametrize(("passed", "word"), [(True, "yes"), (False, "no")])
+def test_parity_verdicts_are_told_with_their_reason(write_page, passed, word):
+    page = write_page(parity=PARITY | {"passed": passed})
+    line = next(cells for cells in page.cells if "worst loss 1e-4" in cells)
+    assert line[line.index("20") + 1] == word
+
+
+def test_without_parity_rows_there_is_no_section_of_it(write_page):
+    assert "float64" not in write_page(parity=None).text.partition("How it was measured")[0]

@@ -6,21 +6,17 @@ import subprocess
 from pathlib import Path
 
 import jinja2
+import numpy
 import pandas
 
 from benchbook import kernel, layout
 
-# Figures and their order on the page; one that the aggregation did not write is left out.
-FIGURES = (
-    "mnist-epochs",
-    "mnist-speedup",
-    "mnist-input-share",
-    "mnist-step-time",
-    "vae-loss",
-    "vae-parity",
-    "ceilings",
-    "efficiency",
-)
+# Studies and their figures, in the page's order; one that the aggregation did not write is left out.
+FIGURES = {
+    "mnist_speedup": ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time"),
+    "vae_stability": ("vae-loss", "vae-parity"),
+    "calibrate": ("ceilings", "efficiency"),
+}
 
 
 def write() -> Path:
@@ -55,9 +51,12 @@ def write_page(figures: Path, folder: Path) -> Path:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     page = environment.get_template("report.html").render(
-        figures=[_figure(figures, name) for name in FIGURES if (figures / f"{name}.json").exists()],
+        sections=[
+            section for study, names in FIGURES.items() if (section := _section(figures, study, names))["figures"]
+        ],
         summary=_table(figures / "summary.csv", SUMMARY),
         failures=_failures(figures / "summary.csv"),
+        parity=_table(figures / "parity.csv", PARITY),
         claims=_table(figures / "claims.csv", CLAIMS),
     )
     path = folder / "index.html"
@@ -79,6 +78,18 @@ SUMMARY = {
     "verdict": "verdict",
     "status": "status",
 }
+PARITY = {
+    "machine": "machine",
+    "study": "study",
+    "device": "device",
+    "precision": "precision",
+    "framework": "framework",
+    "framework_version": "version",
+    "num_runs": "runs",
+    "num_steps": "steps",
+    "passed": "agrees",
+    "reason": "why",
+}
 CLAIMS = {
     "sentence": "claim",
     "published": "claimed",
@@ -89,6 +100,13 @@ CLAIMS = {
     "high": "high",
     "verdict": "verdict",
 }
+
+
+def _section(folder: Path, study: str, names: tuple[str, ...]) -> dict:
+    """Return a study's figures under the question that its notebook's title asks."""
+    title = layout.cells(layout.notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
+    figures = [_figure(folder, name) for name in names if (folder / f"{name}.json").exists()]
+    return {"study": study, "title": title, "figures": figures}
 
 
 def _figure(folder: Path, name: str) -> dict:
@@ -120,6 +138,8 @@ def _read(path: Path) -> pandas.DataFrame:
 def _text(value) -> str:
     if pandas.isna(value):
         return ""
+    if isinstance(value, (bool, numpy.bool_)):
+        return "yes" if value else "no"
     return (
         f"{value:,.4g}"
         if isinstance(value, float) and abs(value) < 1000
