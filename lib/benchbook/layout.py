@@ -25,6 +25,12 @@ def published() -> Path:
     return root() / "outputs" / "published"
 
 
+def published_rows() -> list[Path]:
+    """Return the files of published rows, one a study; what is no row (claims, prices, the list of figures) is not."""
+    no_rows = ("claims", "figures", "prices")
+    return [path for path in sorted(published().glob("*.csv")) if path.stem not in no_rows]
+
+
 def notebook(study: str) -> Path:
     """Return the notebook of a study.
 

@@ -99,6 +99,7 @@ CLAIMS = {
     "low": "low",
     "high": "high",
     "verdict": "verdict",
+    "reason": "why not",
 }
 
 

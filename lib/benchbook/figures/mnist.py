@@ -5,7 +5,7 @@ import json
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, statistics
+from benchbook import articles, figures, statistics
 
 TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # what one epoch and one test of MNIST are
 BATCH_SIZE = 64  # the article's
@@ -242,14 +242,9 @@ def _loader(point: dict) -> str:
 
 
 def _published_epoch(row: dict) -> dict:
-    half = _half_unit(row["seconds"])
+    low, high = articles.bounds(row, "seconds")
     kept = {name: row[name] for name in ("machine", "chip", "device", "source", "dataset", "seconds", "status")}
-    return kept | {"loader": "reference", "low": row["seconds"] - half, "high": row["seconds"] + half}
-
-
-def _half_unit(value: float) -> float:
-    """Return half a unit of the last decimal printed: 33.4 stands for 33.35 to 33.45, 34 for 33.5 to 34.5."""
-    return 0.5 * 10.0 ** -len(f"{value:.9f}".rstrip("0").partition(".")[2])
+    return kept | {"loader": "reference", "low": low, "high": high}
 
 
 def _measured_epoch(summary: dict, rows: pandas.DataFrame) -> dict:

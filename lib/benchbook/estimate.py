@@ -1,0 +1,110 @@
+"""Money: what training costs on a rented machine, and when one that was bought pays.
+
+Rates are images a second; prices are of one currency, which the caller keeps together.
+"""
+
+import math
+
+import pandas
+
+HOURS_PER_MONTH = 365 * 24 / 12
+SECONDS_PER_HOUR = 3600
+JOULES_PER_KWH = 3.6e6
+
+
+def hourly(price: dict) -> float:
+    """Return what an hour of a rented machine costs.
+
+    Args:
+        price: a line of `articles.prices`, with amount and per.
+
+    Raises:
+        ValueError: the price is not one of time.
+    """
+    hours = {"hour": 1, "month": HOURS_PER_MONTH}
+    if price["per"] not in hours:
+        raise ValueError(f"a price per {price['per']!r}; allowed: {', '.join(hours)}")
+    return price["amount"] / hours[price["per"]]
+
+
+def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
+    """Return the hours that some epochs take at a rate, evaluation left out."""
+    if rate <= 0:
+        raise ValueError(f"rate {rate!r}; allowed: above 0")
+    return epochs * dataset_samples / rate / SECONDS_PER_HOUR
+
+
+def run_cost(epochs: float, dataset_samples: int, rate: float, per_hour: float) -> float:
+    """Return what some epochs cost on a machine rented by the hour."""
+    return run_hours(epochs, dataset_samples, rate) * per_hour
+
+
+def cost_per_million(rate: float, per_hour: float) -> float:
+    """Return what a million training images cost on a machine rented by the hour."""
+    return run_cost(1, 1_000_000, rate, per_hour)
+
+
+def rate_per_dollar(rate: float, per_hour: float) -> float:
+    """Return images a second for each unit of money an hour costs."""
+    return rate / per_hour
+
+
+def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
+    """Return the first epoch of a run whose measured accuracy is at least this one.
+
+    The raw curve is read, never smoothed and never continued: None where the run did not get there.
+
+    Args:
+        rows: one run's, with columns phase, epoch and accuracy.
+        accuracy: a fraction.
+    """
+    reached = rows[(rows["phase"] == "evaluate") & (rows["accuracy"] >= accuracy).fillna(False)]
+    return float(reached["epoch"].min()) if len(reached) else None
+
+
+def cost_to_accuracy(rows: pandas.DataFrame, accuracy: float, rate: float, per_hour: float) -> float | None:
+    """Return what it costs to train until an accuracy is reached; None where the run did not get there.
+
+    Args:
+        rows: one run's, with columns phase, epoch, accuracy and dataset_samples.
+        accuracy: a fraction.
+        rate: images a second in training.
+        per_hour: the machine's price.
+    """
+    epochs = epochs_to_accuracy(rows, accuracy)
+    return None if epochs is None else run_cost(epochs, int(rows["dataset_samples"].max()), rate, per_hour)
+
+
+def electricity(watts: float, per_kwh: float) -> float:
+    """Return what an hour at this power costs."""
+    return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
+
+
+def own_cost_per_million(rate: float, watts: float, per_kwh: float) -> float:
+    """Return the electricity of a million training images on a machine that is paid for already."""
+    return cost_per_million(rate, electricity(watts, per_kwh))
+
+
+def break_even_hours(
+    purchase: float, watts: float, per_kwh: float, rent_per_hour: float, rate_ratio: float = 1.0
+) -> float:
+    """Return the hours of training at which a bought machine has cost as much as a rented one for the same work.
+
+    Args:
+        purchase: its price; what it can be sold for later is not counted.
+        watts: what it draws in training, at the wall.
+        per_kwh: the price of electricity.
+        rent_per_hour: the rented machine's price.
+        rate_ratio: images a second of the bought machine over those of the rented one.
+
+    Returns:
+        Hours of the bought machine; infinite where its electricity alone costs more than renting.
+
+    Raises:
+        ValueError: a number that is not above 0 (electricity may be free).
+    """
+    for name, value in (("purchase", purchase), ("rent_per_hour", rent_per_hour), ("rate_ratio", rate_ratio)):
+        if value <= 0:
+            raise ValueError(f"{name} {value!r}; allowed: above 0")
+    saved = rent_per_hour * rate_ratio - electricity(watts, per_kwh)
+    return purchase / saved if saved > 0 else math.inf
