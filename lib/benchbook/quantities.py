@@ -68,8 +68,10 @@ def gather(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame
     parts = [mnist.quantities(rows).to_dict("records"), *(_by_rule(printed, rule) for rule in PUBLISHED)]
     parts += [_accuracies(printed), _simclr(measured), _vae(measured), _resnet(measured)]
     table = pandas.DataFrame([line for part in parts for line in part], columns=COLUMNS)
-    accelerators = rows[rows["device"].isin(["cuda", "tpu"])].groupby("machine")["device_name"].last().dropna()
-    table["chip"] = table["machine"].map(accelerators).fillna(table["chip"])
+    accelerators = (
+        rows[rows["device"].isin(["cuda", "tpu"])].groupby("machine")["device_name"].last().dropna().to_dict()
+    )
+    table["chip"] = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     money = pandas.DataFrame(_money(prices, table), columns=COLUMNS)
     return pandas.concat([part for part in (table, money) if len(part)] or [table], ignore_index=True)
 

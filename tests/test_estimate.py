@@ -1,0 +1,118 @@
+"""Money, by hand and as the articles print it."""
+
+import math
+
+import pandas
+import pytest
+
+from benchbook import articles, estimate
+
+IMAGENET = 1_281_167
+
+
+@pytest.fixture(scope="module")
+def rows():
+    published = articles.rows()
+    return published[published["study"] == "resnet50_cost"]
+
+
+@pytest.fixture(scope="module")
+def prices():
+    table = articles.prices()
+    return {(line["machine"], line["kind"]): line for line in table.to_dict("records")}
+
+
+def rate(rows, machine, dataset):
+    found = rows[(rows["machine"] == machine) & (rows["dataset"] == dataset) & (rows["framework"] == "tensorflow")]
+    return float(found["samples_per_second"].dropna().iloc[0])
+
+
+def curve(rows, machine):
+    return rows[rows["machine"] == machine]
+
+
+@pytest.mark.parametrize(("accuracy", "dollars"), [(0.757, 55), (0.764, 73)])
+def test_the_articles_cost_to_an_accuracy_comes_out(rows, prices, accuracy, dollars):
+    price = estimate.hourly(prices["cloud-tpu-v2-8", "on_demand"])
+    tpu = rate(rows, "cloud-tpu-v2-8", "imagenet")
+    assert round(estimate.cost_to_accuracy(curve(rows, "cloud-tpu-v2-8"), accuracy, tpu, price)) == dollars
+
+
+def test_the_articles_images_a_second_for_each_dollar_an_hour_come_out(rows, prices):
+    gpu = rate(rows, "aws-p3-8xlarge", "synthetic")
+    reserved = estimate.hourly(prices["aws-p3-8xlarge", "reserved"])
+    assert round(estimate.rate_per_dollar(gpu, reserved)) == 375
+    # The two that the article did not print, as figures.csv lists them.
+    on_demand = estimate.hourly(prices["aws-p3-8xlarge", "on_demand"])
+    assert round(estimate.rate_per_dollar(gpu, on_demand), 1) == 256.4
+    tpu = rate(rows, "cloud-tpu-v2-8", "synthetic")
+    assert round(estimate.rate_per_dollar(tpu, estimate.hourly(prices["cloud-tpu-v2-8", "on_demand"])), 1) == 475.5
+
+
+def test_the_derived_hours_and_costs_of_the_list_come_out(rows, prices):
+    tpu, gpu = rate(rows, "cloud-tpu-v2-8", "imagenet"), rate(rows, "aws-p3-8xlarge", "imagenet")
+    assert round(estimate.run_hours(64, IMAGENET, tpu), 2) == 8.15
+    assert round(estimate.run_hours(86, IMAGENET, tpu), 2) == 10.95
+    assert round(estimate.run_hours(84, IMAGENET, gpu), 2) == 10.53
+    for kind, dollars in (("on_demand", 128.5), ("reserved", 87.8)):
+        price = estimate.hourly(prices["aws-p3-8xlarge", kind])
+        cost = estimate.cost_to_accuracy(curve(rows, "aws-p3-8xlarge"), 0.757, gpu, price)
+        assert round(cost, 1) == dollars
+
+
+def test_a_month_is_a_twelfth_of_a_year(prices):
+    assert estimate.hourly(prices["cirrascale-4xv100", "reserved"]) == pytest.approx(7500 * 12 / 8760)
+    with pytest.raises(ValueError, match="'kwh'; allowed: hour, month"):
+        estimate.hourly({"amount": 0.3, "per": "kwh"})
+
+
+def test_a_million_images_at_a_thousand_a_second_take_a_thousand_seconds():
+    assert estimate.cost_per_million(1000, 3.6) == pytest.approx(1.0)
+    # 360 W for 1,000 s are 0.1 kWh.
+    assert estimate.own_cost_per_million(1000, watts=360, per_kwh=0.3) == pytest.approx(0.03)
+
+
+def test_an_accuracy_is_read_off_the_raw_curve_and_never_continued():
+    accuracies = [0.1, 0.5, 0.4, 0.6]
+    rows = pandas.DataFrame({"phase": "evaluate", "epoch": range(1, 5), "accuracy": accuracies, "dataset_samples": 10})
+    rows = pandas.concat([rows, pandas.DataFrame({"phase": ["train"], "epoch": [1], "accuracy": [0.9]})])
+    assert estimate.epochs_to_accuracy(rows, 0.45) == 2
+    assert estimate.epochs_to_accuracy(rows, 0.6) == 4
+    assert estimate.epochs_to_accuracy(rows, 0.61) is None
+    assert estimate.cost_to_accuracy(rows, 0.61, 100, 1) is None
+    assert estimate.cost_to_accuracy(rows, 0.45, 2, 3600) == pytest.approx(10)
+
+
+def test_a_bought_machine_pays_when_the_rent_saved_is_its_price():
+    # 500 W at 0.4 a kWh are 0.2 an hour: 1.8 of 2 are saved.
+    assert estimate.break_even_hours(3600, 500, 0.4, rent_per_hour=2) == pytest.approx(2000)
+    # It is half as fast: an hour of it saves half an hour of rent.
+    assert estimate.break_even_hours(3600, 500, 0.4, rent_per_hour=2, rate_ratio=0.5) == pytest.approx(4500)
+    assert estimate.break_even_hours(3600, 500, 0, rent_per_hour=2) == pytest.approx(1800)
+
+
+def test_a_machine_whose_electricity_costs_more_than_the_rent_never_pays():
+    assert estimate.break_even_hours(3600, 5000, 0.4, rent_per_hour=2) == math.inf
+    assert estimate.break_even_hours(3600, 5000, 0.4, rent_per_hour=1.99) == math.inf
+
+
+@pytest.mark.parametrize("change", [{"purchase": 0}, {"rent_per_hour": -1}, {"rate_ratio": 0}])
+def test_a_price_or_ratio_that_is_not_above_0_is_refused(change):
+    known = {"purchase": 1, "watts": 1, "per_kwh": 1, "rent_per_hour": 1}
+    with pytest.raises(ValueError, match="allowed: above 0"):
+        estimate.break_even_hours(**known | change)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "allowed"), [("kind", "gift", "purchase"), ("per", "day", "month"), ("amount", 0, "above 0")]
+)
+def test_a_price_of_an_unknown_kind_is_refused(tmp_path, column, value, allowed):
+    path = tmp_path / "prices.csv"
+    articles.prices().assign(**{column: value}).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=allowed):
+        articles.prices(path)
+
+
+def test_every_published_price_has_a_source_a_date_and_says_what_it_includes():
+    table = articles.prices()
+    assert (table[["machine", "currency", "includes", "date", "source"]] != "").all(axis=None)
