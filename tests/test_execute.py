@@ -192,8 +192,13 @@ def test_a_run_gets_the_users_thread_settings_and_not_snakemakes(monkeypatch):
     assert execute._without_snakemake({"OMP_NUM_THREADS": "3"}) == {"OMP_NUM_THREADS": "3"}
 
 
-def test_only_one_run_measures_at_a_time(tmp_path, monkeypatch):
-    with execute.only_one(tmp_path):
-        monkeypatch.setattr(execute, "LOCK_SECONDS", 0.1)
-        with pytest.raises(RuntimeError, match="another study measures"), execute.only_one(tmp_path):
-            pass
+def test_only_one_run_measures_at_a_time(tmp_path):
+    lock = tmp_path / "desk" / ".lock"
+    with (
+        execute.only_one(lock),
+        pytest.raises(RuntimeError, match=r"another study measures on this machine \(desk\)"),
+        execute.only_one(lock, 0.1),
+    ):
+        pass
+    with execute.only_one(lock, 0.1):
+        pass

@@ -64,7 +64,7 @@ def execute(
     _stop_if_orphaned()
     profiles.check(point.study, point.parameters)
     folder = layout.runs(machine_name) / point.study / point.name
-    with only_one(layout.runs(machine_name)):
+    with only_one(layout.runs(machine_name) / ".lock"):
         runs.recover(folder)
         session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
         statuses = finished(folder, session)
@@ -84,22 +84,28 @@ def finished(folder: Path, session: str) -> list[str]:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold the machine's lock while measuring: two runs at once would slow each other.
+def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold a lock of this machine's folder: two runs at once would slow each other.
+
+    Args:
+        lock: the lock's file.
+        seconds: how long to wait for whoever holds it.
 
     Raises:
-        RuntimeError: another process still holds it after half a minute.
+        RuntimeError: another process still holds it then.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    held = FileLock(lock)
     try:
-        lock.acquire(timeout=LOCK_SECONDS)
+        held.acquire(timeout=seconds)
     except Timeout:
-        raise RuntimeError(f"another study measures on this machine ({folder.name}); wait until it ends") from None
+        raise RuntimeError(
+            f"another study measures on this machine ({lock.parent.name}); wait until it ends, or stop it"
+        ) from None
     try:
         yield
     finally:
-        lock.release()
+        held.release()
 
 
 def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch: Callable[[Run], None]) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Run:
     phase: str = "setup"
     manifest: dict = field(default_factory=dict)
     ended_by_another: bool = False
+    _indices: Counter | None = None
 
     @property
     def path(self) -> Path:
@@ -87,6 +89,7 @@ class Run:
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._next_index(repeat)
         records.append(self.path, row)
+        self._indices[self.phase, repeat] = row["index"] + 1
         if "seconds" in measures:
             self._sample(repeat=repeat, index=row["index"])
         return row
@@ -113,10 +116,11 @@ class Run:
             self.manifest.setdefault("conditions", []).append(window | condition.sample())
 
     def _next_index(self, repeat: int) -> int:
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            return 0
-        rows = records.read(self.path)
-        return int(((rows["phase"] == self.phase) & (rows["repeat"] == repeat)).sum())
+        """Return the next free index; the file is read once, for it may hold rows of the process that died."""
+        if self._indices is None:
+            there = records.read(self.path) if self.path.exists() and self.path.stat().st_size else None
+            self._indices = Counter() if there is None else Counter(zip(there["phase"], there["repeat"], strict=True))
+        return self._indices[self.phase, repeat]
 
 
 def start(study: str, parameters: dict, device: Device) -> Run:

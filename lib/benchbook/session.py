@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas
-from filelock import FileLock, Timeout
 
 from benchbook import condition, execute, layout, machine, profiles, records, runs, statistics, verdicts
 from benchbook.awake import awake
@@ -44,7 +43,7 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
     name = machine.identify(machine_name).name
     points = profiles.read(profile, studies, device)
     folder = layout.runs(name)
-    with _alone(folder), _session(folder) as session, awake():
+    with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
         for point in points if retry else ():
             _forget_failure(folder / point.study / point.name)
         os.environ |= {
@@ -152,21 +151,6 @@ def _snakemake(configuration: dict) -> None:
         raise
     if graph.returncode:
         raise subprocess.CalledProcessError(graph.returncode, "snakemake")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold this machine's lock for a whole session."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".study.lock")
-    try:
-        lock.acquire(timeout=10)
-    except Timeout:
-        raise RuntimeError(f"a study runs on this machine already ({folder.name}); wait for it, or stop it") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

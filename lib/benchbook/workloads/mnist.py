@@ -128,7 +128,8 @@ def build(
     devices.seed(seed)
     model = Network().to(device.kind)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0, foreach=True if settings.fused else None)
-    train, test = _inputs(dataset, device, data_resident, num_workers, batch_size, seed, variant)
+    shuffle = variant != "reference" or not device.is_cpu
+    train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, shuffle)
     return TorchWorkload(
         device=device,
         batch_size=batch_size,
@@ -165,41 +166,40 @@ def first_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, 
     return list(images.batches(batch_size))
 
 
-def _inputs(
+def inputs(
     dataset: datasets.Dataset,
     device: Device,
-    data_resident: bool,
-    num_workers: int,
+    num_workers: int | None,
     batch_size: int,
     seed: int,
-    variant: str,
+    shuffle: bool = True,
+    normalised: bool = True,
+    test_batch_size: int = TEST_BATCH_SIZE,
 ) -> tuple[Callable[[int], Iterable[Batch]], Callable[[], Iterable[Batch]]]:
-    """Return functions to an epoch's training batches and to the test batches."""
-    train = dataset.train_images, dataset.train_labels
-    test = dataset.test_images, dataset.test_labels
-    if data_resident:
-        resident_train, resident_test = (
-            ResidentImages(*train, device.kind),
-            ResidentImages(*test, device.kind),
-        )
-        return (
-            lambda epoch: resident_train.batches(batch_size, seed + epoch),
-            lambda: resident_test.batches(TEST_BATCH_SIZE),
-        )
-    shuffle = variant != "reference" or not device.is_cpu
+    """Return functions to an epoch's training batches and to the test batches.
+
+    Args:
+        dataset: 28x28 images.
+        device: where they are going.
+        num_workers: processes that prepare images (0: the training process itself); None: images stay on the device.
+        batch_size, test_batch_size: images in a batch.
+        seed: of the order; the epoch is added.
+        shuffle: whether a loader shuffles, test images too, as the examples' script does; resident test images never
+            are.
+        normalised: as for TransformedImages.
+    """
+    train, test = (dataset.train_images, dataset.train_labels), (dataset.test_images, dataset.test_labels)
+    if num_workers is None:
+        stay = [ResidentImages(*part, device.kind, normalised) for part in (train, test)]
+        return lambda epoch: stay[0].batches(batch_size, seed + epoch), lambda: stay[1].batches(test_batch_size)
     # MPS has no pinned memory: there, the article's flag did nothing.
     options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.kind == "cuda"}
-    train_images, test_images = TransformedImages(*train), TransformedImages(*test)
+    load = [TransformedImages(*part, normalised) for part in (train, test)]
 
-    def train_batches(epoch: int) -> Iterable[Batch]:
-        generator = torch.Generator().manual_seed(seed + epoch)
-        return DataLoader(train_images, batch_size, generator=generator, **options)
+    def loader(images: TransformedImages, size: int, order_seed: int) -> Iterable[Batch]:
+        return DataLoader(images, size, generator=torch.Generator().manual_seed(order_seed), **options)
 
-    def test_batches() -> Iterable[Batch]:
-        generator = torch.Generator().manual_seed(seed)
-        return DataLoader(test_images, TEST_BATCH_SIZE, generator=generator, **options)
-
-    return train_batches, test_batches
+    return lambda epoch: loader(load[0], batch_size, seed + epoch), lambda: loader(load[1], test_batch_size, seed)
 
 
 def check_options(

@@ -4,18 +4,17 @@ Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022; figure
 blog post of 2022-05-19.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
 
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation
-from benchbook.workloads.mnist import ResidentImages, TransformedImages, check_options, first_batches
+from benchbook.workloads.mnist import check_options, first_batches, inputs
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
 BATCH_SIZE = 128
@@ -116,8 +115,8 @@ def build(
     devices.seed(seed)
     model = Network().to(device.kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    make_inputs = _resident_inputs if data_resident else _loaded_inputs
-    train, test = make_inputs(dataset, device, num_workers, batch_size, seed)
+    options = {"normalised": False, "test_batch_size": batch_size}
+    train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, **options)
     return VariationalAutoencoder(
         device=device,
         batch_size=batch_size,
@@ -125,8 +124,8 @@ def build(
         loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
-        train_batches=train,
-        test_batches=test,
+        train_batches=lambda epoch: _without_labels(train(epoch)),
+        test_batches=lambda: _without_labels(test()),
         columns={
             "model": "vae",
             "dataset": dataset.name,
@@ -170,33 +169,6 @@ def draw_images(
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))
     return tuple(part.cpu().reshape(-1, 28, 28).numpy() for part in (images, reconstructions, samples))
-
-
-Inputs = tuple[Callable[[int], Iterable[Batch]], Callable[[], Iterable[Batch]]]
-
-
-def _loaded_inputs(dataset: datasets.Dataset, device: Device, num_workers: int, batch_size: int, seed: int) -> Inputs:
-    """Return functions to an epoch's training batches and to the test batches, from shuffling loaders."""
-    train_images = TransformedImages(dataset.train_images, dataset.train_labels, normalised=False)
-    test_images = TransformedImages(dataset.test_images, dataset.test_labels, normalised=False)
-    # MPS has no pinned memory: there, the script's flag did nothing.
-    options = {"num_workers": num_workers, "shuffle": True, "pin_memory": device.kind == "cuda"}
-
-    def loader(images: TransformedImages, order_seed: int) -> Iterator[Batch]:
-        generator = torch.Generator().manual_seed(order_seed)
-        return _without_labels(DataLoader(images, batch_size, generator=generator, **options))
-
-    return lambda epoch: loader(train_images, seed + epoch), lambda: loader(test_images, seed)
-
-
-def _resident_inputs(dataset: datasets.Dataset, device: Device, num_workers: int, batch_size: int, seed: int) -> Inputs:
-    """Return the same from images that stay on the device; no worker is needed."""
-    train_images = ResidentImages(dataset.train_images, dataset.train_labels, device.kind, normalised=False)
-    test_images = ResidentImages(dataset.test_images, dataset.test_labels, device.kind, normalised=False)
-    return (
-        lambda epoch: _without_labels(train_images.batches(batch_size, seed + epoch)),
-        lambda: _without_labels(test_images.batches(batch_size)),
-    )
 
 
 def _without_labels(batches: Iterable[Batch]) -> Iterator[Batch]:
