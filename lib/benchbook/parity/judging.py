@@ -1,7 +1,4 @@
-"""The same steps on a device in its precision and on the CPU in float64: fast but wrong is wrong.
-
-`measure` writes rows; `verdict` judges them later and is never stored. Weights and batches are the same on both
-sides, dropout is off, and noise is drawn on the CPU beforehand.
+"""What parity rows say: tolerances, the verdict on a run, and the step at which two paths part.
 
 Each step is taken in two ways. On its own path a device goes on from its own weights; rounding alone lets a right
 device leave the path of float64 where training is chaotic (MNIST with Adadelta at learning rate 1, 20 steps, 20 seeds:
@@ -11,16 +8,11 @@ reference's own weights, step by step, and for the first step of the path; the r
 
 import json
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy
 import pandas
 
-from benchbook import devices, records, runs, statistics
-from benchbook.devices import Device
-from benchbook.runs import Run
-from benchbook.workloads import ParitySubject, ParityWorkload, Workload
+from benchbook import statistics
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,17 @@ _TENSOR_FLOAT = Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4)
 _HALF = Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3)
 TOLERANCES = {"fp32": _SINGLE, "tf32": _TENSOR_FLOAT} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), _HALF)
 PATH = 0.25  # how far the mean loss of a device's own path may be from the reference's, relative to it
-SAME_WEIGHTS = 1e-2  # of their norm: more than rounding to bfloat16 makes
+
+
+def tolerance_of(precision: str) -> Tolerance:
+    """Return the tolerance of a precision.
+
+    Raises:
+        ValueError: an unknown precision.
+    """
+    if precision not in TOLERANCES:
+        raise ValueError(f"precision {precision!r}; allowed: {', '.join(TOLERANCES)}")
+    return TOLERANCES[precision]
 
 
 @dataclass(frozen=True)
@@ -68,102 +70,6 @@ class Verdict:
     passed: bool
     reason: str
     num_steps: int
-
-
-def check(workload: Workload | ParityWorkload, record: Run, num_steps: int = 20, precision: str = "") -> Verdict:
-    """Compare a workload's own network with float64 at its present weights, which stay as they are.
-
-    Args:
-        workload: what is to be trained.
-        record: the run that takes the rows.
-        num_steps: steps to compare; 0 compares nothing.
-        precision: a key of `TOLERANCES`; empty is the workload's own.
-
-    Returns:
-        What the rows say.
-    """
-    record.describe(**workload.description())
-    precision = precision or workload.description()["precision"]
-    batches = workload.parity_batches(num_steps)
-    return verdict(measure(workload.parity_subject, batches, record, workload.device, precision, num_steps))
-
-
-def measure(
-    make_subject: Callable[[Device, str], ParitySubject],
-    batches: Sequence,
-    record: Run,
-    device: Device,
-    precision: str,
-    num_steps: int = 20,
-) -> pandas.DataFrame:
-    """Take the same steps on the device and in float64 on the CPU, and append a row for each.
-
-    Args:
-        make_subject: from a device and a precision to the network there; it has the same weights each time.
-        batches: on the host, at least as many as steps.
-        record: the run that takes the rows.
-        device: what is to be checked.
-        precision: a key of `TOLERANCES`.
-        num_steps: steps to compare.
-
-    Returns:
-        The rows. `loss` is the device's on its own path; settings hold step, reference_loss, same_weights_loss (the
-        device's at the reference's weights) and, in the first row, what `compare` returns. A number that is not
-        finite ends the comparison in a row of status `diverged`, and an operation that the device lacks in one of
-        status `unsupported`.
-
-    Raises:
-        ValueError: an unknown precision, too few batches, or subjects that begin with different weights.
-    """
-    tolerance = _tolerance(precision)
-    if not 0 <= num_steps <= len(batches):
-        raise ValueError(f"num_steps {num_steps}; allowed: 0 to {len(batches)}, the number of batches")
-    first = len(records.read(record.path)) if record.path.exists() else 0
-    with record.during("parity"):
-        try:
-            _compare_steps(make_subject, batches[:num_steps], record, device, precision, tolerance)
-        except NotImplementedError as error:
-            record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
-    rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
-    return rows.iloc[first:]
-
-
-def compare(gradients: dict, reference: dict, least_share: float = 0.0) -> dict:
-    """Return how near gradients are to the reference's, as a whole and in the worst layer.
-
-    Args:
-        gradients, reference: arrays by parameter name.
-        least_share: see `Tolerance`.
-
-    Returns:
-        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from
-        1) with the names of their tensors, worst_cosine_layer and worst_norm_ratio_layer; layers and
-        layers_judged, their numbers. A number that is not finite is None.
-
-    Raises:
-        ValueError: the names differ.
-    """
-    if gradients.keys() != reference.keys():
-        raise ValueError(f"parameters {', '.join(gradients)}; allowed: {', '.join(reference)}, as the reference has")
-    products = numpy.array([_products(gradients[name], reference[name]) for name in reference])
-    shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
-    judged = ~(shares < least_share).all(axis=1)  # a share that is NaN is judged
-    cosines, ratios = _near(products[judged])
-    names = numpy.array(list(reference))[judged]
-    whole_cosine, whole_ratio = _near(products.sum(axis=0, keepdims=True))
-    # What is not finite is the worst there can be.
-    by_cosine = int(numpy.nan_to_num(cosines, nan=-numpy.inf).argmin())
-    by_ratio = int(numpy.nan_to_num(abs(ratios - 1), nan=numpy.inf).argmax())
-    return {
-        "gradient_cosine": _finite(whole_cosine[0]),
-        "gradient_norm_ratio": _finite(whole_ratio[0]),
-        "worst_cosine": _finite(cosines[by_cosine]),
-        "worst_cosine_layer": str(names[by_cosine]),
-        "worst_norm_ratio": _finite(ratios[by_ratio]),
-        "worst_norm_ratio_layer": str(names[by_ratio]),
-        "layers": len(reference),
-        "layers_judged": len(names),
-    }
 
 
 def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -184,7 +90,7 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
     right = found["reference_loss"]
     error = (found["loss"].astype(float) - right).abs() / right.abs()
     same = (found["same_weights_loss"] - right).abs() / right.abs()
-    tolerance = found["precision"].map(lambda precision: _tolerance(precision).loss, na_action="ignore").astype(float)
+    tolerance = found["precision"].map(lambda precision: tolerance_of(precision).loss, na_action="ignore").astype(float)
     apart = ~(error <= tolerance)
     return found.assign(loss_error=error, same_weights_error=same, tolerance=tolerance, apart=apart)
 
@@ -242,55 +148,9 @@ def first_parting(rows: pandas.DataFrame) -> int | None:
     return int(apart.min()) if len(apart) else None
 
 
-def _compare_steps(
-    make_subject: Callable[[Device, str], ParitySubject],
-    batches: Sequence,
-    record: Run,
-    device: Device,
-    precision: str,
-    tolerance: Tolerance,
-) -> None:
-    reference = make_subject(devices.pick("cpu", device.framework), "fp64")
-    subject, follower = make_subject(device, precision), make_subject(device, precision)
-    _check_same_weights(subject.parameters(), reference.parameters())
-    for step, batch in enumerate(batches, start=1):
-        follower.load(reference.parameters())
-        same_weights_loss, gradients = follower.gradients(batch)
-        found = compare(gradients, reference.gradients(batch)[1], tolerance.least_share) if step == 1 else {}
-        loss, reference_loss = subject.step(batch), reference.step(batch)
-        found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        settings = json.loads(record.common.get("settings") or "{}") | found | {"step": step}
-        status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
-        text = json.dumps(settings, sort_keys=True)
-        record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=text, status=status)
-        if status == "diverged":
-            return
-
-
-def _check_same_weights(weights: dict, reference: dict) -> None:
-    for name, expected in reference.items():
-        if numpy.linalg.norm(weights[name] - expected) > SAME_WEIGHTS * numpy.linalg.norm(expected):
-            raise ValueError(f"{name} begins with other weights than its reference; allowed: the same")
-
-
-def _products(gradient: numpy.ndarray, reference: numpy.ndarray) -> tuple[float, float, float]:
-    """Return the inner product of two gradients, and each one's with itself."""
-    one, other = gradient.ravel(), reference.ravel()
-    return float(one @ other), float(one @ one), float(other @ other)
-
-
-def _near(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return cosines and norm ratios of rows of `_products`; two that are zero agree."""
-    both, one, other = products.T
-    with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        cosines, ratios = both / numpy.sqrt(one * other), numpy.sqrt(one / other)
-    zero = (one == 0) & (other == 0)
-    return numpy.where(zero, 1.0, cosines), numpy.where(zero, 1.0, ratios)
-
-
 def _complaints(compared: pandas.DataFrame) -> list[str]:
     """Return what is beyond its tolerance."""
-    first, allowed = json.loads(compared["settings"].iloc[0]), _tolerance(compared["precision"].iloc[0])
+    first, allowed = json.loads(compared["settings"].iloc[0]), tolerance_of(compared["precision"].iloc[0])
     checks = [
         (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
         (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
@@ -329,16 +189,6 @@ def _praise(compared: pandas.DataFrame) -> str:
     return (
         f"loss off by at most {compared['same_weights_error'].max():.1g}, a layer's gradient by {off:.1g} of its norm"
     )
-
-
-def _tolerance(precision: str) -> Tolerance:
-    if precision not in TOLERANCES:
-        raise ValueError(f"precision {precision!r}; allowed: {', '.join(TOLERANCES)}")
-    return TOLERANCES[precision]
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _number(value) -> float:
