@@ -130,7 +130,7 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
 def show_machine() -> None:
     """Show who this computer is and in what condition; all of it may be published."""
     this = _identify("")
-    values = _machine_values(this) | condition.read() | {"devices (torch)": _devices()}
+    values = _machine_values(this) | condition.read() | _devices()
     table = Table("", this.name, title="This machine")
     for name, value in values.items():
         table.add_row(name, "not told" if value is None else str(value))
@@ -161,10 +161,14 @@ def _identify(name: str) -> machine.Machine:
     return machine.identify(name)
 
 
-def _devices() -> str:
+def _devices() -> dict:
+    """Return the frameworks that are installed, and the first one's devices: importing all of them takes long."""
     from benchbook import devices
 
-    return ", ".join(devices.available())
+    names = devices.installed()
+    return {"frameworks": ", ".join(names)} | {
+        f"devices ({name})": ", ".join(devices.available(name)) for name in names[:1]
+    }
 
 
 def _write_report() -> Path:
