@@ -131,3 +131,18 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     images = 6 * 60_000  # repeats of an epoch, in each of three kernels that take 12 s beside
     expected = pytest.approx(3 * (images / 2000 + 12))
     assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
+
+
+def test_a_graph_that_does_not_heed_is_killed_with_what_it_started(tmp_path):
+    child = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    )
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {parent}"
+    graph = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+    graph.stdout.readline()
+    family = psutil.Process(graph.pid).children()
+    session.stop(graph, 0.2)
+    assert graph.returncode == -signal.SIGKILL
+    assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
+    graph.stdout.close()

@@ -153,7 +153,7 @@ def _supervise(
         except (KeyboardInterrupt, Stopped):
             return "interrupted", "stopped by the user"
         finally:
-            _end_tree(child.pid)
+            end_tree(child.pid)
             child.wait()
     return "", ""
 
@@ -177,7 +177,7 @@ def _stop_if_orphaned() -> None:
         raise Stopped
 
 
-def _end_tree(process: int) -> None:
+def end_tree(process: int) -> None:
     """Kill a process and everything it started: the kernel is in a process group of its own."""
     try:
         parent = psutil.Process(process)

@@ -17,6 +17,9 @@ from benchbook.awake import awake
 from benchbook.profiles import Point
 
 
+STOP_SECONDS = 30.0  # a job needs a few to end its kernel and to write its row
+
+
 class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
@@ -146,11 +149,23 @@ def _snakemake(configuration: dict) -> None:
                 raise KeyboardInterrupt
             time.sleep(0.2)
     except KeyboardInterrupt:
-        graph.terminate()
-        graph.wait()
+        stop(graph)
         raise
     if graph.returncode:
         raise subprocess.CalledProcessError(graph.returncode, "snakemake")
+
+
+def stop(graph: subprocess.Popen, seconds: float = STOP_SECONDS) -> None:
+    """Ask the graph to end, which ends its job; kill both if they have not ended in time.
+
+    Snakemake that is told to stop at the moment its job ends has been seen to wait for ever.
+    """
+    graph.terminate()
+    try:
+        graph.wait(seconds)
+    except subprocess.TimeoutExpired:
+        execute.end_tree(graph.pid)
+        graph.wait()
 
 
 @contextmanager
