@@ -16,7 +16,6 @@ from benchbook import condition, execute, layout, machine, profiles, records, ru
 from benchbook.awake import awake
 from benchbook.profiles import Point
 
-
 STOP_SECONDS = 30.0  # a job needs a few to end its kernel and to write its row
 
 
