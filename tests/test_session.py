@@ -145,5 +145,5 @@ def test_a_graph_that_does_not_heed_is_killed_with_what_it_started(tmp_path):
     family = psutil.Process(graph.pid).children()
     session.stop(graph, 0.2)
     assert graph.returncode == -signal.SIGKILL
-    assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
+    assert not psutil.wait_procs(family, timeout=10)[1]
     graph.stdout.close()
