@@ -31,8 +31,9 @@ def study(
     retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
 ) -> None:
     """Measure this machine, then write figures and report."""
-    if os.environ.get("BENCHBOOK_DATA"):  # the graph runs in another folder
-        os.environ["BENCHBOOK_DATA"] = str(Path(os.environ["BENCHBOOK_DATA"]).expanduser().resolve())
+    for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
+        if os.environ.get(name):  # the graph runs in another folder
+            os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
     lines = session.run(profile, studies, machine, device, retry)
     page = _write_report()
     _print_summary(lines)
@@ -210,6 +211,9 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         for side, name in (("a", a), ("b", b)):
             if line[f"stability_{side}"].startswith("unstable"):
                 _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
+    for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
+        note = f" ({line['energy_note']})" if line["energy_note"] else ""
+        _say(f"{line['point']}: an image takes B {line['energy_ratio']:.3g} times the energy it takes A{note}")
 
 
 def _print_table(title: str, lines: pandas.DataFrame) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, records, statistics, verdicts
+from benchbook import condition, energy, records, statistics, verdicts
 
 KINDS = ("path", "machine", "session", "commit", "library")
 # What two points must have in common to be compared across machines. The data set is the one that was loaded.
@@ -18,6 +18,7 @@ ALIKE = [
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
     *("ratio", "low", "high", "interval", "verdict", "stability_a", "stability_b"),
+    *("energy_a", "energy_b", "energy_ratio", "energy_note"),
 ]
 
 
@@ -74,7 +75,8 @@ def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame
         conditions: from `condition.samples`, for the stability of each side.
 
     Returns:
-        Columns COLUMNS; a and b are median rates, ratio is b / a, see `statistics.ratio`.
+        Columns COLUMNS; a and b are median rates, ratio is b / a, see `statistics.ratio`. energy_a and energy_b are
+        joules an image, energy_ratio is b / a, and energy_note what the two do not have in common: see `energy.ratio`.
 
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
@@ -186,7 +188,14 @@ def _line(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame
             f"stability_{side}": str(verdicts.judge(windows, conditions)),
         }
     bounds = {"low": ratio.low, "high": ratio.high, "interval": ratio.kind}
-    return line | {"ratio": ratio.value, **bounds, "verdict": ratio.verdict}
+    return line | {"ratio": ratio.value, **bounds, "verdict": ratio.verdict} | _energies(a, b)
+
+
+def _energies(a: pandas.DataFrame, b: pandas.DataFrame) -> dict:
+    points = energy.summarise(a), energy.summarise(b)
+    value, note = energy.ratio(*points)
+    joules = {f"energy_{side}": point["energy_per_sample"] for side, point in zip("ab", points, strict=True)}
+    return joules | {"energy_ratio": value, "energy_note": note}
 
 
 def samples(name_a: str, name_b: str, folder: Path) -> pandas.DataFrame:

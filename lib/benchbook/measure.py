@@ -4,6 +4,7 @@ The device is synchronised once at each end of a window and nowhere inside it.
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchbook import devices
+from benchbook import devices, meter
 from benchbook.devices import Device
 
 RAPL = Path("/sys/class/powercap/intel-rapl")  # where Linux shows the counters of Intel's and AMD's CPUs
@@ -24,8 +25,8 @@ class Energy:
 
     Attributes:
         joules: energy, None where nothing could be read.
-        method: nvml, apple_ioreport or rapl; None without a sensor.
-        boundary: board (a GPU's), soc (Apple's chip and its memory) or package (a CPU's).
+        method: nvml, apple_ioreport, rapl, meter or estimate_tdp; None without a sensor.
+        boundary: board (a GPU's), soc (Apple's chip and its memory), package (a CPU's) or wall (all of it).
     """
 
     joules: float | None = None
@@ -78,8 +79,93 @@ class ZeusSensor:
         return sum(part or 0 for part in parts) / 1000
 
 
-def open_sensor(device: Device) -> NoSensor | ZeusSensor:
-    """Return the energy sensor that covers a device on this machine, or the stand-in where there is none."""
+class MeterSensor:
+    """Reads a wall meter's log, which the user's own logger goes on writing while this machine trains.
+
+    Args:
+        path: see `benchbook.meter`.
+        patience: seconds to wait, off the clock, until the log has reached the window's end.
+    """
+
+    def __init__(self, path: Path, patience: float = 5.0) -> None:
+        self.path = path
+        self.patience = patience
+        self.begun = 0.0
+        meter.read(path)
+
+    def begin(self) -> None:
+        """Note the time."""
+        self.begun = time.time()
+
+    def end(self) -> Energy:
+        """Return the joules since `begin`; missing where the log does not cover them, or too coarsely."""
+        ended = time.time()
+        while True:
+            log = meter.read(self.path)
+            if (len(log) and log["seconds"].iloc[-1] >= ended) or time.time() > ended + self.patience:
+                joules = meter.joules(log, self.begun, ended)
+                return Energy(joules, "meter", "wall") if joules else Energy()
+            time.sleep(0.1)
+
+
+class EstimateSensor:
+    """Takes a power that the user states for the device to be what it draws: an estimate, and labelled so.
+
+    Args:
+        watts: such as the maker's thermal design power.
+        boundary: what that power is of.
+    """
+
+    def __init__(self, watts: float, boundary: str) -> None:
+        self.watts = watts
+        self.boundary = boundary
+        self.begun = 0.0
+
+    def begin(self) -> None:
+        """Note the time."""
+        self.begun = time.perf_counter()
+
+    def end(self) -> Energy:
+        """Return the stated power over the time since `begin`."""
+        return Energy(self.watts * (time.perf_counter() - self.begun), "estimate_tdp", self.boundary)
+
+
+Sensor = NoSensor | ZeusSensor | MeterSensor | EstimateSensor
+
+
+def open_sensor(device: Device) -> Sensor:
+    """Return the energy sensor that covers a device on this machine, or the stand-in where there is none.
+
+    A wall meter's log, BENCHBOOK_METER, comes before this machine's own counters; a stated power, BENCHBOOK_TDP_WATTS,
+    stands in only where there are none.
+
+    Raises:
+        ValueError: BENCHBOOK_METER is no log of a meter, or BENCHBOOK_TDP_WATTS is no number above 0.
+    """
+    log, stated = os.environ.get("BENCHBOOK_METER"), os.environ.get("BENCHBOOK_TDP_WATTS")
+    if log:
+        if not Path(log).is_file():
+            raise ValueError(f"BENCHBOOK_METER {log!r}; allowed: a file with columns timestamp, watts")
+        return MeterSensor(Path(log))
+    sensor = _counter(device)
+    return EstimateSensor(_watts(stated), _boundary(device)) if stated and isinstance(sensor, NoSensor) else sensor
+
+
+def _watts(text: str) -> float:
+    try:
+        watts = float(text)
+    except ValueError:
+        watts = 0.0
+    if not 0 < watts < float("inf"):
+        raise ValueError(f"BENCHBOOK_TDP_WATTS {text!r}; allowed: a number above 0")
+    return watts
+
+
+def _boundary(device: Device) -> str:
+    return {"cpu": "package", "mps": "soc", "metal": "soc"}.get(device.kind, "board")
+
+
+def _counter(device: Device) -> NoSensor | ZeusSensor:
     if device.is_cpu and sys.platform != "darwin" and not RAPL.exists():
         return NoSensor()  # importing Zeus takes seconds
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
@@ -140,7 +226,7 @@ class Window:
 
 
 @contextmanager
-def window(device: Device, sensor: NoSensor | ZeusSensor) -> Iterator[Window]:
+def window(device: Device, sensor: Sensor) -> Iterator[Window]:
     """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
 
     Args:

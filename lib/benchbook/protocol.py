@@ -14,9 +14,11 @@ import numpy
 import pandas
 from tqdm import tqdm
 
-from benchbook import measure, records, runs, statistics
+from benchbook import measure, records, roofline, runs, statistics
 from benchbook.runs import Run
 from benchbook.workloads import Workload
+
+IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Plan:
 def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
     """Make the first call, which builds kernels and graphs, then some steps; end with fresh weights again.
 
-    Both are rows, phases `compile` and `warmup`. Weights, optimiser, schedule, random state and data order
+    Both are rows, phases `compile` and `warmup`. Where a sensor reads energy, the idle device's watts come before them,
+    phase `idle`, and stand in all later rows. Weights, optimiser, schedule, random state and data order
     afterwards are what they were before.
 
     Args:
@@ -82,6 +85,7 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
     if num_steps < 0:
         raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
     record.describe(**workload.description())
+    record.describe(idle_watts=roofline.measure_idle(workload.device, record, IDLE_SECONDS))
     sensor = measure.open_sensor(workload.device)
     fresh, batches = workload.snapshot(), endless(workload)
     for phase, count in (("compile", 1), ("warmup", num_steps)):

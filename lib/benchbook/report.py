@@ -75,6 +75,10 @@ SUMMARY = {
     "num_windows": "windows",
     "accuracy": "accuracy",
     "energy_per_sample": "J/image",
+    "energy_method": "read by",
+    "energy_boundary": "of",
+    "idle_watts": "idle W",
+    "energy_note": "energy note",
     "verdict": "verdict",
     "status": "status",
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook import records
+from benchbook import energy, records
 
 FEWEST_WINDOWS = 6  # with fewer, the range is shown and no interval
 RESAMPLES = 2000
@@ -131,7 +131,7 @@ def summarise(rows: pandas.DataFrame, phase: str = "train") -> pandas.DataFrame:
         Columns: the point's key and description, num_kernels, num_windows, samples_per_second (median),
         spread (MAD over median), low, high (of samples_per_second), interval (its kind), num_samples (in all
         windows), seconds_per_step,
-        input_share_waited, accuracy, energy_per_sample (J), status, message.
+        input_share_waited, accuracy, the columns of `energy.summarise`, status, message.
     """
     measured = newest(rows[rows["source"] == "measured"])
     lines = [_summary(group, phase) for _, group in measured.groupby(POINT_KEY, sort=True)]
@@ -171,7 +171,8 @@ _DESCRIPTION = [
 ]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
-    *["seconds_per_step", "input_share_waited", "accuracy", "energy_per_sample", "status", "message"],
+    *["seconds_per_step", "input_share_waited", "accuracy", "energy_per_sample", "energy_method", "energy_boundary"],
+    *["idle_watts", "energy_note", "status", "message"],
 ]
 
 
@@ -237,7 +238,7 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
             "num_samples": int(windows["samples"].sum()),
             "seconds_per_step": float(line["batch_size"]) / median,
             "input_share_waited": _median(windows["input_seconds"] / windows["seconds"]),
-            "energy_per_sample": _median(windows["energy_joules"] / windows["samples"]),
+            **energy.summarise(windows),
         }
     return line
 

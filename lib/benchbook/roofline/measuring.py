@@ -95,14 +95,14 @@ def measure_launches(device: Device, record: Run, budget: Budget) -> pandas.Data
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
-    """Append the watts of an idle device as a row of phase `idle`; without a sensor neither wait nor append.
+    """Append the watts of an idle device as a row of phase `idle`; where nothing measures neither wait nor append.
 
     Returns:
         Watts, or None where there is no sensor or its counter did not move.
     """
     sensor = measure.open_sensor(device)
-    if isinstance(sensor, measure.NoSensor):
-        return None
+    if isinstance(sensor, measure.NoSensor | measure.EstimateSensor):
+        return None  # a stated power is not what an idle device draws
     with record.during("idle"):
         started_at = runs.now()
         with measure.window(device, sensor) as window:

@@ -1,0 +1,134 @@
+"""Joules an image, with method and boundary; from a Zeus of known joules to what is said of them."""
+
+from types import SimpleNamespace
+
+import pandas
+import pytest
+
+from benchbook import compare, energy, measure, protocol, records, roofline, statistics
+from benchbook.protocol import Plan
+from fakes import Clock, FakeWorkload, run
+from rows import make_row, make_rows
+
+NVML = {"energy_method": "nvml", "energy_boundary": "board"}
+RAPL = {"energy_method": "rapl", "energy_boundary": "package"}
+
+
+class Zeus:
+    """A monitor whose device draws 20 W, always."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def begin_window(self, key, sync_execution=True, restart=False):
+        self.begun = self.clock.seconds
+
+    def end_window(self, key, sync_execution=True):
+        return SimpleNamespace(gpu_energy={0: 20.0 * (self.clock.seconds - self.begun)})
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = Clock()
+    fake.sleep = fake.advance
+    for module in (measure, protocol, roofline.measuring):
+        monkeypatch.setattr(module, "time", fake)
+    return fake
+
+
+def rows_of(clock, folder, sensor, monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: sensor)
+    workload, record = FakeWorkload(clock), run(folder)
+    protocol.warm_up(workload, record, 2)
+    return protocol.measure_windows(workload, record, Plan(num_windows=2))
+
+
+def test_idle_watts_come_first_and_every_window_has_joules_with_method_and_boundary(clock, tmp_path, monkeypatch):
+    rows = rows_of(clock, tmp_path, measure.ZeusSensor(Zeus(clock), "nvml"), monkeypatch)
+    assert list(rows["phase"]) == ["idle", "compile", "warmup", "train", "train", "evaluate"]
+    assert rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
+    assert set(rows["idle_watts"]) == {20.0}
+    assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
+    assert set(rows["energy_method"]) == {"nvml"}
+    assert set(rows["energy_boundary"]) == {"board"}
+    point = statistics.summarise(rows).iloc[0]
+    assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
+    assert energy.sentence(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
+
+
+def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, monkeypatch):
+    rows = rows_of(clock, tmp_path, measure.NoSensor(), monkeypatch)
+    assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
+    assert rows[["energy_joules", "energy_method", "energy_boundary", "idle_watts"]].isna().all(axis=None)
+    point = statistics.summarise(rows).iloc[0]
+    assert pandas.isna(point["energy_per_sample"])
+    assert energy.sentence(point) == "Energy: no sensor tells it here, so it is missing"
+
+
+def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monkeypatch):
+    rows = rows_of(clock, tmp_path, measure.EstimateSensor(65, "package"), monkeypatch)
+    assert "idle" not in set(rows["phase"])
+    assert rows["idle_watts"].isna().all()
+    assert set(rows["energy_method"]) == {"estimate_tdp"}
+    point = statistics.summarise(rows).iloc[0]
+    assert point["energy_note"] == "an estimate from a stated power, not measured"
+    assert "estimate_tdp, package; idle: not measured; an estimate" in energy.sentence(point)
+
+
+def windows(*joules, seconds=4.0, run_id="run-1", **columns):
+    rows = [
+        make_row(index=index, run_id=run_id, energy_joules=value, seconds=seconds, **columns)
+        for index, value in enumerate(joules)
+    ]
+    return make_rows(rows)
+
+
+def test_joules_an_image_are_the_median_over_windows_that_were_read():
+    found = energy.summarise(windows(64.0, 128.0, 640.0, idle_watts=5.0, **NVML))
+    assert found["energy_per_sample"] == 128 / 640
+    assert (found["idle_watts"], found["energy_note"]) == (5.0, "")
+    assert set(energy.summarise(windows(None, None)).values()) == {None}
+
+
+def test_windows_of_two_methods_are_not_averaged():
+    both = pandas.concat([windows(64.0, **NVML), windows(640.0, run_id="run-2", **RAPL)], ignore_index=True)
+    found = energy.summarise(both)
+    assert (found["energy_per_sample"], found["energy_method"], found["energy_boundary"]) == (1.0, "rapl", "package")
+
+
+@pytest.mark.parametrize(("seconds", "note"), [(1.9, "windows under 2 s are short for a sensor"), (2.0, "")])
+def test_windows_too_short_for_a_sensor_are_noted(seconds, note):
+    assert energy.summarise(windows(64.0, seconds=seconds, **NVML))["energy_note"] == note
+
+
+def test_a_ratio_within_one_boundary_has_nothing_to_say():
+    a, b = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(128.0, **NVML))
+    assert energy.ratio(a, b) == (2.0, "")
+
+
+def test_a_ratio_across_boundaries_or_with_an_estimate_says_so():
+    board, package = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(128.0, **RAPL))
+    assert energy.ratio(board, package) == (2.0, "different boundaries: board, package; different methods: nvml, rapl")
+    guess = energy.summarise(windows(128.0, energy_method="estimate_tdp", energy_boundary="package"))
+    assert "B: an estimate from a stated power" in energy.ratio(package, guess)[1]
+
+
+def test_a_ratio_with_a_missing_end_is_missing():
+    known, missing = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(None))
+    assert energy.ratio(known, missing) == energy.ratio(missing, known) == (None, "")
+
+
+def test_a_comparison_of_two_machines_shows_energy_and_that_boundaries_differ():
+    a = windows(*[64.0] * 6, **NVML)
+    b = windows(*[192.0] * 6, machine="lap", run_id="run-2", session="session-2", **RAPL)
+    line = compare.table(a, b).iloc[0]
+    assert line[["energy_a", "energy_b", "energy_ratio"]].tolist() == pytest.approx([0.1, 0.3, 3.0])
+    assert line["energy_note"].startswith("different boundaries: board, package")
+    plain = compare.table(windows(*[None] * 6), windows(*[None] * 6, machine="lap", run_id="run-2")).iloc[0]
+    assert plain[["energy_a", "energy_b", "energy_ratio"]].isna().all()
+
+
+def test_every_method_and_boundary_that_sensors_name_is_one_that_rows_allow(tmp_path):
+    rows = [make_row(index=0, energy_joules=1.0, energy_method="meter", energy_boundary="wall")]
+    rows += [make_row(index=1, energy_joules=1.0, energy_method="estimate_tdp", energy_boundary="soc")]
+    assert len(records.validate(make_rows(rows))) == 2

@@ -1,0 +1,184 @@
+"""A wall meter's log: known joules from known watts, and nothing where it says too little."""
+
+import re
+
+import pandas
+import pytest
+
+from benchbook import measure, meter, records
+from benchbook.devices import Device
+from fakes import CPU
+from rows import make_row, make_rows
+
+START = "2026-11-21T15:00:{:02d}Z"
+T0 = pandas.Timestamp(START.format(0)).timestamp()
+
+
+def write(path, watts, every=1, header="timestamp,watts"):
+    lines = [header, *(f"{START.format(index * every)},{value}" for index, value in enumerate(watts))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_constant_watts_over_some_seconds_are_their_product(tmp_path):
+    log = meter.read(write(tmp_path / "m.csv", [50] * 11))
+    assert meter.joules(log, T0 + 2, T0 + 8) == pytest.approx(300)
+    assert meter.joules(log, T0 + 2.25, T0 + 7.5) == pytest.approx(50 * 5.25)
+    assert meter.joules(log, T0, T0 + 10) == pytest.approx(500)
+
+
+def test_rising_watts_are_integrated_by_the_trapezoid_rule(tmp_path):
+    log = meter.read(write(tmp_path / "m.csv", range(0, 110, 10)))  # 10 W a second
+    assert meter.joules(log, T0 + 2, T0 + 6) == pytest.approx(5 * (6**2 - 2**2))
+    assert meter.joules(log, T0 + 2.5, T0 + 5.5) == pytest.approx(5 * (5.5**2 - 2.5**2))
+    log = meter.read(write(tmp_path / "m.csv", [0, 100, 0, 100, 0]))
+    assert meter.joules(log, T0, T0 + 4) == pytest.approx(200)
+
+
+@pytest.mark.parametrize(("begun", "ended"), [(-1, 5), (5, 11), (11, 15), (-5, -1), (5, 5), (6, 5)])
+def test_a_window_that_the_log_does_not_cover_is_missing(tmp_path, begun, ended):
+    assert meter.joules(meter.read(write(tmp_path / "m.csv", [50] * 11)), T0 + begun, T0 + ended) is None
+
+
+def test_samples_farther_apart_than_half_a_window_say_nothing_about_it(tmp_path):
+    log = meter.read(write(tmp_path / "m.csv", [50] * 6, every=5))
+    assert meter.joules(log, T0 + 1, T0 + 10.9) is None
+    assert meter.joules(log, T0 + 1, T0 + 11) == pytest.approx(500)
+
+
+def test_an_empty_log_covers_nothing(tmp_path):
+    assert meter.joules(meter.read(write(tmp_path / "m.csv", [])), T0, T0 + 1) is None
+
+
+def test_times_with_another_zone_extra_columns_and_any_order_are_read(tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text("volts,watts,timestamp\n230,20,2026-11-21T16:00:02+01:00\n231,10,2026-11-21T15:00:00Z\n")
+    assert meter.read(path).values.tolist() == [[T0, 10], [T0 + 2, 20]]
+
+
+def test_a_line_that_the_logger_is_still_writing_is_left_out(tmp_path):
+    path = write(tmp_path / "m.csv", [50, 60])
+    path.write_text(path.read_text() + START.format(2) + ",7")
+    assert meter.read(path)["watts"].tolist() == [50, 60]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time,watts\n", "m.csv: no column timestamp; allowed: timestamp, watts"),
+        ("timestamp,watts\n2026-11-21T15:00:00,5\n", "timestamp '2026-11-21T15:00:00'; allowed: ISO 8601 with a zone"),
+        ("timestamp,watts\nnoon,5\n", "timestamp 'noon'; allowed"),
+        ("timestamp,watts\n2026-11-21T15:00:00Z,-5\n", "watts '-5'; allowed: numbers from 0"),
+        ("timestamp,watts\n2026-11-21T15:00:00Z,much\n", "watts 'much'; allowed: numbers from 0"),
+        ("timestamp,watts\n2026-11-21T15:00:00Z,nan\n", "watts 'nan'; allowed: numbers from 0"),
+    ],
+)
+def test_a_log_that_cannot_be_read_says_where_and_what_is_allowed(tmp_path, text, message):
+    path = tmp_path / "m.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        meter.read(path)
+
+
+def row(**columns):
+    return make_row(started_at=START.format(2), seconds=4.0, **columns)
+
+
+def test_a_log_had_after_the_run_fills_the_windows_it_covers_and_no_other(tmp_path):
+    path = str(write(tmp_path / "m.csv", [50] * 11))
+    nvml = {"energy_joules": 7.0, "energy_method": "nvml", "energy_boundary": "board"}
+    rows = make_rows(
+        [
+            row(index=0),
+            row(index=1, **nvml),
+            row(index=2) | {"started_at": START.format(9)},
+            row(index=3, machine="another"),
+            row(index=4) | {"seconds": None},
+        ]
+    )
+    filled = records.validate(meter.fill(rows, "desk", path))
+    assert filled["energy_joules"].tolist()[:2] == [200, 7]
+    assert filled["energy_joules"].isna().tolist() == [False, False, True, True, True]
+    assert filled.loc[0, ["energy_method", "energy_boundary"]].tolist() == ["meter", "wall"]
+    assert filled.loc[1, ["energy_method", "energy_boundary"]].tolist() == ["nvml", "board"]
+    assert rows["energy_joules"].isna().tolist() == [True, False, True, True, True]
+
+
+def test_without_a_log_rows_come_back_as_they_are(monkeypatch, tmp_path):
+    rows = make_rows([row()])
+    monkeypatch.delenv("BENCHBOOK_METER", raising=False)
+    assert meter.fill(rows, "desk") is rows
+    monkeypatch.setenv("BENCHBOOK_METER", str(write(tmp_path / "m.csv", [50] * 11)))
+    assert meter.fill(rows, "desk")["energy_joules"].tolist() == [200]
+
+
+class Clock:
+    """Time that passes only in sleep, while the logger writes a line a second."""
+
+    def __init__(self, path, seconds):
+        self.path, self.seconds, self.slept = path, seconds, 0.0
+
+    def time(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.slept += seconds
+        self.seconds += seconds
+        if self.path is not None:
+            write(self.path, [40] * (int(self.seconds - T0) + 1))
+
+
+def test_a_window_waits_until_the_log_has_reached_its_end(monkeypatch, tmp_path):
+    path = write(tmp_path / "m.csv", [40] * 3)
+    clock = Clock(path, T0 + 1)
+    monkeypatch.setattr(measure, "time", clock)
+    sensor = measure.MeterSensor(path)
+    sensor.begin()
+    clock.seconds = T0 + 5.5
+    found = sensor.end()
+    assert found == measure.Energy(pytest.approx(40 * 4.5), "meter", "wall")
+    assert 0 < clock.slept < 1
+
+
+def test_a_log_that_nobody_writes_any_more_is_missing_after_a_while(monkeypatch, tmp_path):
+    path = write(tmp_path / "m.csv", [40] * 3)
+    clock = Clock(None, T0 + 1)
+    monkeypatch.setattr(measure, "time", clock)
+    sensor = measure.MeterSensor(path, patience=2.0)
+    sensor.begin()
+    clock.seconds = T0 + 5.5
+    assert sensor.end() == measure.Energy()
+    assert 2 <= clock.slept < 3
+
+
+def test_a_meter_comes_before_the_counters_and_its_file_has_to_be_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("BENCHBOOK_METER", str(write(tmp_path / "m.csv", [1])))
+    assert isinstance(measure.open_sensor(CPU), measure.MeterSensor)
+    monkeypatch.setenv("BENCHBOOK_METER", str(tmp_path / "missing.csv"))
+    with pytest.raises(ValueError, match=r"missing.csv'; allowed: a file with columns timestamp, watts"):
+        measure.open_sensor(CPU)
+
+
+@pytest.mark.parametrize(("kind", "boundary"), [("cpu", "package"), ("mps", "soc"), ("cuda", "board")])
+def test_a_stated_power_is_an_estimate_only_where_it_was_asked_for_and_nothing_measures(monkeypatch, kind, boundary):
+    monkeypatch.setattr(measure, "_counter", lambda device: measure.NoSensor())
+    device = Device(kind, "a device")
+    monkeypatch.delenv("BENCHBOOK_TDP_WATTS", raising=False)
+    assert isinstance(measure.open_sensor(device), measure.NoSensor)
+    monkeypatch.setenv("BENCHBOOK_TDP_WATTS", "65")
+    sensor = measure.open_sensor(device)
+    times = iter([10.0, 14.0])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(times))
+    sensor.begin()
+    assert sensor.end() == measure.Energy(260.0, "estimate_tdp", boundary)
+    counter = measure.ZeusSensor(None, "rapl")
+    monkeypatch.setattr(measure, "_counter", lambda device: counter)
+    assert measure.open_sensor(device) is counter
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "many", "inf"])
+def test_a_stated_power_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setattr(measure, "_counter", lambda device: measure.NoSensor())
+    monkeypatch.setenv("BENCHBOOK_TDP_WATTS", text)
+    with pytest.raises(ValueError, match=f"BENCHBOOK_TDP_WATTS '{text}'; allowed: a number above 0"):
+        measure.open_sensor(CPU)
