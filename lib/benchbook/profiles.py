@@ -1,6 +1,7 @@
 """A profile's YAML file into the points of this machine.
 
-A profile names, for each study, its points; a list as a parameter's value stands for one point each.
+A profile names, for each study, its points; a list as a parameter's value stands for one point each. A list of
+frameworks stands for those that are installed.
 """
 
 import ast
@@ -149,11 +150,11 @@ def _points(study: str, entry: dict, device: str) -> list[Point]:
     points = []
     for settings in entry["points"]:
         settings = {"device": "all"} | entry.get("parameters", {}) | settings
-        framework = settings.get("framework", defaults.get("framework", "torch"))
-        kinds = _devices(settings.pop("device"), device, framework)
+        wanted = settings.pop("framework", defaults.get("framework"))
+        places = _places(wanted, settings.pop("device"), device)
         lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
-        for values in itertools.product(*lists.values(), kinds):
-            overrides = dict(zip([*lists, "device"], values, strict=True))
+        for *values, place in itertools.product(*lists.values(), places):
+            overrides = dict(zip(lists, values, strict=True)) | place
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             name = point_name(study, parameters)
@@ -167,6 +168,27 @@ def _check_entry(study: str, entry: dict) -> None:
     for name in [*(set(entry) - allowed), *({"points", "time_limit_minutes"} - set(entry))]:
         problem = "unknown key" if name in entry else "missing key"
         raise ValueError(f"{study}: {problem} {name!r} in the profile; allowed: {', '.join(sorted(allowed))}")
+
+
+def _places(frameworks: str | list[str] | None, wanted: str, chosen: str) -> list[dict]:
+    """Return framework and device of each place where a point runs; a study without a choice is torch's.
+
+    Of a list of frameworks those that are installed count, with the devices they have; one name must be there.
+    """
+    if frameworks is None:
+        return [{"device": kind} for kind in _devices(wanted, chosen, "torch")]
+    several = isinstance(frameworks, list)
+    names = [name for name in frameworks if name in devices.installed()] if several else [frameworks]
+    places, missing = [], []
+    for name in names or frameworks:
+        name = devices.choose_framework(name)
+        try:
+            places += [{"framework": name, "device": kind} for kind in _devices(wanted, chosen, name)]
+        except devices.DeviceUnavailable as error:
+            missing.append(error)
+    if missing and len(missing) == len(names):
+        raise missing[0]
+    return places
 
 
 def _devices(wanted: str, chosen: str, framework: str) -> tuple[str, ...]:

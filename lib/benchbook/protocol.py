@@ -144,6 +144,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
             samples += count
             if bar is not None:
                 bar.update(count)
+        window.last = losses[-1:]  # of one step's outputs none is ready before the step is done
     loss = workload.mean_loss(losses)
     return {
         "started_at": started_at,
@@ -185,6 +186,7 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
     started_at = runs.now()
     with measure.window(workload.device, sensor) as window:
         evaluation = workload.evaluate()
+        window.last = evaluation.loss, evaluation.accuracy
     loss = float(evaluation.loss)
     record.append(
         repeat=repeat,

@@ -136,6 +136,8 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     """
     this = machine.identify()
     parameters = parameters | {"device": device.kind}
+    if "framework" in parameters:
+        parameters["framework"] = device.framework
     point = profiles.point_name(study, parameters)
     folder = layout.runs(this.name) / study / point
     recover(folder)

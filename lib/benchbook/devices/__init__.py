@@ -21,6 +21,7 @@ __all__ = [
     "Device",
     "DeviceUnavailable",
     "available",
+    "choose_framework",
     "handle",
     "installed",
     "peak_memory",
@@ -41,6 +42,27 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 def installed() -> tuple[str, ...]:
     """Return the frameworks that are installed here; none is imported."""
     return tuple(name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None)
+
+
+def choose_framework(name: str = "best") -> str:
+    """Return the framework that was asked for; none is imported.
+
+    Args:
+        name: one of FRAMEWORKS, or best: the first of tensorflow, jax and torch that is installed, the order of the
+            studies that leave a choice.
+
+    Raises:
+        ValueError: an unknown name.
+        DeviceUnavailable: it is not installed, or none is.
+    """
+    if name not in ("best", *FRAMEWORKS):
+        raise ValueError(f"unknown framework {name!r}; allowed: best, {', '.join(FRAMEWORKS)}")
+    there = installed()
+    wanted = ("tensorflow", "jax", "torch") if name == "best" else (name,)
+    found = next((framework for framework in wanted if framework in there), None)
+    if found is None:
+        raise DeviceUnavailable(f"framework {name!r} is not installed; installed: {', '.join(there) or 'none'}")
+    return found
 
 
 def available(framework: str = "torch") -> tuple[str, ...]:
@@ -151,8 +173,10 @@ def quieten() -> None:
     """Keep tensorflow and jax from complaining about CUDA where there is no NVIDIA GPU; what the user set stays.
 
     Both look for a GPU when they start, and what they print then cannot be taken back, so this comes before an
-    import. Where JAX's TPU library is installed, JAX looks for itself.
+    import. Where JAX's TPU library is installed, JAX looks for itself. Where there is a GPU, JAX would reserve three
+    quarters of its memory when first asked for its devices, and the process that plans a study outlives that question.
     """
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if nvidia.gpus():  # those that CUDA_VISIBLE_DEVICES shows
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a cuInit that fails is logged as an error, level 2

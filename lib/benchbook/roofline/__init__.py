@@ -5,6 +5,7 @@ them.
 """
 
 from benchbook.roofline.ceilings import ceilings, efficiency, flops_per_sample
+from benchbook.roofline.layers import keras_flops_per_sample
 from benchbook.roofline.measuring import (
     Budget,
     matrix_sizes,
@@ -24,6 +25,7 @@ __all__ = [
     "check_synchronize",
     "efficiency",
     "flops_per_sample",
+    "keras_flops_per_sample",
     "matrix_sizes",
     "measure_arithmetic",
     "measure_idle",

@@ -1,0 +1,115 @@
+"""Keras on TensorFlow or on JAX: which of the two, on which device, in which precision."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from benchbook import devices
+from benchbook.devices import Device
+
+FRAMEWORKS = ("tensorflow", "jax")
+# What Keras calls the precisions of rows: how variables are kept and what layers compute in.
+POLICIES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "amp_bf16": "mixed_bfloat16",
+    "amp_fp16": "mixed_float16",
+}
+
+Array = Any  # a NumPy array, or a tensor of the framework
+
+
+def import_keras(framework: str) -> ModuleType:
+    """Return Keras, computing with a framework; the first call in a process decides which.
+
+    Raises:
+        ValueError: a framework that Keras is not used with here.
+        DeviceUnavailable: the framework, or Keras, is not installed.
+        RuntimeError: Keras was imported before and computes with another framework.
+    """
+    if framework not in FRAMEWORKS:
+        raise ValueError(f"Keras on {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
+    devices.available(framework)  # imports the framework, quietly, or says what is installed
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = framework
+    try:
+        keras = importlib.import_module("keras")
+    except ImportError as error:
+        raise devices.DeviceUnavailable(f"keras cannot be imported here ({error})") from error
+    if keras.backend.backend() != framework:
+        raise RuntimeError(
+            f"Keras computes with {keras.backend.backend()} in this process and cannot change to {framework}; "
+            "allowed: another process, such as a restarted kernel"
+        )
+    return keras
+
+
+@contextmanager
+def arithmetic(device: Device, precision: str) -> Iterator[None]:
+    """Compute on a device in a precision inside a `with` block: building, tracing and calling alike.
+
+    Raises:
+        ValueError: an unknown precision.
+        NotImplementedError: tf32 elsewhere than on CUDA.
+    """
+    if precision not in POLICIES:
+        raise ValueError(f"precision {precision!r}; allowed: {', '.join(POLICIES)}")
+    if precision == "tf32" and device.kind != "cuda":
+        raise NotImplementedError(f"{device.kind} has no tf32; allowed: cuda")
+    with _SCOPES[device.framework](device, precision):
+        yield
+
+
+@contextmanager
+def _tensorflow_scope(device: Device, precision: str) -> Iterator[None]:
+    import tensorflow
+
+    devices.set_precision("tf32" if precision == "tf32" else "fp32", "tensorflow")
+    with tensorflow.device(devices.handle(device)):
+        yield
+
+
+@contextmanager
+def _jax_scope(device: Device, precision: str) -> Iterator[None]:
+    import jax
+
+    products = "tensorfloat32" if precision == "tf32" else "float32"
+    with (
+        jax.default_device(devices.handle(device)),
+        jax.default_matmul_precision(products),
+        jax.enable_x64(precision == "fp64"),
+    ):
+        yield
+
+
+_SCOPES = {"tensorflow": _tensorflow_scope, "jax": _jax_scope}
+
+
+def compile_function(device: Device, function: Callable, compiled: bool = False) -> Callable:
+    """Return a function of arrays as the framework runs it: a TensorFlow graph, with XLA if asked, or JAX's XLA."""
+    if device.framework == "jax":
+        import jax
+
+        return jax.jit(function)
+    import tensorflow
+
+    return tensorflow.function(function, jit_compile=compiled)
+
+
+def place(device: Device, array: Array) -> Array:
+    """Return an array on a device; one that is there already is not copied."""
+    if device.framework == "jax":
+        import jax
+
+        return jax.device_put(array, devices.handle(device))
+    import tensorflow
+
+    with tensorflow.device(devices.handle(device)):
+        return tensorflow.convert_to_tensor(array)
