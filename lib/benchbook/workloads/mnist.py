@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Settings
+from benchbook.workloads.options import check_options
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
@@ -200,24 +201,3 @@ def inputs(
         return DataLoader(images, size, generator=torch.Generator().manual_seed(order_seed), **options)
 
     return lambda epoch: loader(load[0], batch_size, seed + epoch), lambda: loader(load[1], test_batch_size, seed)
-
-
-def check_options(
-    variants: tuple[str, ...], variant: str, data_resident: bool, num_workers: int, batch_size: int
-) -> None:
-    """Refuse options of `build` that make no sense.
-
-    Args:
-        variants: those that the study has.
-
-    Raises:
-        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
-    """
-    if variant not in variants:
-        raise ValueError(f"variant {variant!r}; allowed: {', '.join(variants)}")
-    if variant == "reference" and data_resident:
-        raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
-    if num_workers < 0:
-        raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
-    if batch_size < 1:
-        raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation
-from benchbook.workloads.mnist import check_options, first_batches, inputs
+from benchbook.workloads.mnist import first_batches, inputs
+from benchbook.workloads.options import check_options
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
 BATCH_SIZE = 128

@@ -161,8 +161,7 @@ class KerasWorkload:
         # The reference computes plainly; the device as the workload does.
         compiled = self.settings.compiled and precision == self.settings.precision
         network = self._build(device, precision, compiled, training=False)
-        network.model.set_weights(self.model.get_weights())
-        network.update_state()
+        network.load([self.network.keras.ops.convert_to_numpy(weight) for weight in self.model.weights])
         # Keras numbers layers without a name of their own anew in each copy: the names are the original's.
         return KerasParitySubject(network, [variable.path for variable in self.network.model.trainable_variables])
 
@@ -202,10 +201,7 @@ class KerasParitySubject:
     def load(self, parameters: dict[str, numpy.ndarray]) -> None:
         """Take over parameters of these names, rounded to this precision."""
         self.network.update_model()
-        with arithmetic(self.network.device, self.network.precision):
-            for name, variable in zip(self.names, self.network.model.trainable_variables, strict=True):
-                variable.assign(parameters[name])
-        self.network.update_state()
+        self.network.assign(self.network.model.trainable_variables, [parameters[name] for name in self.names])
 
     def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
         """Return mean loss and gradients by name, in float64."""

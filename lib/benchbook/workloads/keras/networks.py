@@ -98,8 +98,17 @@ class Network:
 
     def write(self, values: list[numpy.ndarray]) -> None:
         """Give all `variables` these values; compiled functions stay valid."""
+        self.assign(self.variables, values)
+
+    def load(self, weights: list[numpy.ndarray]) -> None:
+        """Give the model these weights, in the order of `model.weights`."""
+        self.update_model()
+        self.assign(self.model.weights, weights)
+
+    def assign(self, variables: list, values: list[numpy.ndarray]) -> None:
+        """Give some of the model's own variables other values, and go on from there."""
         with arithmetic(self.device, self.precision):
-            for variable, value in zip(self.variables, values, strict=True):
+            for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         self.update_state()
 

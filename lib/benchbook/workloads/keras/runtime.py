@@ -1,5 +1,6 @@
 """Keras on TensorFlow or on JAX: which of the two, on which device, in which precision."""
 
+import functools
 import importlib
 import os
 import sys
@@ -100,7 +101,8 @@ def compile_function(device: Device, function: Callable, compiled: bool = False)
         return jax.jit(function)
     import tensorflow
 
-    return tensorflow.function(function, jit_compile=compiled)
+    # As a partial each function is its own: TensorFlow takes several from the same lines for one that is traced too often.
+    return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
 
 def place(device: Device, array: Array) -> Array:
