@@ -27,7 +27,7 @@ def keras_flops_per_sample(model: Any) -> float:
     trained_above: dict[str, bool] = {}
     total = 0
     for layer in model.layers:
-        above = any(trained_above[parent] for parent in _parents(layer))
+        above = any(trained_above.get(parent, False) for parent in _parents(layer))
         trained = bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
         parts = _forward(layer)

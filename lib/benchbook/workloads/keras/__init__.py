@@ -20,19 +20,21 @@ from benchbook.workloads.keras.runtime import (
     compile_function,
     import_keras,
     place,
+    to_host,
 )
 
 __all__ = [
-    "POLICIES",
     "KerasParitySubject",
     "KerasWorkload",
     "ResidentArrays",
     "arithmetic",
     "compile_function",
+    "copy_model",
     "cross_entropy",
     "evaluation_batch_size",
     "import_keras",
     "place",
+    "to_host",
     "top1",
 ]
 
@@ -63,8 +65,7 @@ class KerasWorkload:
     A batch is (inputs, target), NumPy arrays or tensors of the framework. As it stands it is a classifier.
 
     Attributes:
-        make_model: to a new Keras model in the dtype policy then in force, always the same but for its weights; its
-            dropout is `keras.layers.Dropout`.
+        make_model: to a functional Keras model, without models inside, in the dtype policy then in force.
         make_optimizer: to a new Keras optimiser; a schedule of its own steps with every batch.
         train_batches: epoch number to the batches of that epoch, all of one shape: another one is compiled anew.
         test_batches: to all test batches.
@@ -97,7 +98,7 @@ class KerasWorkload:
     def __post_init__(self) -> None:
         if self.settings.channels_last or self.settings.fused:
             raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
-        self.network = self._build(self.device, self.settings.precision, self.settings.compiled, training=True)
+        self.network = self._build(self.device, self.settings.precision, self.settings.compiled)
 
     @property
     def model(self):
@@ -159,22 +160,24 @@ class KerasWorkload:
     def parity_subject(self, device: Device, precision: str) -> "KerasParitySubject":
         """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
         # The reference computes plainly; the device as the workload does.
-        compiled = self.settings.compiled and precision == self.settings.precision
-        network = self._build(device, precision, compiled, training=False)
-        network.load([self.network.keras.ops.convert_to_numpy(weight) for weight in self.model.weights])
-        # Keras numbers layers without a name of their own anew in each copy: the names are the original's.
-        return KerasParitySubject(network, [variable.path for variable in self.network.model.trainable_variables])
+        same = precision == self.settings.precision
+        policy = None if same else POLICIES.get(precision)
+        network = self._build(
+            device, precision, self.settings.compiled and same, lambda: copy_model(self.model, policy)
+        )
+        network.load([to_host(weight.value) for weight in self.model.weights])
+        return KerasParitySubject(network)
 
-    def _build(self, device: Device, precision: str, compiled: bool, training: bool) -> Network:
+    def _build(self, device: Device, precision: str, compiled: bool, make_model: Callable | None = None) -> Network:
         return build_network(
             device,
-            make_model=self.make_model if training else lambda: _without_dropout(self.make_model()),
+            make_model=make_model or self.make_model,
             make_optimizer=self.make_optimizer,
             loss=self.loss,
             accuracy=self.accuracy,
             precision=precision,
             compiled=compiled,
-            loss_scaled=training and "fp16" in precision,
+            loss_scaled=make_model is None and "fp16" in precision,
             seed=self.seed,
         )
 
@@ -184,18 +187,17 @@ class KerasParitySubject:
 
     Args:
         network: without dropout.
-        names: of its trainable variables, in their order.
     """
 
-    def __init__(self, network: Network, names: list[str]) -> None:
-        self.network, self.names = network, names
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.names = [variable.path for variable in network.model.trainable_variables]
         self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in network.precision else 1.0
 
     def parameters(self) -> dict[str, numpy.ndarray]:
         """Return every trainable parameter by name, in float64."""
         self.network.update_model()
-        to_host = self.network.keras.ops.convert_to_numpy
-        values = [to_host(variable).astype("float64") for variable in self.network.model.trainable_variables]
+        values = [to_host(variable.value).astype("float64") for variable in self.network.model.trainable_variables]
         return dict(zip(self.names, values, strict=True))
 
     def load(self, parameters: dict[str, numpy.ndarray]) -> None:
@@ -260,10 +262,23 @@ def evaluation_batch_size(num_images: int, most: int) -> int:
     return num_images // counts[0] if counts else min(most, num_images)
 
 
-def _without_dropout(model):
+def copy_model(model, policy: str | None = None):
+    """Return a copy of a Keras model without its weights and without dropout.
+
+    Args:
+        model: a functional model without models inside.
+        policy: what Keras computes the copy in; None: as the model.
+    """
     import keras
 
-    for layer in model._flatten_layers():
+    def copy_layer(layer):
+        config = layer.get_config()
+        # Weights are loaded afterwards, and JAX compiles every random draw.
+        config |= {name: "zeros" for name in config if name.endswith("initializer")}
         if isinstance(layer, keras.layers.Dropout):
-            layer.rate = 0.0
-    return model
+            config["rate"] = 0.0
+        if policy is not None:
+            config["dtype"] = policy
+        return type(layer).from_config(config)
+
+    return keras.models.clone_model(model, clone_function=copy_layer)

@@ -1,6 +1,7 @@
 """A Keras model trained by JAX: a jitted function from state to state."""
 
 import jax
+import numpy
 
 from benchbook.workloads.keras.networks import Network
 from benchbook.workloads.keras.runtime import Array, arithmetic, place
@@ -23,8 +24,7 @@ class JaxNetwork(Network):
         """Copy the model's variables into the state: what a step is given, it may overwrite."""
         with arithmetic(self.device, self.precision):
             self._state = [
-                [place(self.device, jax.numpy.array(variable.value, copy=True)) for variable in group]
-                for group in self._groups()
+                [place(self.device, numpy.array(variable.value)) for variable in group] for group in self._groups()
             ]
 
     def update_model(self) -> None:
@@ -32,7 +32,7 @@ class JaxNetwork(Network):
         with arithmetic(self.device, self.precision):
             for group, values in zip(self._groups(), self._state, strict=True):
                 for variable, value in zip(group, values, strict=True):
-                    variable.assign(value.copy())
+                    variable.assign(numpy.array(value))
 
     def _groups(self) -> tuple[list, list, list]:
         model = self.model

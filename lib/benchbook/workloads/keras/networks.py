@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from benchbook.devices import Device
-from benchbook.workloads.keras.runtime import POLICIES, Array, arithmetic, import_keras, place
+from benchbook.workloads.keras.runtime import POLICIES, Array, arithmetic, import_keras, place, to_host
 
 
 class Network:
@@ -74,14 +74,14 @@ class Network:
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return what the network makes of one batch, in inference mode."""
         with arithmetic(self.device, self.precision):
-            return self.keras.ops.convert_to_numpy(self._predict(place(self.device, inputs)))
+            return to_host(self._predict(place(self.device, inputs)))
 
     def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
         """Return loss and the gradients of the trainable variables in float64, computed of the scaled loss."""
         with arithmetic(self.device, self.precision):
             factor = numpy.asarray(scale, "float64" if self.precision == "fp64" else "float32")
             loss, gradients = self._differentiate(*(place(self.device, part) for part in (inputs, target, factor)))
-        on_host = [self.keras.ops.convert_to_numpy(gradient).astype("float64") / scale for gradient in gradients]
+        on_host = [to_host(gradient).astype("float64") / scale for gradient in gradients]
         return float(loss), on_host
 
     def apply(self, gradients: list[numpy.ndarray]) -> None:
@@ -94,7 +94,7 @@ class Network:
     def read(self) -> list[numpy.ndarray]:
         """Return copies of all `variables`, on the host."""
         self.update_model()
-        return [numpy.array(self.keras.ops.convert_to_numpy(variable)) for variable in self.variables]
+        return [to_host(variable.value) for variable in self.variables]
 
     def write(self, values: list[numpy.ndarray]) -> None:
         """Give all `variables` these values; compiled functions stay valid."""

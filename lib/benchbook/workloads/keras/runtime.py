@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import numpy
+
 from benchbook import devices
 from benchbook.devices import Device
 
@@ -101,7 +103,7 @@ def compile_function(device: Device, function: Callable, compiled: bool = False)
         return jax.jit(function)
     import tensorflow
 
-    # As a partial each function is its own: TensorFlow takes several from the same lines for one that is traced too often.
+    # As a partial each is its own: TensorFlow takes several from the same lines for one that is traced too often.
     return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
 
@@ -115,3 +117,8 @@ def place(device: Device, array: Array) -> Array:
 
     with tensorflow.device(devices.handle(device)):
         return tensorflow.convert_to_tensor(array)
+
+
+def to_host(array: Array) -> numpy.ndarray:
+    """Return a copy of a tensor or of a variable's value as NumPy has it; this waits for it."""
+    return numpy.array(array.numpy() if hasattr(array, "numpy") else array)

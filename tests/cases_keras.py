@@ -1,0 +1,321 @@
+"""What every Keras workload must do, in the framework that BENCHBOOK_TEST_FRAMEWORK names.
+
+A process can hold one framework of Keras, so test_workloads_keras.py runs this file once for each, in processes of
+their own.
+"""
+
+import os
+
+import numpy
+import pytest
+
+from benchbook import devices, measure, parity, protocol, roofline
+from benchbook.protocol import Plan
+from benchbook.workloads import Settings
+from benchbook.workloads.keras import (
+    KerasParitySubject,
+    KerasWorkload,
+    ResidentArrays,
+    cross_entropy,
+    import_keras,
+    to_host,
+    top1,
+)
+from fakes import run
+
+FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[FRAMEWORK]
+CPU = devices.pick("cpu", FRAMEWORK)
+DECAY = 0.99
+
+
+@pytest.fixture(autouse=True)
+def _no_sensor(monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = numpy.random.default_rng(0)
+    labels = (numpy.arange(48) % 3).astype("int32")
+    images = random.normal(size=(48, 6, 6, 3)).astype("float32") + labels[:, None, None, None]
+    return images, labels
+
+
+def make_model(trainable=True, dropout=0.3):
+    import keras
+
+    pixels = keras.Input((6, 6, 3))
+    convolution = keras.layers.Conv2D(4, 3, use_bias=False)
+    hidden = keras.layers.BatchNormalization(momentum=0.9)(convolution(pixels))
+    convolution.trainable = trainable
+    hidden = keras.layers.Flatten()(keras.layers.ReLU()(hidden))
+    return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Dropout(dropout)(hidden)))
+
+
+def workload(data, **options):
+    import_keras(FRAMEWORK)
+    import keras
+
+    images, labels = data
+
+    def batches(epoch):
+        order = numpy.random.default_rng(epoch).permutation(48)
+        return [(images[part], labels[part]) for part in numpy.split(order, 6)]
+
+    settings = {
+        "device": CPU,
+        "batch_size": 8,
+        "make_model": make_model,
+        "make_optimizer": lambda: keras.optimizers.SGD(
+            keras.optimizers.schedules.ExponentialDecay(0.1, 1, DECAY), momentum=0.9
+        ),
+        "train_batches": batches,
+        "test_batches": lambda: [(images[:32], labels[:32]), (images[32:], labels[32:])],
+        "columns": {"model": "tiny", "dataset": "random", "dataset_samples": 48},
+        "parity_batches": lambda count: batches(0)[:count],
+    }
+    return KerasWorkload(**settings | options)
+
+
+def without_dropout():
+    return make_model(dropout=0.0)
+
+
+def weights(made):
+    return [to_host(weight.value) for weight in made.model.weights]
+
+
+def steps(made, count, epoch=0):
+    return [float(made.step(batch)) for batch in list(made.batches(epoch))[:count]]
+
+
+def test_a_process_computes_with_one_framework_and_says_so():
+    assert import_keras(FRAMEWORK).backend.backend() == FRAMEWORK
+    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {OTHER}.*restarted kernel"):
+        import_keras(OTHER)
+    with pytest.raises(ValueError, match="'torch'; allowed: tensorflow, jax"):
+        import_keras("torch")
+
+
+def test_it_learns_and_says_what_it_is(data):
+    made = workload(data)
+    losses = [loss for epoch in range(3) for loss in steps(made, 6, epoch)]
+    assert made.mean_loss(losses[-6:]) < 0.7 * losses[0]
+    told = made.description()
+    assert told["parameters"] == 3 * 3 * 3 * 4 + 4 * 4 + 64 * 3 + 3
+    assert (told["precision"], told["batch_size"], told["model"]) == ("fp32", 8, "tiny")
+    assert told["compiled"] is (FRAMEWORK == "jax")
+
+
+def test_a_step_is_what_an_independent_formula_gives(data):
+    """One step of plain gradient descent on a dense layer, by hand."""
+    import keras
+
+    made = workload(
+        data,
+        make_model=lambda: keras.Sequential([keras.Input((6, 6, 3)), keras.layers.Flatten(), keras.layers.Dense(3)]),
+        make_optimizer=lambda: keras.optimizers.SGD(0.1),
+    )
+    kernel, bias = weights(made)
+    images, labels = next(made.batches(0))
+    pixels = images.reshape(8, -1).astype(float)
+    logits = pixels @ kernel + bias
+    share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
+    error = (share - numpy.eye(3)[labels]) / 8
+    assert float(made.step((images, labels))) == pytest.approx(-numpy.log(share[range(8), labels]).mean(), rel=1e-4)
+    expected = kernel - 0.1 * pixels.T @ error, bias - 0.1 * error.sum(0)
+    for found, wanted in zip(weights(made), expected, strict=True):
+        numpy.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_the_schedule_steps_with_every_batch(data):
+    made = workload(data)
+    steps(made, 3)
+    optimizer = made.network.optimizer
+    made.network.update_model()
+    assert float(optimizer.learning_rate) == pytest.approx(0.1 * DECAY**3)
+
+
+def test_loss_and_accuracy_are_means():
+    logits = numpy.log(numpy.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]], "float32"))
+    labels = numpy.array([0, 1], "int32")
+    assert float(cross_entropy(logits, labels)) == pytest.approx(-numpy.log([0.7, 0.1]).mean(), rel=1e-5)
+    assert float(top1(logits, labels)) == 0.5
+
+
+def test_evaluation_weighs_batches_by_their_images_and_changes_nothing(data):
+    made = workload(data)
+    steps(made, 6)
+    images, labels = data
+    logits = made.network.predict(images)
+    numpy.testing.assert_array_equal(logits, made.network.predict(images))  # no dropout
+    found = made.evaluate()
+    assert float(found.accuracy) == pytest.approx((logits.argmax(1) == labels).mean())
+    assert float(found.loss) == pytest.approx(float(cross_entropy(logits, labels)), rel=1e-4)
+    assert (found.samples, found.metric) == (48, "top1")
+
+
+def test_a_snapshot_brings_back_weights_optimiser_schedule_and_dropout(data):
+    made = workload(data)
+    steps(made, 2)
+    fresh, epoch = made.snapshot(), made.epoch
+    first = steps(made, 6)
+    made.end_epoch()
+    made.restore(fresh)
+    assert made.epoch == epoch
+    assert steps(made, 6) == first
+    made.restore(fresh)
+    assert steps(made, 6) == first
+    assert steps(workload(data), 2) != steps(workload(data, seed=2), 2)
+
+
+def test_the_same_seed_gives_the_same_training_and_leaves_pythons_own_alone(data):
+    import random
+
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    one, other = workload(data), workload(data)
+    assert random.random() == expected
+    expected = steps(one, 2)
+    assert steps(other, 2) == expected
+    assert steps(workload(data, seed=2), 2) != expected
+
+
+def test_warm_up_changes_nothing_that_follows(data, tmp_path):
+    losses = []
+    for name, count in (("plain", None), ("warmed", 8)):
+        made, record = workload(data), run(tmp_path / name)
+        if count:
+            protocol.warm_up(made, record, count)
+        rows = protocol.measure_windows(made, record, Plan(num_windows=2))
+        shown = rows[rows["phase"].isin(["train", "evaluate"])]
+        losses += shown.groupby("repeat")["loss"].apply(list).tolist()
+    assert losses == [losses[0]] * 2
+    assert len(set(losses[0])) == 3
+
+
+def test_a_step_is_compiled_once(data):
+    traced = []
+
+    def loss(outputs, target):
+        traced.append(1)
+        return cross_entropy(outputs, target)
+
+    made = workload(data, loss=loss)
+    steps(made, 6)
+    made.restore(made.snapshot())
+    steps(made, 6)
+    assert len(traced) == 1
+
+
+def test_no_loss_is_read_from_the_device_while_it_trains(data):
+    made = workload(data)
+    losses = [made.step(batch) for batch in made.batches(0)]
+    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)
+    assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
+
+
+@pytest.mark.parametrize(
+    ("precision", "stored", "computed"),
+    [("fp32", "float32", "float32"), ("amp_fp16", "float32", "float16"), ("bf16", "bfloat16", "bfloat16")],
+)
+def test_every_precision_keeps_and_computes_what_it_says(data, precision, stored, computed):
+    made = workload(data, settings=Settings(precision=precision))
+    assert numpy.isfinite(steps(made, 2)).all()
+    convolution = made.network.model.layers[1]
+    assert (convolution.kernel.dtype, convolution.compute_dtype) == (stored, computed)
+    scaled = type(made.network.optimizer).__name__ == "LossScaleOptimizer"
+    assert scaled == ("fp16" in precision)
+    assert import_keras(FRAMEWORK).config.dtype_policy().name == "float32"  # afterwards as before
+
+
+def test_xla_changes_no_number_beyond_rounding(data):
+    plain, compiled = (
+        workload(data, settings=Settings(compiled=choice), make_model=without_dropout) for choice in (False, True)
+    )
+    assert compiled.description()["compiled"] is True
+    assert steps(plain, 2) == pytest.approx(steps(compiled, 2), rel=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp_fp16"])
+def test_parity_with_float64_passes(data, tmp_path, precision):
+    made = workload(data, settings=Settings(precision=precision))
+    before = weights(made)
+    verdict = parity.check(made, run(tmp_path), 3)
+    assert verdict.passed, verdict.reason
+    assert verdict.num_steps == 3
+    for kept, weight in zip(before, weights(made), strict=True):
+        numpy.testing.assert_array_equal(kept, weight)
+
+
+def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(data, tmp_path, monkeypatch):
+    made, differentiate = workload(data), KerasParitySubject._differentiate
+
+    def planted(self, batch):
+        loss, gradients = differentiate(self, batch)
+        if self.network.precision != "fp64":
+            gradients[0] *= 1.1
+        return loss, gradients
+
+    monkeypatch.setattr(KerasParitySubject, "_differentiate", planted)
+    verdict = parity.check(made, run(tmp_path), 3)
+    assert not verdict.passed
+    assert "norm 1.1" in verdict.reason
+
+
+def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
+    made = workload(data)
+    subject, batch = made.parity_subject(CPU, "fp64"), next(made.batches(0))
+    first = subject.gradients(batch)
+    assert subject.gradients(batch)[0] == first[0]
+    assert subject.step(batch) == pytest.approx(first[0])
+    assert subject.gradients(batch)[0] < first[0]
+    other = made.parity_subject(CPU, "fp64")
+    other.load(subject.parameters())
+    assert other.gradients(batch)[0] == pytest.approx(subject.gradients(batch)[0], rel=1e-12)
+
+
+def test_a_frozen_layer_stays_and_is_not_compared(data):
+    made = workload(data, make_model=lambda: make_model(trainable=False))
+    kernel = weights(made)[0]
+    steps(made, 3)
+    numpy.testing.assert_array_equal(weights(made)[0], kernel)
+    assert len(made.parity_subject(CPU, "fp32").parameters()) == 4
+
+
+def test_resident_arrays_give_the_lines_asked_for(data):
+    images, labels = data
+    resident = ResidentArrays(CPU, images, labels, lambda chosen: chosen * 2)
+    (found, target), (last, _) = resident.batches([numpy.array([5, 3], "int32"), numpy.array([0, 1], "int32")])
+    numpy.testing.assert_allclose(numpy.asarray(found), images[[5, 3]] * 2)
+    numpy.testing.assert_array_equal(numpy.asarray(target), labels[[5, 3]])
+    numpy.testing.assert_allclose(numpy.asarray(last), images[:2] * 2)
+
+
+def test_settings_that_keras_does_not_have_are_unsupported(data):
+    with pytest.raises(NotImplementedError, match="allowed with Keras: precision and compiled"):
+        workload(data, settings=Settings(channels_last=True))
+    with pytest.raises(NotImplementedError, match="cpu has no tf32; allowed: cuda"):
+        workload(data, settings=Settings(precision="tf32"))
+
+
+def test_arithmetic_is_counted_as_on_paper():
+    import keras
+
+    pixels = keras.Input((8, 8, 3))
+    hidden = keras.layers.Conv2D(4, 3)(pixels)  # 6 x 6 positions, 27 x 4 products each
+    hidden = keras.layers.DepthwiseConv2D(3, padding="same")(hidden)  # 36 positions, 9 x 4 products
+    hidden = keras.layers.SeparableConv2D(8, 3, strides=2, padding="same")(hidden)  # 9 positions: 9 x 4, and 4 x 8
+    hidden = keras.layers.Conv2DTranspose(5, 2, strides=2)(hidden)  # from 9 positions, 4 x 8 x 5 products
+    model = keras.Model(pixels, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
+    convolution, depthwise, separable, transposed = 36 * 108, 36 * 36, 9 * 36 + 9 * 32, 9 * 160
+    others = depthwise + separable + transposed + 36 * 5 * 2
+    assert roofline.keras_flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
+    model.layers[1].trainable = model.layers[2].trainable = model.layers[3].trainable = False
+    rest = 2 * transposed + 3 * 36 * 5 * 2
+    assert roofline.keras_flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
+    looked_up = keras.Sequential([keras.Input((4,)), keras.layers.Embedding(3, 2, name="memory")])
+    with pytest.raises(ValueError, match="'memory' is a Embedding; allowed with weights: Conv1D"):
+        roofline.keras_flops_per_sample(looked_up)
