@@ -90,8 +90,11 @@ def test_without_time_the_reference_settings_stay(judged):
     assert set(found.trials["outcome"]) == {"no time left"}
 
 
-@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
-def test_every_candidate_is_another_setting_than_the_reference(kind):
-    for name, values in search.candidates(Device(kind, "a chip")).items():
+@pytest.mark.parametrize(
+    ("kind", "framework"),
+    [("cpu", "torch"), ("cuda", "torch"), ("mps", "torch"), ("metal", "tensorflow"), ("cpu", "tensorflow"), ("tpu", "jax")],
+)
+def test_every_candidate_is_another_setting_than_the_reference(kind, framework):
+    for name, values in search.candidates(Device(kind, "a chip", framework)).items():
         assert getattr(Settings(), name) not in values
         assert len(set(values)) == len(values) > 0

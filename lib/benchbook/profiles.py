@@ -22,7 +22,7 @@ UNNAMED = frozenset(
     {
         *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
         "allow_embedded",
-        "widest_interval",
+        *("widest_interval", "num_test_images", "allow_random"),
     }
 )
 
@@ -173,14 +173,14 @@ def _check_entry(study: str, entry: dict) -> None:
 def _places(frameworks: str | list[str] | None, wanted: str, chosen: str) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice is torch's.
 
-    Of a list of frameworks those that are installed count, with the devices they have; one name must be there.
+    Of a list of frameworks those that are installed count, with the devices they have; a name alone must be there.
     """
     if frameworks is None:
         return [{"device": kind} for kind in _devices(wanted, chosen, "torch")]
     several = isinstance(frameworks, list)
     names = [name for name in frameworks if name in devices.installed()] if several else [frameworks]
     places, missing = [], []
-    for name in names or frameworks:
+    for name in names:
         name = devices.choose_framework(name)
         try:
             places += [{"framework": name, "device": kind} for kind in _devices(wanted, chosen, name)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook import articles, estimate, statistics
-from benchbook.figures import mnist
+from benchbook.figures import mnist, mobilenetv2
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
 KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings that tell published rows apart
@@ -66,7 +66,13 @@ def gather(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame
     """
     printed, measured = rows[rows["source"] != "measured"], rows[rows["source"] == "measured"]
     parts = [mnist.quantities(rows).to_dict("records"), *(_by_rule(printed, rule) for rule in PUBLISHED)]
-    parts += [_accuracies(printed), _simclr(measured), _vae(measured), _resnet(measured)]
+    parts += [
+        mobilenetv2.quantities(measured),
+        _accuracies(printed),
+        _simclr(measured),
+        _vae(measured),
+        _resnet(measured),
+    ]
     table = pandas.DataFrame([line for part in parts for line in part], columns=COLUMNS)
     accelerators = (
         rows[rows["device"].isin(["cuda", "tpu"])].groupby("machine")["device_name"].last().dropna().to_dict()

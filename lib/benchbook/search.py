@@ -41,18 +41,23 @@ class Found:
 
 
 def candidates(device: Device) -> dict[str, tuple]:
-    """Return what is tried in each dimension on a device, in the order it is tried."""
+    """Return what is tried in each dimension on a device, in the order it is tried.
+
+    Keras leaves no choice of memory format or of a fused optimiser, and JAX none of its compiler.
+    """
     precisions = {
         "cuda": ("tf32", "amp_bf16", "amp_fp16"),
         "mps": ("amp_fp16", "amp_bf16"),
+        "metal": ("amp_fp16",),
+        "tpu": ("amp_bf16",),
         "cpu": ("amp_bf16",),
     }
-    return {
-        "precision": precisions[device.kind],
-        "channels_last": (True,),
-        "fused": (True,),
-        "compiled": (True,),
+    dimensions = {
+        "torch": ("channels_last", "fused", "compiled"),
+        "tensorflow": ("compiled",),
+        "jax": (),
     }
+    return {"precision": precisions[device.kind]} | dict.fromkeys(dimensions[device.framework], (True,))
 
 
 def fastest(

@@ -4,6 +4,7 @@ Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook;
 file, so that "validation" replayed training images. That is reproduced nowhere.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from benchbook import datasets
@@ -13,7 +14,7 @@ from benchbook.workloads.mobilenetv2 import weights as initial
 from benchbook.workloads.mobilenetv2.plan import Plan
 from benchbook.workloads.options import check_options
 
-VARIANTS = ("reference", "controlled", "tuned")
+VARIANTS = ("reference", "tuned")
 
 
 def build(
@@ -27,6 +28,7 @@ def build(
     learning_rate: float = 5e-4,
     data_resident: bool = False,
     num_workers: int = 2,
+    num_test_images: int = 0,
     seed: int = 1,
     settings: Settings = Settings(),  # noqa: B008 (it is immutable)
 ) -> Workload:
@@ -37,8 +39,7 @@ def build(
     Args:
         dataset: colour images in classes.
         device: where to train, and with which framework.
-        variant: `reference` and `controlled` have a loader of this process's threads; `controlled` and `tuned` may
-            have the data on the device instead.
+        variant: `reference` has a loader, threads of this process; `tuned` may have the data on the device instead.
         trainable: train all layers, or the head alone; then batch norms are in inference mode.
         weights: from `weights.choose`, or random.
         image_size: pixels a side that images are enlarged to, by nearest neighbours.
@@ -46,6 +47,7 @@ def build(
         learning_rate: the first step's.
         data_resident: not with `reference`: keep all images on the device and enlarge them there.
         num_workers: threads that prepare images ahead (0: the training thread itself).
+        num_test_images: test on the first so many; 0: on all.
         seed: of weights, dropout and data order.
         settings: how the network is computed, for `tuned`; found by `benchbook.search`.
 
@@ -61,6 +63,10 @@ def build(
         raise ValueError(f"image_size {image_size}; allowed: 32 or more")
     if learning_rate <= 0:
         raise ValueError(f"learning_rate {learning_rate}; allowed: above 0")
+    if not 0 <= num_test_images <= len(dataset.test_labels):
+        raise ValueError(f"num_test_images {num_test_images}; allowed: 0 to {len(dataset.test_labels)}")
+    tested = slice(num_test_images or None)
+    dataset = replace(dataset, test_images=dataset.test_images[tested], test_labels=dataset.test_labels[tested])
     num_classes = int(dataset.train_labels.max()) + 1
     kind, arrays = initial.choose(weights, num_classes, image_size, seed) if isinstance(weights, str) else weights
     plan = Plan(
@@ -83,6 +89,12 @@ def build(
 def trainable_parameters(workload: Any) -> int:
     """Return how many numbers training changes: all but a frozen network's features and every moving statistic."""
     return _framework(workload.device).trainable_parameters(workload)
+
+
+def source(device: Device) -> Any:
+    """Return the class or function that makes the network in the framework of a device, for a reader to see."""
+    module = _framework(device)
+    return module.Network if device.framework == "torch" else module.make_model
 
 
 def _framework(device: Device):

@@ -17,6 +17,7 @@ DECAY_STEPS, DECAY_RATE = 50_000, 0.96
 NORM_EPSILON = 1e-3
 ADAM_EPSILON = 1e-7
 MOST_TEST_IMAGES = 128  # in a batch of the test
+MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Plan:
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return {
-            "model": "mobilenet_v2",
+            "model": "mobilenetv2",
             "dataset": self.dataset.name,
             "dataset_samples": len(self.dataset.train_labels),
             "image_size": self.image_size,
@@ -69,6 +70,3 @@ class Plan:
             (inputs.enlarge(images[part], self.image_size, channels_first), labels[part].astype("int32"))
             for part in order
         ]
-
-
-MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
