@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import measure, parity, protocol
+from benchbook import devices, measure, parity, protocol
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workloads import Settings, Workload
@@ -45,14 +45,15 @@ def candidates(device: Device) -> dict[str, tuple]:
     precisions = {
         "cuda": ("tf32", "amp_bf16", "amp_fp16"),
         "mps": ("amp_fp16", "amp_bf16"),
-        "cpu": ("amp_bf16",),
+        "cpu": ("amp_bf16",) if devices.multiplies_bfloat16(device) else (),
     }
-    return {
+    choices = {
         "precision": precisions[device.kind],
         "channels_last": (True,),
         "fused": (True,),
         "compiled": (True,),
     }
+    return {name: values for name, values in choices.items() if values}
 
 
 def fastest(
