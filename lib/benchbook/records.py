@@ -195,7 +195,7 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without what a device refused, or did wrong, when it was only tried: an answer, and no failure."""
+    """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure."""
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
     return rows[~refused]

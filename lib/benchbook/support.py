@@ -1,6 +1,6 @@
 """What a device supports for a workload: each precision, with and without the compiler, tried and timed.
 
-Rows of phase `calibrate`, of the network itself. Their input lies on the device already, so that the arithmetic alone is
+Rows of phase `calibrate`, of the network itself. Their input lies on the device already, so that arithmetic alone is
 timed. What is refused is a row of status `unsupported` with the error, and what computes something else than fp32 one
 of status `diverged`: both are answers, and no failures of the run.
 """
@@ -9,9 +9,11 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
-from benchbook import measure, parity, protocol, runs
+import pandas
+
+from benchbook import measure, parity, protocol, runs, statistics
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workloads import Settings, Workload
@@ -19,6 +21,7 @@ from benchbook.workloads import Settings, Workload
 # The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = ("fp32", "tf32", "amp_bf16", "amp_fp16", "bf16", "fp16")
 NUM_WINDOWS = 2
+LONG_SECONDS = 3.0  # a window that took this long is not repeated
 RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its settings as `tried`
 
 
@@ -46,9 +49,10 @@ def measure_matrix(
     record: Run,
     device: Device,
     time_limit_seconds: float,
+    compilers: Sequence[bool] = (False, True),
     num_steps: int = 2,
 ) -> None:
-    """Try every precision, first without and then with the compiler, and append the rows.
+    """Try every precision, without and with the compiler, and append the rows.
 
     Every trial begins with the same weights and takes the same batches. It is wrong, and its status `diverged`, if its
     first loss is farther from that of fp32 than `parity.TOLERANCES` allow, or a later one is not finite.
@@ -57,16 +61,29 @@ def measure_matrix(
         build: from settings to a workload with fresh weights.
         record: the run that takes the rows; it knows the model already.
         device: where to try.
-        time_limit_seconds: no trial begins after this; one that has begun is finished. 0 tries nothing.
+        time_limit_seconds: no trial begins after this; one that has begun is finished.
+        compilers: whether to compile: in this order, each with all precisions; empty tries nothing.
         num_steps: steps in a window.
     """
     deadline, expected = time.monotonic() + time_limit_seconds, None
     with record.during("calibrate"):
-        for compiled, precision in itertools.product((False, True), precisions(device)):
+        for compiled, precision in itertools.product(compilers, precisions(device)):
             if time.monotonic() >= deadline:
                 return
             first_loss = _try(build, Settings(precision, compiled=compiled), record, num_steps, expected)
             expected = first_loss if expected is None else expected
+
+
+def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
+    """Return the rows that this module measured, of each point's last session.
+
+    Args:
+        rows: any rows.
+        what: RESIDENT or MATRIX.
+    """
+    newest = statistics.newest(rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")])
+    settings = [json.loads(text) if isinstance(text, str) else {} for text in newest["settings"]]
+    return newest[[setting.get("tried") == what for setting in settings]]
 
 
 def _try(
@@ -95,10 +112,12 @@ def _try(
         return None
 
 
-def _append_windows(workload: Workload, record: Run, batches: Iterable, tried: str, columns: dict) -> None:
+def _append_windows(workload: Workload, record: Run, batches: list, tried: str, columns: dict) -> None:
     sensor, settings = measure.open_sensor(workload.device), _settings(record, tried)
     for _ in range(NUM_WINDOWS):
-        record.append(settings=settings, **columns, **protocol.train_window(workload, sensor, batches))
+        row = record.append(settings=settings, **columns, **protocol.train_window(workload, sensor, batches))
+        if row["seconds"] > LONG_SECONDS:
+            break
 
 
 def _taken(workload: Workload, num_steps: int) -> list:

@@ -47,7 +47,7 @@ class Network(nn.Module):
         resnet.relu = resnet.maxpool = resnet.fc = nn.Identity()  # the lost ReLU: see above
         for module in resnet.modules():
             if isinstance(module, nn.Conv2d):
-                module.reset_parameters()  # as torch begins, and Lightly's network with it; torchvision's begins otherwise
+                module.reset_parameters()  # as torch and Lightly begin; torchvision's network begins otherwise
         self.backbone = resnet
         self.head = nn.Sequential(
             nn.Linear(512, 512, bias=False),

@@ -64,7 +64,7 @@ def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, 
 
     Args:
         images: shape (n, channels, height, width).
-        corners: columns and rows of each crop's four corner pixels, shape (n, 4, 2): top left first, bottom right third.
+        corners: column and row of each crop's four corner pixels, shape (n, 4, 2): top left first, bottom right third.
         size: height and width of the result.
     """
     extent = torch.tensor([images.shape[3], images.shape[2]], dtype=images.dtype)
