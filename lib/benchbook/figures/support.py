@@ -6,17 +6,18 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, support
+from benchbook import support
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
+LINE = ["machine", "study", "device", "framework_version", "compiled"]  # what a line of fields shares
 
 
 def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return what each device supports: every precision that was tried, with and without the compiler.
 
     Returns:
-        One line per machine, study, device, framework version, compiled and precision, of the last run that tried: chip,
-        dataset, batch_size, status (ok, unsupported, out_of_memory, diverged), samples_per_second, speedup (over fp32
+        One line per machine, study, device, framework version, compiler and precision, of the last run that tried:
+        chip, dataset, batch_size, status (see STATUS_COLOURS), samples_per_second, speedup (over fp32
         without the compiler in the same run), low, high, message.
     """
     tried = support.rows_tried(rows, support.MATRIX)
@@ -35,9 +36,7 @@ def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
-    lines = (
-        cells[["machine", "study", "device", "framework_version", "compiled"]].drop_duplicates().reset_index(drop=True)
-    )
+    lines = cells[LINE].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
     for cell in cells.to_dict("records"):
         here = (lines[list(lines)] == pandas.Series({name: cell[name] for name in lines})).all(axis=1)
@@ -54,6 +53,11 @@ def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title(cells))
+
+
+def num_lines(cells: pandas.DataFrame) -> int:
+    """Return how many lines of fields the chart has."""
+    return len(cells[LINE].drop_duplicates())
 
 
 def title(cells: pandas.DataFrame) -> str:
