@@ -6,7 +6,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, statistics, support
+from benchbook import articles, figures, statistics, support
 
 STUDY = "simclr_epochs"
 BATCH_SIZE = 128  # the article's
@@ -84,17 +84,19 @@ def accuracies(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def quantities(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what claims of this study are made of.
+    """Return what claims of this study are made of, as measured.
 
     Returns:
-        Columns: machine, chip, source, low, high, name (cpu_seconds, accelerator_seconds), value; seconds of the
-        article's epoch, on CIFAR-10 itself with the article's loader, of points without a failure.
+        Columns: machine, chip, source, name (cpu_epoch_seconds, accelerator_epoch_seconds), value, low, high; seconds
+        of the article's epoch, on CIFAR-10 itself with the article's loaders, of points without a failure.
     """
-    epochs = epoch_minutes(rows)
+    epochs = epoch_minutes(rows[rows["source"] == "measured"])
     epochs = epochs[(epochs["variant"] == "reference") & (epochs["dataset"] == "cifar10") & (epochs["status"] == "ok")]
-    names = epochs["device"].map(lambda device: "cpu_seconds" if device == "cpu" else "accelerator_seconds")
-    seconds = {name: epochs[column].astype(float) * 60 for name, column in _IN_SECONDS.items()}
-    return epochs[["machine", "chip", "source"]].assign(name=names, **seconds).reset_index(drop=True)
+    epochs = epochs[epochs["evaluate_minutes"].notna()]
+    names = ["cpu_epoch_seconds" if device == "cpu" else "accelerator_epoch_seconds" for device in epochs["device"]]
+    seconds = epochs[["minutes", "low", "high"]].astype(float) * 60
+    known = epochs[["machine", "chip", "source"]].assign(name=names)
+    return known.assign(value=seconds["minutes"], low=seconds["low"], high=seconds["high"]).reset_index(drop=True)
 
 
 def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
@@ -215,9 +217,6 @@ def reading(rows: pandas.DataFrame) -> str:
     )
 
 
-_IN_SECONDS = {"value": "minutes", "low": "low", "high": "high"}
-
-
 def _points(study: pandas.DataFrame) -> pandas.DataFrame:
     """Return the measured points at the article's batch size that have windows; of two alike, the longer one."""
     points = statistics.summarise(study)
@@ -241,16 +240,11 @@ def _key(point: dict) -> tuple:
 
 def _published(row: dict) -> dict | None:
     """Return the line of a printed time of one epoch; totals of many epochs have none."""
-    settings = _settings(row)
-    if settings.get("epochs", 1) != 1:
+    if _settings(row).get("epochs", 1) != 1:
         return None
-    half = settings.get("rounding", {}).get("seconds", 0.0)
+    low, high = articles.bounds(row, "seconds")
     names = ("machine", "chip", "device", "variant", "precision", "compiled", "source", "dataset", "status")
-    minutes = {
-        "minutes": row["seconds"] / 60,
-        "low": (row["seconds"] - half) / 60,
-        "high": (row["seconds"] + half) / 60,
-    }
+    minutes = {"minutes": row["seconds"] / 60, "low": low / 60, "high": high / 60}
     return {name: row[name] for name in names} | minutes
 
 

@@ -34,6 +34,21 @@ def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=[*columns, "low", "high", "message"])
 
 
+def events(cells: pandas.DataFrame) -> dict[str, float]:
+    """Return what happened on one device, 1 or 0: amp_refused, compile_refused, half_trained; only what was tried.
+
+    Args:
+        cells: lines of `matrix`.
+    """
+    eager, works = ~cells["compiled"].astype(bool), cells["status"] == "ok"
+    tried = {
+        "amp_refused": (eager & cells["precision"].str.startswith("amp_"), False),
+        "compile_refused": (~eager, False),
+        "half_trained": (eager & cells["precision"].isin(["bf16", "fp16"]), True),
+    }
+    return {name: float(works[those].any() == wanted) for name, (those, wanted) in tried.items() if those.any()}
+
+
 def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
     lines = cells[LINE].drop_duplicates().reset_index(drop=True)
