@@ -63,6 +63,7 @@ def cell(precision, compiled, rate=None, status="ok", message=None, index=0, **c
     found = point()[0] | {"settings": '{"tried": "matrix"}', "phase": "calibrate", "batch_size": 8, "index": index}
     known = {"samples": 8, "samples_per_second": rate} if rate else dict.fromkeys(("samples", "samples_per_second"))
     own = {"precision": precision, "compiled": compiled, "status": status, "message": message}
+    own |= dict.fromkeys(("point", "run_id", "session"), "matrix")
     return found | known | own | columns
 
 
@@ -162,7 +163,7 @@ def test_the_matrix_is_speed_over_eager_fp32_of_the_same_run():
 
 
 def test_the_matrix_is_of_the_last_run_that_tried():
-    later = [row | {"run_id": "z", "session": "z", "point": "another"} for row in MATRIX[:2]]
+    later = [row | {"run_id": "z", "session": "z", "point": "later"} for row in MATRIX[:2]]
     assert len(table("matrix", MATRIX + later)) == 1
 
 
@@ -195,10 +196,8 @@ def test_quantities_are_seconds_of_the_articles_loaders_on_cifar10():
 @pytest.mark.parametrize("rows", INPUTS)
 @pytest.mark.parametrize("name", DRAW)
 def test_every_chart_draws_what_there_is(name, rows, tmp_path):
-    with figures.style():
-        axes = Figure().subplots()
-        DRAW[name][1](axes, table(name, INPUTS[rows]))
     for folder in ("first", "second"):
+        axes = drawn(name, INPUTS[rows])
         figures.save(axes.figure, table(name, INPUTS[rows]), tmp_path / folder, name, axes.get_title(loc="left"))
     assert (tmp_path / "first" / f"{name}.svg").read_bytes() == (tmp_path / "second" / f"{name}.svg").read_bytes()
 
@@ -227,8 +226,9 @@ def test_a_stand_in_is_named():
 
 
 def test_pairs_are_drawn_one_above_the_other():
-    axes = Figure().subplots()
-    simclr.draw_pairs(axes, numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5))
+    with figures.style():
+        axes = Figure().subplots()
+        simclr.draw_pairs(axes, numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5))
     assert axes.get_images()[0].get_array().shape == (8, 12, 3)
     assert "0.50 apart" in axes.get_title(loc="left")
 

@@ -83,7 +83,8 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
     """
     newest = statistics.newest(rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")])
     settings = [json.loads(text) if isinstance(text, str) else {} for text in newest["settings"]]
-    return newest[[setting.get("tried") == what for setting in settings]]
+    wanted = [setting.get("tried") == what for setting in settings]
+    return newest[pandas.Series(wanted, newest.index, dtype=bool)]
 
 
 def _try(
