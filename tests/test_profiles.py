@@ -9,7 +9,7 @@ import yaml
 
 from benchbook import layout, profiles
 from benchbook.devices import DeviceUnavailable
-from benchbook.workloads import mnist, vae
+from benchbook.workloads import mnist, simclr, vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -28,7 +28,12 @@ DEFAULTS = {
     "data_root": "",
 }
 COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
-VARIANTS = {"calibrate": ("",), "mnist_speedup": mnist.VARIANTS, "vae_stability": vae.VARIANTS}
+VARIANTS = {
+    "calibrate": ("",),
+    "mnist_speedup": mnist.VARIANTS,
+    "vae_stability": vae.VARIANTS,
+    "simclr_epochs": simclr.VARIANTS,
+}
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 import math
 
 import numpy
+import pandas
 import pytest
 import torch
 
 from benchbook import measure, protocol, records
 from benchbook.datasets import Dataset
 from benchbook.protocol import Plan
-from benchbook.workloads import mnist
+from benchbook.workloads import Evaluation, mnist
 from fakes import CPU, Clock, FakeWorkload, Sensor, run
 
 
@@ -272,3 +273,30 @@ def test_without_a_width_there_are_as_many_windows_as_planned(record, clock):
     workload = Uneven(clock)
     workload.restless = 100
     assert len(_trained(_measure(workload, record, num_windows=7))) == 7
+
+
+def test_an_evaluation_can_follow_every_epoch(record, clock):
+    rows = _measure(FakeWorkload(clock), record, num_windows=2, num_repeats=2, evaluate_each_epoch=True)
+    measured = rows[rows["phase"].isin(["train", "evaluate"])]
+    assert list(measured["phase"]) == ["train", "evaluate"] * 4
+    assert list(measured["epoch"]) == [1, 1, 2, 2] * 2
+    assert list(measured["repeat"]) == [0] * 4 + [1] * 4
+
+
+def test_no_epoch_follows_one_that_diverged(record, clock):
+    workload = FakeWorkload(clock, broken_steps={3: math.nan})  # after the first call and no warm-up: in epoch one
+    rows = _measure(workload, record, num_warmup_steps=0, num_windows=3, evaluate_each_epoch=True)
+    assert list(rows["phase"]) == ["compile", "train", "evaluate"]
+
+
+def test_an_evaluation_after_parts_of_an_epoch_is_refused():
+    with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per_window 0"):
+        Plan(samples_per_window=8, evaluate_each_epoch=True)
+
+
+def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
+    workload = FakeWorkload(clock)
+    workload.evaluate = lambda: Evaluation(None, 0.75, 8, "knn")
+    row = _measure(workload, record).iloc[-1]
+    assert (row["phase"], row["status"], row["accuracy"], row["accuracy_metric"]) == ("evaluate", "ok", 0.75, "knn")
+    assert pandas.isna(row["loss"])

@@ -18,10 +18,18 @@ def of(*rows, prices=NO_PRICES):
 
 def test_the_simclr_epoch_adds_the_evaluation_to_390_steps_of_128():
     windows = [SIMCLR | {"index": index, "samples_per_second": rate} for index, rate in enumerate((96.0, 100.0, 104.0))]
-    test = SIMCLR | {"phase": "evaluate", "seconds": 10.0, "samples_per_second": 1000.0}
+    test = SIMCLR | {"phase": "evaluate", "seconds": 0.1, "samples": 600, "samples_per_second": 6000.0}
     line = of(*windows, test)["desk", "cpu_epoch_seconds"]
     seconds = [49_920 / rate + 10 for rate in (100, 104, 96)]
     assert [line["value"], line["low"], line["high"]] == pytest.approx(seconds)
+
+
+def test_what_a_gpu_refused_to_train_simclr_in_is_an_event():
+    cell = SIMCLR | {"phase": "calibrate", "settings": '{"tried": "matrix"}', "compiled": False, "device": "mps"}
+    works = cell | {"precision": "fp32"}
+    refused = cell | {"precision": "amp_bf16", "status": "unsupported", "samples_per_second": None, "index": 1}
+    assert of(works, refused)["desk", "amp_refused"]["value"] == 1
+    assert of(works | {"device": "cpu"}, refused | {"device": "cpu"}) == {}
 
 
 def test_a_simclr_point_of_another_batch_or_variant_or_without_an_evaluation_is_none():

@@ -327,3 +327,7 @@ def test_nothing_calibrated_gives_empty_tables():
     summary = statistics.summarise(make_rows([make_row(flops_per_sample=5.0, precision="fp32")]))
     assert roofline.efficiency(summary, make_rows([]))["efficiency"].isna().all()
     assert roofline.efficiency(statistics.summarise(make_rows([])), make_rows([])).empty
+
+
+def test_a_network_that_was_only_tried_is_no_ceiling():
+    assert roofline.ceilings(make_rows([make_row(phase="calibrate", model="mnist_cnn")])).empty

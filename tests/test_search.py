@@ -92,9 +92,23 @@ def test_without_time_the_reference_settings_stay(judged):
 
 @pytest.mark.parametrize(
     ("kind", "framework"),
-    [("cpu", "torch"), ("cuda", "torch"), ("mps", "torch"), ("metal", "tensorflow"), ("cpu", "tensorflow"), ("tpu", "jax")],
+    [
+        ("cpu", "torch"),
+        ("cuda", "torch"),
+        ("mps", "torch"),
+        ("metal", "tensorflow"),
+        ("cpu", "tensorflow"),
+        ("tpu", "jax"),
+    ],
 )
 def test_every_candidate_is_another_setting_than_the_reference(kind, framework):
     for name, values in search.candidates(Device(kind, "a chip", framework)).items():
         assert getattr(Settings(), name) not in values
         assert len(set(values)) == len(values) > 0
+
+
+def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
+    for does in (True, False):
+        monkeypatch.setattr(search.devices, "multiplies_bfloat16", lambda device, does=does: does)
+        assert ("precision" in search.candidates(CPU)) == does
+        assert "precision" in search.candidates(Device("cuda", "a GPU"))

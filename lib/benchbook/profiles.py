@@ -21,8 +21,8 @@ PLACES = frozenset({"data_root"})
 UNNAMED = frozenset(
     {
         *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
-        "allow_embedded",
-        *("widest_interval", "num_test_images", "allow_random"),
+        *("num_resident_steps", "parity_batch_size", "trial_batch_size", "matrix_seconds", "num_bank_images"),
+        *("widest_interval", "num_test_images", "allow_embedded", "allow_random"),
     }
 )
 

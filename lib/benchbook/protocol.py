@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy
 import pandas
@@ -32,9 +32,11 @@ class Plan:
         cooldown_seconds: rest between repeats.
         widest_interval: where the 95 % interval of this run's median rate is wider than this fraction of it, more
             windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
+        evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
+            end.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or an evaluation of each epoch where windows are parts of one.
     """
 
     num_repeats: int = 1
@@ -42,6 +44,7 @@ class Plan:
     samples_per_window: int = 0
     cooldown_seconds: float = 0.0
     widest_interval: float = 0.0
+    evaluate_each_epoch: bool = False
 
     MOST = 4  # no annotation: a constant, not a field
 
@@ -50,6 +53,15 @@ class Plan:
         for name, value in vars(self).items():
             if value < least.get(name, 0):
                 raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
+        if self.evaluate_each_epoch and self.samples_per_window:
+            raise ValueError(
+                "evaluate_each_epoch True; allowed with samples_per_window 0 (whole epochs): True, else False"
+            )
+
+    def stretches(self) -> list["Plan"]:
+        """Return the parts of a repeat after each of which there is an evaluation."""
+        one = replace(self, num_windows=1, widest_interval=0.0) if self.evaluate_each_epoch else self
+        return [one] * (self.num_windows // one.num_windows)
 
     def goes_on(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
         """Return whether another window or repeat follows.
@@ -114,9 +126,12 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
-            epoch = _train(workload, record, sensor, plan, repeat, bar, rates)
-            with record.during("evaluate"):
-                _evaluate(workload, record, sensor, repeat, epoch)
+            for stretch in plan.stretches():
+                last = _train(workload, record, sensor, stretch, repeat, bar, rates)
+                with record.during("evaluate"):
+                    _evaluate(workload, record, sensor, repeat, last["epoch"])
+                if last["status"] == "diverged":
+                    break
             if not plan.goes_on(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
                 break
             time.sleep(plan.cooldown_seconds)
@@ -163,8 +178,8 @@ def endless(workload: Workload) -> Iterator:
         workload.end_epoch()
 
 
-def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm, rates: list[float]) -> int:
-    """Measure the windows of one repeat and add their rates; return the epoch, from 1, that the last one was in."""
+def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm, rates: list[float]) -> dict:
+    """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
     num_steps = max(1, round(plan.samples_per_window / workload.batch_size))
     stream = _started(endless(workload)) if plan.samples_per_window else None
     with record.during("train"):
@@ -174,12 +189,12 @@ def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar
             epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
             if stream is None:
                 workload.end_epoch()
-            record.append(repeat=repeat, epoch=epoch + 1, **measures)
+            row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
             rates.append(measures["samples_per_second"])
             goes_on = plan.goes_on(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
             if not goes_on or measures["status"] == "diverged":
                 break
-    return epoch + 1
+    return row
 
 
 def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
@@ -187,11 +202,11 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
     with measure.window(workload.device, sensor) as window:
         evaluation = workload.evaluate()
         window.last = evaluation.loss, evaluation.accuracy
-    loss = float(evaluation.loss)
+    loss = None if evaluation.loss is None else float(evaluation.loss)
     record.append(
         repeat=repeat,
         epoch=epoch,
-        status=_status(loss),
+        status="ok" if loss is None else _status(loss),
         started_at=started_at,
         samples=evaluation.samples,
         samples_per_second=evaluation.samples / window.seconds,

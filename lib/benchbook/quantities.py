@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook import articles, estimate, statistics
-from benchbook.figures import mnist, mobilenetv2
+from benchbook.figures import mnist, mobilenetv2, simclr, support
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
 KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings that tell published rows apart
-SIMCLR_EPOCH = 390 * 128  # images of CIFAR-10 in an epoch of batch 128 that drops the last batch
 
 
 @dataclass(frozen=True)
@@ -126,15 +125,12 @@ def _points(rows: pandas.DataFrame, study: str, **equal) -> list[dict]:
 
 
 def _simclr(rows: pandas.DataFrame) -> list[dict]:
-    """Return seconds of the article's epoch, which includes the kNN evaluation; and what a GPU refused."""
-    lines = []
-    for point in _points(rows, "simclr_epochs", variant="reference", dataset="cifar10", batch_size=128):
-        tests = rows[(rows["point"] == point["point"]) & (rows["machine"] == point["machine"])]
-        test = tests.loc[tests["phase"] == "evaluate", "seconds"].median()
-        if pandas.notna(test):
-            name = "cpu_epoch_seconds" if point["device"] == "cpu" else "accelerator_epoch_seconds"
-            rates = {"value": point["samples_per_second"], "low": point["high"], "high": point["low"]}
-            lines.append(_head(point, name) | {key: SIMCLR_EPOCH / rate + test for key, rate in rates.items()})
+    """Return seconds of the article's epoch, which includes the kNN evaluation; and what an accelerator refused."""
+    tried = support.matrix(rows)
+    tried = tried[(tried["study"] == "simclr_epochs") & (tried["device"] != "cpu")].assign(source="measured")
+    lines = simclr.quantities(rows).to_dict("records")
+    for _, cells in tried.groupby(["machine", "device"], sort=True):
+        lines += [_exact(cells.iloc[0].to_dict(), name, value) for name, value in support.events(cells).items()]
     return lines
 
 

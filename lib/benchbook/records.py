@@ -195,8 +195,9 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without precisions that a device refused when it was calibrated: an answer, and no failure."""
-    refused = (rows["phase"] == "calibrate") & (rows["status"] == "unsupported") & rows["model"].notna()
+    """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure."""
+    tried = (rows["phase"] == "calibrate") & rows["model"].notna()
+    refused = tried & rows["status"].isin(["unsupported", "diverged"])
     return rows[~refused]
 
 

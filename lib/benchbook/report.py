@@ -15,6 +15,7 @@ from benchbook import kernel, layout
 FIGURES = {
     "mnist_speedup": ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time"),
     "vae_stability": ("vae-loss", "vae-parity"),
+    "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
     "calibrate": ("ceilings", "efficiency"),
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import measure, parity, protocol
+from benchbook import devices, measure, parity, protocol
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workloads import Settings, Workload
@@ -50,14 +50,15 @@ def candidates(device: Device) -> dict[str, tuple]:
         "mps": ("amp_fp16", "amp_bf16"),
         "metal": ("amp_fp16",),
         "tpu": ("amp_bf16",),
-        "cpu": ("amp_bf16",),
+        "cpu": ("amp_bf16",) if devices.multiplies_bfloat16(device) else (),
     }
     dimensions = {
         "torch": ("channels_last", "fused", "compiled"),
         "tensorflow": ("compiled",),
         "jax": (),
     }
-    return {"precision": precisions[device.kind]} | dict.fromkeys(dimensions[device.framework], (True,))
+    choices = {"precision": precisions[device.kind]} | dict.fromkeys(dimensions[device.framework], (True,))
+    return {name: values for name, values in choices.items() if values}
 
 
 def fastest(

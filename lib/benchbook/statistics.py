@@ -215,9 +215,10 @@ def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
 
 
 def _summary(group: pandas.DataFrame, phase: str) -> dict:
-    failures = records.without_refusals(group[~group["status"].isin(["ok", "diverged"])])
+    judged = records.without_refusals(group)
+    failures = judged[~judged["status"].isin(["ok", "diverged"])]
     windows = group[(group["phase"] == phase) & group["samples_per_second"].notna()]
-    outcome = failures if len(failures) else group[group["status"] == "diverged"]
+    outcome = failures if len(failures) else judged[judged["status"] == "diverged"]
     line = {name: group[name].dropna().iloc[-1] if group[name].notna().any() else None for name in _DESCRIPTION}
     line |= {
         "num_kernels": windows["run_id"].nunique(),

@@ -78,6 +78,15 @@ def restore_random_state(device: Device, state: dict) -> None:
         torch.get_device_module(device.kind).set_rng_state(state[device.kind])
 
 
+def cpu_multiplies_bfloat16() -> bool:
+    """Return whether oneDNN finds instructions that serve bfloat16; where torch has no oneDNN, trying will tell."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return True
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def set_precision(precision: str) -> None:
     """Set TF32 for matrix products, convolutions and recurrent layers: convolutions use it by default.
 

@@ -13,7 +13,7 @@ ARITHMETIC = {"amp_bf16": "bf16", "amp_fp16": "fp16"}  # what a mixed precision 
 KEY = ["machine", "chip", "device", "session", "framework", "model", "precision"]
 
 
-def flops_per_sample(model: Any, images: Any) -> float:
+def flops_per_sample(model: Any, *inputs: Any) -> float:
     """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
 
     A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
@@ -21,29 +21,33 @@ def flops_per_sample(model: Any, images: Any) -> float:
 
     Args:
         model: a torch network; it is not changed.
-        images: a batch as the network takes it, shape (n, ...); its numbers do not matter.
+        inputs: a batch as the network takes it, shapes (n, ...); its numbers do not matter.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    twin, batch = copy.deepcopy(model).to_empty(device="meta"), torch.empty_like(images, device="meta")
+    twin, batch = (
+        copy.deepcopy(model).to_empty(device="meta"),
+        [torch.empty_like(part, device="meta") for part in inputs],
+    )
     with FlopCounterMode(display=False) as counter:
-        outputs = twin(batch)
+        outputs = twin(*batch)
         sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
-    return counter.get_total_flops() / len(images)
+    return counter.get_total_flops() / len(inputs[0])
 
 
 def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the best rate of each kind: the median over windows, the best over sizes.
 
     Args:
-        rows: rows of any phase; those of phase `calibrate` that were measured count.
+        rows: rows of any phase; those of phase `calibrate` that were measured count, of no network.
 
     Returns:
         Columns: machine, chip, device, session, framework, model, precision (empty for copies and transfers), size
         (matrix size or bytes), rate, low, high (over the windows), unit (FLOP/s, B/s, 1/s), num_windows.
     """
     kept = rows[(rows["phase"] == "calibrate") & (rows["status"] == "ok") & rows["samples_per_second"].notna()]
+    kept = kept[kept["model"].isin(list(WORK))]
     lines = [_ceiling(group) for _, group in kept.groupby([*KEY, "settings"], dropna=False, sort=True)]
     found = pandas.DataFrame(lines, columns=[*KEY, "size", "rate", "low", "high", "unit", "num_windows"])
     best = found.sort_values("rate", ascending=False).drop_duplicates(KEY)

@@ -17,7 +17,7 @@ class Evaluation:
     """What one pass over the test images gave; scalars may still lie on the device.
 
     Attributes:
-        loss: mean loss per image.
+        loss: mean loss per image; None where there is none.
         accuracy: a fraction; NaN for a network that has none.
         samples: images evaluated.
         metric: top1, knn or iou; None without an accuracy.

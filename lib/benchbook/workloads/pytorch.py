@@ -87,13 +87,17 @@ class TorchWorkload:
 
     def step(self, batch: Batch) -> torch.Tensor:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
-        inputs, target = self.split(tuple(self._move(part) for part in batch))
+        inputs, target = self.split(self.to_device(batch))
         self.optimizer.zero_grad()
         loss = self.loss(self._outputs(*inputs), target)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach() / len(batch[0]) if self.loss_is_sum else loss.detach()
+
+    def to_device(self, batch: Batch) -> Batch:
+        """Return a batch where and as a step needs it; what is there already is not moved again."""
+        return tuple(self._move(part) for part in batch)
 
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
         """Read the losses of many steps and return their mean."""
@@ -119,7 +123,7 @@ class TorchWorkload:
         return Evaluation(total / samples, correct / samples, samples)
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
-        return part.to(self.device.kind, memory_format=memory_format(part, self.settings))
+        return move(part, self.device, self.settings)
 
     def _outputs(self, *inputs: torch.Tensor):
         return compute(self.network, inputs, self.device, self.settings.precision)
@@ -245,8 +249,13 @@ class TorchParitySubject:
         return self.loss(compute(self.network, inputs, self.device, self.precision), target)
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
-        stored = STORED[self.precision] if part.is_floating_point() else part.dtype
-        return part.to(stored).to(self.device.kind, memory_format=memory_format(part, self.settings))
+        return move(part, self.device, self.settings)
+
+
+def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
+    """Return a tensor on the device, in what the precision keeps and in the settings' memory format."""
+    stored = STORED[settings.precision] if part.is_floating_point() else part.dtype
+    return part.to(stored).to(device.kind, memory_format=memory_format(part, settings))
 
 
 def prepare(model: nn.Module, settings: Settings) -> Callable:

@@ -1,0 +1,177 @@
+"""Two augmented views of every image: one image at a time in worker processes, or a whole batch on the device.
+
+Both draw the same augmentations of Lightly's CIFAR-10 benchmark of June 2023: a crop of 8 to 100 % of the area, resized
+(bilinear), a flip in half of the cases, colour jitter in 80 %, grey in 20 %, no blur; then ImageNet's normalisation.
+Source: https://github.com/lightly-ai/lightly, docs/source/getting_started/benchmarks/cifar10_benchmark.py
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import Dataset
+from torchvision import transforms
+
+MEAN, STANDARD_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as Lightly normalises
+CROP_SCALE = (0.08, 1.0)
+FLIPPED, JITTERED, GREY = 0.5, 0.8, 0.2  # probabilities
+JITTER = (0.4, 0.4, 0.4, 0.1)  # brightness, contrast, saturation, hue
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def per_image(size: tuple[int, int]) -> transforms.Compose:
+    """Return torchvision's transforms from a PIL image to one view, shape (3, *size)."""
+    return transforms.Compose(
+        [
+            transforms.RandomResizedCrop(size, scale=CROP_SCALE),
+            transforms.RandomHorizontalFlip(FLIPPED),
+            transforms.RandomApply([transforms.ColorJitter(*JITTER)], p=JITTERED),
+            transforms.RandomGrayscale(GREY),
+            _plain(),
+        ]
+    )
+
+
+def batched(size: tuple[int, int]) -> nn.Sequential:
+    """Return kornia's transforms of a batch on any device: (n, 3, height, width), 0 to 1, to views (n, 3, *size).
+
+    Every image has its own crop, flip, factors and grey, as with `per_image`. But the four steps of colour jitter come
+    in one random order for the whole batch, and pixels are not rounded to 8 bits on the way.
+    """
+    from kornia import augmentation  # imported here: of all variants, only `tuned` needs it
+
+    class ResizedCrop(augmentation.RandomResizedCrop):
+        """Crops that are read and resized in one operation; kornia's own take several for each image."""
+
+        def apply_transform(self, input, params, flags, transform=None):
+            return resized_crops(input, params["src"], flags["size"])
+
+    return nn.Sequential(
+        ResizedCrop(size, scale=CROP_SCALE),
+        augmentation.RandomHorizontalFlip(p=FLIPPED),
+        augmentation.ColorJitter(*JITTER, p=JITTERED),
+        augmentation.RandomGrayscale(p=GREY),
+        augmentation.Normalize(MEAN, STANDARD_DEVIATION),
+    )
+
+
+def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """Return a crop of each image, resized as `torch.nn.functional.interpolate` does (bilinear, half-pixel centres).
+
+    Args:
+        images: shape (n, channels, height, width).
+        corners: column and row of each crop's four corner pixels, shape (n, 4, 2): top left first, bottom right third.
+        size: height and width of the result.
+    """
+    extent = torch.tensor([images.shape[3], images.shape[2]], dtype=images.dtype)
+    first, last = corners[:, 0].to(images.dtype), corners[:, 2].to(images.dtype)
+    scale, centre = (last - first + 1) / extent, (first + last + 1) / extent - 1
+    matrices = torch.cat([torch.diag_embed(scale), centre[:, :, None]], dim=2).to(images.device)
+    grid = nn.functional.affine_grid(matrices, [*images.shape[:2], *size], align_corners=False)
+    # No pixel beyond the crop may show: what lies outside the outermost pixels' centres is those pixels.
+    low, high = (((2 * end + 1) / extent - 1).to(images.device)[:, None, None] for end in (first, last))
+    return nn.functional.grid_sample(images, torch.clamp(grid, low, high), align_corners=False)
+
+
+class AugmentedPairs(Dataset):
+    """Two views of each image, made one image at a time; importable, so that spawned workers can have it.
+
+    Args:
+        images: uint8, shape (n, height, width, 3). Workers share their memory.
+    """
+
+    def __init__(self, images: numpy.ndarray) -> None:
+        self.images = torch.from_numpy(numpy.array(images))
+        self.view = per_image(images.shape[1:3])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Pair:
+        image = Image.fromarray(self.images[index].numpy())
+        return self.view(image), self.view(image)
+
+
+class PlainImages(Dataset):
+    """Images that are normalised one at a time and otherwise left alone, with their labels.
+
+    Args:
+        images: uint8, shape (n, height, width, 3).
+        labels: int64, shape (n,).
+    """
+
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray) -> None:
+        self.images = torch.from_numpy(numpy.array(images))
+        self.labels = labels.tolist()
+        self.view = _plain()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.view(Image.fromarray(self.images[index].numpy())), self.labels[index]
+
+
+class DeviceImages:
+    """Images that stay on the device, where whole batches of views are made.
+
+    Args:
+        images: uint8, shape (n, height, width, 3).
+        labels: int64, shape (n,).
+        kind: of the device.
+    """
+
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, kind: str) -> None:
+        self.images = torch.from_numpy(numpy.array(images)).permute(0, 3, 1, 2).contiguous().to(kind)
+        self.labels = torch.from_numpy(numpy.array(labels)).to(kind)
+        self.augment = batched(images.shape[1:3])
+
+    def pairs(self, batch_size: int, generator: torch.Generator) -> Iterator[Pair]:
+        """Yield one epoch's full batches of views, shuffled; both views of a batch are made together."""
+        order = torch.randperm(len(self.images), generator=generator).to(self.images.device)
+        for indices in order[: len(order) // batch_size * batch_size].split(batch_size):
+            images = self.images[indices].float().div(255)
+            with _drawing_from(generator):
+                views = self.augment(torch.cat([images, images]))
+            yield views[:batch_size], views[batch_size:]
+
+    def plain(self, batch_size: int, positions: numpy.ndarray) -> Iterator[Pair]:
+        """Yield batches of normalised images and their labels: those at the positions, in their order."""
+        mean, deviation = (
+            torch.tensor(values, device=self.images.device).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION)
+        )
+        for indices in torch.from_numpy(positions).to(self.images.device).split(batch_size):
+            yield self.images[indices].float().div(255).sub(mean).div(deviation), self.labels[indices]
+
+
+def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
+    """Return two views of each image on the host, the same for the same seed; nothing else is drawn by it."""
+    pairs = AugmentedPairs(images)
+    with _drawing_from(torch.Generator().manual_seed(seed)):
+        first, second = zip(*(pairs[index] for index in range(len(pairs))), strict=True)
+    return torch.stack(first), torch.stack(second)
+
+
+def as_pictures(views: torch.Tensor) -> numpy.ndarray:
+    """Return normalised views (n, 3, height, width) as pixels from 0 to 1, shape (n, height, width, 3)."""
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION))
+    return (views.detach().cpu().float() * deviation + mean).clamp(0, 1).permute(0, 2, 3, 1).numpy()
+
+
+def _plain() -> transforms.Compose:
+    return transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, STANDARD_DEVIATION)])
+
+
+@contextmanager
+def _drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Let the host's own generator, which transforms draw from, go by another one's next number; then put it back."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)

@@ -1,0 +1,129 @@
+"""What a device supports: every trial a row, what was refused an answer, what is wrong named so."""
+
+import json
+
+import pytest
+
+from benchbook import devices, measure, protocol, records, statistics, support
+from benchbook.devices import Device
+from benchbook.workloads import Settings
+from fakes import CPU, Clock, FakeWorkload, run
+
+SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 3.0}
+
+
+class Trial(FakeWorkload):
+    """Steps take as long as the precision says; a first loss of 1 unless told otherwise."""
+
+    def __init__(self, clock: Clock, settings: Settings, first_loss: float = 1.0) -> None:
+        super().__init__(clock)
+        self.settings, self.first_loss = settings, first_loss
+
+    def description(self) -> dict:
+        return super().description() | {"num_workers": 0}
+
+    def to_device(self, batch: tuple) -> tuple:
+        return (*batch, "on the device")
+
+    def step(self, batch: tuple) -> float:
+        assert batch[3] == "on the device"
+        super().step(batch)
+        self.clock.advance(SECONDS[self.settings.precision] - 3)
+        return self.first_loss
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = Clock()
+    fake.monotonic = fake.perf_counter
+    for module in (measure, protocol, support):
+        monkeypatch.setattr(module, "time", fake)
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    return fake
+
+
+@pytest.fixture
+def record(tmp_path):
+    record = run(tmp_path)
+    record.describe(model="fake", settings='{"seed": 1}')
+    return record
+
+
+def measured(record, build, limit=1e9, **options):
+    support.measure_matrix(build, record, CPU, limit, **options)
+    return records.read(record.path)
+
+
+def test_every_precision_is_tried_eager_and_then_compiled(record, clock):
+    rows = measured(record, lambda settings: Trial(clock, settings))
+    tried = rows[["compiled", "precision"]].drop_duplicates().apply(tuple, axis=1).tolist()
+    names = ["fp32", "amp_bf16", "amp_fp16", "bf16", "fp16"]
+    assert tried == [(False, name) for name in names] + [(True, name) for name in names]
+    assert set(rows["phase"]) == {"calibrate"}
+    assert [json.loads(text) for text in rows["settings"]] == [{"seed": 1, "tried": "matrix"}] * len(rows)
+    assert set(rows["batch_size"]) == {4}
+
+
+def test_a_window_is_steps_on_ready_batches_and_a_long_one_is_not_repeated(record, clock):
+    rows = measured(record, lambda settings: Trial(clock, settings), compilers=(False,), num_steps=2)
+    by_precision = {name: group["seconds"].tolist() for name, group in rows.groupby("precision")}
+    assert by_precision["bf16"] == [2.0, 2.0]
+    assert by_precision["fp32"] == [6.0]
+    assert rows["samples_per_second"].tolist()[0] == pytest.approx(8 / 6)
+
+
+def test_only_nvidia_has_tf32():
+    assert "tf32" in support.precisions(Device("cuda", "a GPU"))
+    assert all("tf32" not in support.precisions(Device(kind, "a chip")) for kind in ("cpu", "mps"))
+
+
+def test_what_is_refused_is_a_row_with_its_error_and_no_failure_of_the_run(record, clock):
+    def build(settings):
+        if settings.precision == "amp_fp16":
+            raise NotImplementedError("no half here")
+        if settings.precision == "fp16":
+            raise RuntimeError("CUDA out of memory")
+        return Trial(clock, settings)
+
+    rows = measured(record, build, compilers=(False,)).set_index("precision")
+    assert rows.loc["amp_fp16", ["status", "message"]].tolist() == ["unsupported", "NotImplementedError: no half here"]
+    assert rows.loc["fp16", "status"] == "out_of_memory"
+    kept = records.without_refusals(rows.reset_index())
+    assert "unsupported" not in set(kept["status"])
+    assert "out_of_memory" in set(kept["status"])
+
+
+def test_what_computes_something_else_has_diverged(record, clock):
+    losses = {"amp_bf16": 1.02, "amp_fp16": 0.9, "fp16": float("nan")}
+    rows = measured(
+        record, lambda settings: Trial(clock, settings, losses.get(settings.precision, 1.0)), compilers=(False,)
+    )
+    found = {name: group.iloc[0] for name, group in rows.groupby("precision")}
+    assert found["amp_bf16"]["status"] == "ok"
+    assert found["amp_fp16"][["status", "message"]].tolist() == ["diverged", "the first loss is 0.9, where fp32 has 1"]
+    assert found["fp16"][["status", "message"]].tolist() == ["diverged", "the first loss is not finite"]
+    assert statistics.summarise(rows)["status"].tolist() == ["ok"]
+
+
+def test_no_trial_begins_after_the_time_limit(record, clock):
+    rows = measured(
+        record, lambda settings: Trial(clock, settings), limit=3000
+    )  # reading the losses takes 1000 each time
+    assert set(rows["precision"]) == {"fp32", "amp_bf16"}
+
+
+def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, clock):
+    workload = Trial(clock, Settings())
+    support.measure_resident(workload, record, 0)
+    assert not record.path.exists()
+    support.measure_resident(workload, record, 1)
+    rows = records.read(record.path)
+    assert rows["seconds"].tolist() == [3.0, 3.0]
+    assert rows["precision"].isna().all()  # the run's own
+    assert len(support.rows_tried(rows, support.RESIDENT)) == 2
+    assert support.rows_tried(rows, support.MATRIX).empty
+
+
+def test_bfloat16_is_imitated_at_most_by_torch_on_a_cpu():
+    assert devices.multiplies_bfloat16(Device("cuda", "a GPU"))
+    assert devices.multiplies_bfloat16(Device("cpu", "a chip", framework="jax"))
