@@ -15,6 +15,7 @@ from benchbook import kernel, layout
 FIGURES = {
     "mnist_speedup": ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time"),
     "vae_stability": ("vae-loss", "vae-parity"),
+    "mobilenetv2_energy": ("mobilenetv2-settings", "mobilenetv2-loss"),
     "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
     "calibrate": ("ceilings", "efficiency"),
 }
