@@ -93,4 +93,5 @@ def run_executor(path: Path, parameters: dict, folder: Path) -> None:
 
     whole = profiles.declared("mnist_speedup") | parameters
     point = profiles.Point("mnist_speedup", profiles.point_name("mnist_speedup", whole), whole, 1, 120)
-    assert execute.execute(point, machine.identify().name) == ["ok"]
+    statuses = execute.execute(point, machine.identify().name)
+    assert statuses == ["ok"], list(records.merge(records.find(layout.outputs() / "runs"))["message"].dropna())

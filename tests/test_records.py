@@ -173,6 +173,13 @@ def test_a_row_that_breaks_the_schema_is_not_written(tmp_path, column):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("known", [{}, {"energy_method": "nvml"}, {"energy_boundary": "board"}])
+def test_joules_that_do_not_say_how_and_where_they_were_read_are_refused(known):
+    with pytest.raises(records.SchemaError, match="line 2: energy_joules without energy_method and energy_boundary"):
+        make_rows([make_row(energy_joules=3.0, **known)])
+    make_rows([make_row(energy_joules=3.0, energy_method="nvml", energy_boundary="board")])
+
+
 @pytest.mark.parametrize("kept_rows", [0, 1, 2])
 def test_a_torn_last_line_is_cut_and_nothing_else(tmp_path, kept_rows):
     path = write(tmp_path / "run.csv", *(make_row(index=index) for index in range(3)))

@@ -79,9 +79,10 @@ def test_only_a_points_last_session_is_newest():
 
 
 def test_a_summary_has_the_medians_of_the_training_windows_alone():
+    board = {"energy_method": "nvml", "energy_boundary": "board", "samples": 600, "seconds": 2.0}
     rows = [
-        *windows(100, 400, 300, run_id="run-1", samples=600, seconds=2.0, input_seconds=0.5, energy_joules=60.0),
-        *windows(200, run_id="run-2", samples=600, seconds=2.0, input_seconds=1.0, energy_joules=30.0),
+        *windows(100, 400, 300, run_id="run-1", input_seconds=0.5, energy_joules=60.0, **board),
+        *windows(200, run_id="run-2", input_seconds=1.0, energy_joules=30.0, **board),
         *windows(9999, run_id="run-1", phase="compile"),
         *windows(9999, run_id="run-1", phase="warmup"),
         make_row(run_id="run-1", phase="evaluate", samples_per_second=9999.0, accuracy=0.75),

@@ -5,13 +5,12 @@ import math
 import numpy
 import pytest
 import torch
-from torch.utils.data import RandomSampler
 
 from benchbook import measure, protocol, records
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.protocol import Plan
-from benchbook.workloads import vae
+from benchbook.workloads import mnist, vae
 from fakes import CPU, run
 
 
@@ -112,17 +111,13 @@ def test_reference_has_the_scripts_loaders(tiny, monkeypatch, kind, workers, pin
     made = []
     move = vae.Network.to
     monkeypatch.setattr(vae.Network, "to", lambda self, where: move(self, where) if where == "meta" else self)
-    monkeypatch.setattr(vae, "DataLoader", lambda *values, **options: made.append(options) or [])
+    monkeypatch.setattr(mnist, "DataLoader", lambda *values, **options: made.append(options) or [])
     workload = vae.build(tiny, Device(kind, "a chip"))
     workload.batches(0)
     workload.test_batches()
     found = [(options["num_workers"], options["pin_memory"], options["shuffle"]) for options in made]
     assert found == [(workers, pinned, True)] * 2
     assert workload.description()["num_workers"] == workers
-
-
-def test_loader_shuffles(tiny):
-    assert isinstance(vae.DataLoader(tiny.train_images, shuffle=True).sampler, RandomSampler)
 
 
 def test_rows_hold_no_accuracy_and_warm_up_changes_nothing_that_follows(tiny, tmp_path):

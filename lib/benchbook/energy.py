@@ -68,7 +68,6 @@ def ratio(a: dict, b: dict) -> tuple[float | None, str]:
 
 
 def _note(method: str, shortest: float) -> str:
-    notes = ["an estimate from a stated power, not measured"] if method == "estimate_tdp" else []
-    if shortest < SHORTEST_WINDOW and method != "estimate_tdp":
-        notes.append(f"windows under {SHORTEST_WINDOW:g} s are short for a sensor")
-    return "; ".join(notes)
+    if method == "estimate_tdp":
+        return "an estimate from a stated power, not measured"
+    return f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if shortest < SHORTEST_WINDOW else ""

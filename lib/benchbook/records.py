@@ -161,6 +161,10 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     if twice.any():
         line = int(typed.index[twice][0]) + 2
         raise SchemaError(f"{source}, line {line}: the key {', '.join(KEY)} occurs a second time")
+    bare = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
+    if bare.any():
+        line = int(typed.index[bare][0]) + 2
+        raise SchemaError(f"{source}, line {line}: energy_joules without energy_method and energy_boundary")
     return typed
 
 

@@ -42,7 +42,7 @@ class Run:
     phase: str = "setup"
     manifest: dict = field(default_factory=dict)
     ended_by_another: bool = False
-    _indices: Counter | None = None
+    _indices: Counter | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> Path:
