@@ -9,7 +9,7 @@ import yaml
 
 from benchbook import layout, profiles
 from benchbook.devices import DeviceUnavailable
-from benchbook.workloads import mnist, simclr, vae
+from benchbook.workloads import mnist, mobilenetv2, simclr, vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -32,6 +32,7 @@ VARIANTS = {
     "calibrate": ("",),
     "mnist_speedup": mnist.VARIANTS,
     "vae_stability": vae.VARIANTS,
+    "mobilenetv2_energy": mobilenetv2.VARIANTS,
     "simclr_epochs": simclr.VARIANTS,
 }
 
