@@ -256,6 +256,21 @@ def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
     assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
 
 
+@pytest.mark.parametrize(
+    ("layer", "forward"),
+    [
+        (nn.Conv2d(6, 12, 3, groups=3), 2 * 36 * 12 * 18),  # 36 positions, 12 kernels of 2 x 9
+        (nn.Conv2d(6, 6, 3, groups=6), 2 * 36 * 6 * 9),  # depthwise: 6 kernels of 9
+        (nn.ConvTranspose2d(6, 4, 2, stride=2), 2 * 64 * 6 * 4 * 4),  # from 64 positions, 6 x 4 kernels of 4
+        (nn.ConvTranspose2d(6, 6, 2, groups=6), 2 * 64 * 6 * 4),
+    ],
+)
+def test_convolutions_in_groups_and_transposed_ones_are_counted_as_on_paper(layer, forward):
+    below = nn.Conv2d(6, 6, 1)  # so that each gradient of the layer is needed; its own input's is not
+    counted = roofline.flops_per_sample(nn.Sequential(below, layer), torch.zeros(2, 6, 8, 8))
+    assert counted == 2 * 2 * 64 * 36 + 3 * forward
+
+
 def test_a_network_of_several_outputs_is_counted_whole():
     class Twins(nn.Module):
         def __init__(self):

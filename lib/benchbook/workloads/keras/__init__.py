@@ -3,7 +3,6 @@
 The same model, loss and optimiser run on both; which of the two is the device's framework, decided once a process.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -12,7 +11,9 @@ import numpy
 from benchbook import devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation, Settings
+from benchbook.workloads.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
 from benchbook.workloads.keras.networks import Network, build_network
+from benchbook.workloads.keras.parity import KerasParitySubject, copy_model
 from benchbook.workloads.keras.runtime import (
     POLICIES,
     Array,
@@ -37,9 +38,6 @@ __all__ = [
     "to_host",
     "top1",
 ]
-
-Batch = tuple[Array, Array]
-LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
@@ -180,105 +178,3 @@ class KerasWorkload:
             loss_scaled=make_model is None and "fp16" in precision,
             seed=self.seed,
         )
-
-
-class KerasParitySubject:
-    """A Keras network that repeats the same steps on any device; see `benchbook.workloads.ParitySubject`.
-
-    Args:
-        network: without dropout.
-    """
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.names = [variable.path for variable in network.model.trainable_variables]
-        self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in network.precision else 1.0
-
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name, in float64."""
-        self.network.update_model()
-        values = [to_host(variable.value).astype("float64") for variable in self.network.model.trainable_variables]
-        return dict(zip(self.names, values, strict=True))
-
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names, rounded to this precision."""
-        self.network.update_model()
-        self.network.assign(self.network.model.trainable_variables, [parameters[name] for name in self.names])
-
-    def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name, in float64."""
-        loss, gradients = self._differentiate(batch)
-        return loss, dict(zip(self.names, gradients, strict=True))
-
-    def step(self, batch: Batch) -> float:
-        """Train on one batch and return its mean loss from before the step."""
-        loss, gradients = self._differentiate(batch)
-        self.network.apply(gradients)
-        return loss
-
-    def _differentiate(self, batch: Batch) -> tuple[float, list[numpy.ndarray]]:
-        """Return loss and gradients; in float16 the loss is scaled, and the scale halved until nothing overflows."""
-        while True:
-            loss, gradients = self.network.differentiate(*batch, self.loss_scale)
-            if self.loss_scale == 1 or all(numpy.isfinite(gradient).all() for gradient in gradients):
-                return loss, gradients
-            self.loss_scale /= 2
-
-
-class ResidentArrays:
-    """Arrays kept on a device, from which batches are taken and prepared there: no loader, no transfer.
-
-    Args:
-        device: which.
-        inputs, target: NumPy arrays of n lines each.
-        prepare: from lines of `inputs`, on the device, to what the network takes; in keras.ops.
-    """
-
-    def __init__(
-        self, device: Device, inputs: numpy.ndarray, target: numpy.ndarray, prepare: Callable[[Array], Array]
-    ) -> None:
-        keras = import_keras(device.framework)
-        self.device, self.arrays = device, (place(device, inputs), place(device, target))
-
-        def take(inputs: Array, target: Array, indices: Array) -> Batch:
-            return prepare(keras.ops.take(inputs, indices, axis=0)), keras.ops.take(target, indices, axis=0)
-
-        self._take = compile_function(device, take)
-
-    def batches(self, order: Iterable[numpy.ndarray]) -> Iterator[Batch]:
-        """Yield a batch for each array of indices, int32."""
-        for indices in order:
-            with arithmetic(self.device, "fp32"):
-                yield self._take(*self.arrays, place(self.device, indices))
-
-
-def evaluation_batch_size(num_images: int, most: int) -> int:
-    """Return a batch size that divides the images and is over half of `most`; `most` itself if there is none.
-
-    A last batch of another size would be compiled for itself.
-    """
-    fewest = math.ceil(num_images / most)
-    counts = [count for count in range(fewest, 2 * fewest) if num_images % count == 0]
-    return num_images // counts[0] if counts else min(most, num_images)
-
-
-def copy_model(model, policy: str | None = None):
-    """Return a copy of a Keras model without its weights and without dropout.
-
-    Args:
-        model: a functional model without models inside.
-        policy: what Keras computes the copy in; None: as the model.
-    """
-    import keras
-
-    def copy_layer(layer):
-        config = layer.get_config()
-        # Weights are loaded afterwards, and JAX compiles every random draw.
-        config |= {name: "zeros" for name in config if name.endswith("initializer")}
-        if isinstance(layer, keras.layers.Dropout):
-            config["rate"] = 0.0
-        if policy is not None:
-            config["dtype"] = policy
-        return type(layer).from_config(config)
-
-    return keras.models.clone_model(model, clone_function=copy_layer)

@@ -63,6 +63,8 @@ def build(
         raise ValueError(f"image_size {image_size}; allowed: 32 or more")
     if learning_rate <= 0:
         raise ValueError(f"learning_rate {learning_rate}; allowed: above 0")
+    if batch_size > len(dataset.train_labels):
+        raise ValueError(f"batch_size {batch_size}; allowed: up to {len(dataset.train_labels)}, the training images")
     if not 0 <= num_test_images <= len(dataset.test_labels):
         raise ValueError(f"num_test_images {num_test_images}; allowed: 0 to {len(dataset.test_labels)}")
     tested = slice(num_test_images or None)

@@ -35,12 +35,7 @@ def training_order(num_images: int, batch_size: int, seed: int, epoch: int) -> l
     """Return the indices of each batch of an epoch, int32, shuffled; what does not fill a batch is left out.
 
     A last batch of another size would be compiled for itself, inside a window.
-
-    Raises:
-        ValueError: the batch is larger than the data set.
     """
-    if batch_size > num_images:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
     order = numpy.random.default_rng([seed, epoch]).permutation(num_images).astype(numpy.int32)
     whole = num_images // batch_size * batch_size
     return numpy.split(order[:whole], whole // batch_size)

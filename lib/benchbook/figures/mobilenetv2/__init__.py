@@ -1,0 +1,33 @@
+"""Tables and charts of the MobileNetV2 study: images a second and joules an image by setting, losses, convergence."""
+
+from benchbook.figures.mobilenetv2.charts import (
+    draw_joules,
+    draw_losses,
+    draw_rates,
+    joules_title,
+    losses_title,
+    rates_title,
+)
+from benchbook.figures.mobilenetv2.tables import (
+    convergence,
+    convergence_sentence,
+    curves,
+    quantities,
+    reading,
+    settings,
+)
+
+__all__ = [
+    "convergence",
+    "convergence_sentence",
+    "curves",
+    "draw_joules",
+    "draw_losses",
+    "draw_rates",
+    "joules_title",
+    "losses_title",
+    "quantities",
+    "rates_title",
+    "reading",
+    "settings",
+]

@@ -1,0 +1,122 @@
+"""Charts of the MobileNetV2 study, and the sentences above them."""
+
+import numpy
+import pandas
+from matplotlib.axes import Axes
+
+from benchbook import figures
+from benchbook.figures.mobilenetv2.tables import NUM_CLASSES
+
+
+def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
+    """Draw images a second of each setting; a cross and a word where it failed."""
+    order = table.iloc[::-1].reset_index(drop=True)
+    rates = order["images_per_second"].astype(float)
+    axes.barh(order.index, rates.fillna(0), color=_colours(order))
+    errors = [(rates - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - rates).clip(lower=0)]
+    axes.errorbar(rates, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    for position, line in order.iterrows():
+        if line["status"] != "ok":
+            axes.plot(0, position, "X", color=figures.COLOURS["line"], clip_on=False)
+        broken = line["status"].replace("_", " ") if line["status"] != "ok" else ""
+        rate = f"{line['images_per_second']:,.0f}" if pandas.notna(line["images_per_second"]) else ""
+        start = line["high"] if pandas.notna(line["high"]) else 0
+        axes.text(start, position, f"   {' '.join(part for part in (rate, broken) if part)}", va="center", fontsize=8)
+    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
+    axes.set_xlabel("images a second, training")
+    axes.margins(x=0.15)
+    axes.set_title(rates_title(table))
+
+
+def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
+    """Draw joules an image of each setting, with what they cover; said where no sensor could be read."""
+    order = table.iloc[::-1].reset_index(drop=True)
+    joules = order["joules_per_image"].astype(float)
+    axes.barh(order.index, joules.fillna(0), color=_colours(order))
+    for position, line in order.iterrows():
+        known = pandas.notna(line["joules_per_image"])
+        text = f"{line['joules_per_image']:.3g} J ({line['boundary']})" if known else "no sensor"
+        text = "not printed" if not known and line["source"] != "measured" else text
+        text = "" if not known and line["status"] not in ("ok", "diverged") else text
+        axes.text(joules[position] if known else 0, position, f"  {text}", va="center", fontsize=8)
+    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
+    axes.set_xlabel("joules an image")
+    axes.margins(x=0.25)
+    if not joules.notna().any():
+        axes.set(xticks=[], xlim=(0, 1))
+    axes.set_title(joules_title(table))
+
+
+def draw_losses(axes: Axes, table: pandas.DataFrame) -> None:
+    """Draw the loss over images seen, a line for each setting; its test accuracy stands in the legend."""
+    dashes = {"tensorflow": "-", "jax": "--", "torch": ":"}
+    markers = "os^vDP*X"
+    sizes = sorted({(line["trainable"], line["image_size"], line["batch_size"]) for line in table.to_dict("records")})
+    key = [name for name in table.columns if name not in ("images_seen", "loss", "accuracy", "status")]
+    for _, curve in table.groupby(key, dropna=False, sort=True):
+        first = curve.iloc[0].to_dict()
+        marker = markers[sizes.index((first["trainable"], first["image_size"], first["batch_size"])) % len(markers)]
+        tested = f": test {first['accuracy']:.0%}" if pandas.notna(first["accuracy"]) else ""
+        style = dashes[first["framework"]] + marker
+        axes.plot(curve["images_seen"], curve["loss"], style, color=figures.colour(first["device"]), markersize=4)
+        axes.lines[-1].set_label(_short(first) + tested)
+    axes.axhline(numpy.log(NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
+    axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
+    axes.grid(visible=True)
+    axes.legend(fontsize=7) if len(table) else None
+    axes.set_title(losses_title(table))
+
+
+def rates_title(table: pandas.DataFrame) -> str:
+    """Return what the chart of rates shows, in a sentence with its numbers."""
+    measured = table[(table["source"] == "measured") & table["images_per_second"].notna()]
+    broken = table[(table["source"] == "measured") & ~table["status"].isin(["ok", "diverged"])]
+    failed = f"; {len(broken)} of {len(broken) + len(measured)} settings failed" if len(broken) else ""
+    if measured.empty:
+        return f"Nothing measured here yet{failed}"
+    best = measured.sort_values("images_per_second").iloc[-1]
+    return f"Up to {best['images_per_second']:,.0f} images/s ({_short(best)}){failed}"
+
+
+def joules_title(table: pandas.DataFrame) -> str:
+    """Return what the chart of joules shows, in a few words with their numbers."""
+    known = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
+    if known.empty:
+        return "Joules an image: no sensor could be read"
+    low, high = known["joules_per_image"].min(), known["joules_per_image"].max()
+    return f"{low:.3g} to {high:.3g} J an image ({', '.join(sorted(set(known['boundary'])))})"
+
+
+def losses_title(table: pandas.DataFrame) -> str:
+    """Return what the chart of losses shows."""
+    tested = table[table["accuracy"].notna()]
+    if tested.empty:
+        return "Loss: nothing measured here yet"
+    best = tested.sort_values("accuracy").iloc[-1]
+    return f"Best test accuracy {best['accuracy']:.1%} after {best['images_seen']:,.0f} images ({_short(best)})"
+
+
+def _colours(order: pandas.DataFrame) -> list[str]:
+    return [
+        figures.colour(line["device"]) if line["source"] == "measured" else figures.COLOURS["published"]
+        for line in order.to_dict("records")
+    ]
+
+
+def _short(line: dict) -> str:
+    trained = "" if pandas.isna(line["trainable"]) else ", all layers" if line["trainable"] else ", head"
+    rate = line["learning_rate"]
+    rate = f", rate {rate:g}" if pandas.notna(rate) and rate != 5e-4 else ""
+    variant = "" if line["variant"] == "reference" else f", {line['variant']}"
+    size = f", {line['image_size']:.0f} px" if pandas.notna(line["image_size"]) else ""
+    batch = f", batch {line['batch_size']:.0f}" if pandas.notna(line["batch_size"]) else ""
+    return f"{line['framework']} {line['device']}{trained}{size}{batch}{rate}{variant}"
+
+
+def _label(line: dict) -> str:
+    if line["source"] == "measured":
+        stand_in = "" if line["dataset"] == "cifar10" else f", {line['dataset']}"
+        return f"{line['machine']}{stand_in}\n{_short(line)}"
+    over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
+    device = line["device"] if pandas.notna(line["device"]) else "any device"
+    return f"{line['machine']}, {line['source']}\n{_short(line | {'framework': 'tensorflow', 'device': device})}{over}"
