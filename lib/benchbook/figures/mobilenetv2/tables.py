@@ -39,7 +39,8 @@ def settings(rows: pandas.DataFrame) -> pandas.DataFrame:
     columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "num_windows", "joules_per_image", "boundary"]
     table = pandas.DataFrame(lines, columns=[*columns, "accuracy", "status", "message", "num_samples"])
     alike = [*_KEPT, *_SETTINGS]
-    table = table.sort_values("num_samples", kind="stable").drop_duplicates(alike, keep="last")
+    known_last = table.sort_values("num_samples", kind="stable", na_position="first")  # a failure has no images
+    table = known_last.drop_duplicates(alike, keep="last")
     rank = table["framework"].map({name: place for place, name in enumerate(FRAMEWORKS)}).fillna(len(FRAMEWORKS))
     order = ["source", "machine", "trainable", "image_size", "batch_size", "learning_rate", "variant", "device", "rank"]
     return (
@@ -137,6 +138,8 @@ def convergence_sentence(judged: pandas.DataFrame) -> str:
 def reading(rows: pandas.DataFrame) -> str:
     """Return what one run's rows say, in a sentence with its numbers."""
     line = statistics.summarise(rows).iloc[0]
+    if not line["num_windows"]:
+        return f"This run measured no window: {line['status'].replace('_', ' ')}."
     rate = f"{line['samples_per_second']:,.0f} images a second over {line['num_windows']} windows"
     accuracy = f"; test accuracy {line['accuracy']:.1%}" if pandas.notna(line["accuracy"]) else ""
     joules = line["energy_per_sample"]
