@@ -51,8 +51,9 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## Compare the measured loop with the same loop bare
+bench: $(READY) ## Compare the measured loop with the same loop bare, and with Keras's own fit
 	@$(BIN)/python tests/bench_overhead.py
+	@$(BIN)/python tests/bench_overhead.py --study mobilenetv2_energy
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

@@ -110,6 +110,10 @@ def drawn(name, rows):
     return axes
 
 
+def title(axes):
+    return axes.get_title(loc="left").replace("\n", " ")
+
+
 def words(axes):
     return [text.get_text().strip() for text in axes.texts]
 
@@ -257,30 +261,31 @@ def test_the_same_rows_give_the_same_bytes(name, tmp_path):
 def test_bars_say_how_fast_how_it_ended_and_what_joules_cover():
     rates = drawn("rates", INPUTS["all"])
     assert {"60", "950", "crashed", "235"} <= set(words(rates))
-    assert (
-        rates.get_title(loc="left")
-        == "Up to 950 images/s (torch cuda, all layers, 128 px, batch 64); 1 of 5 settings failed"
-    )
+    assert title(rates) == "Up to 950 images/s (torch cuda, all layers, 128 px, batch 64); 1 of 5 settings failed"
     joules = drawn("joules", INPUTS["all"])
     assert {"0.5 J (board)", "no sensor", "not printed"} <= set(words(joules))
-    assert joules.get_title(loc="left") == "0.5 to 0.5 J an image (board)"
+    assert title(joules) == "0.5 J an image (board)"
     labels = [label.get_text() for label in rates.get_yticklabels()]
     assert any("shapes-32px" in label and "tuned" in label and "rate 0.0001" in label for label in labels)
     assert any("over 196 px" in label for label in labels)
 
 
 def test_titles_say_when_nothing_was_measured():
-    assert drawn("rates", INPUTS["nothing"]).get_title(loc="left") == "Nothing measured here yet"
-    assert drawn("rates", CRASHED).get_title(loc="left") == "Nothing measured here yet; 1 of 1 settings failed"
-    assert drawn("joules", INPUTS["nothing"]).get_title(loc="left") == "Joules an image: no sensor could be read"
-    assert drawn("losses", CRASHED).get_title(loc="left") == "Loss: nothing measured here yet"
+    assert title(drawn("rates", INPUTS["nothing"])) == "Nothing measured here yet"
+    assert title(drawn("rates", point(dataset="shapes-32px"))).endswith("batch 64, shapes-32px)")
+    assert title(drawn("rates", CRASHED)) == "Nothing measured here yet; 1 of 1 settings failed"
+    assert title(drawn("joules", INPUTS["nothing"])) == "Joules an image: no sensor could be read"
+    assert title(drawn("losses", CRASHED)) == "Loss: nothing measured here yet"
 
 
 def test_losses_name_each_curve_with_its_test_accuracy():
     axes = drawn("losses", INPUTS["all"])
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert "tensorflow cpu, head, 128 px, batch 64: test 60%" in labels
-    assert len(labels) == 4
+    assert "torch cuda, head, 128 px, batch 64, rate 0.0001, tuned, shapes-32px: test 60%" in labels
+    assert len(labels) == mobilenetv2.num_curves(table("losses", INPUTS["all"])) == 4
+    both = drawn("losses", [*point(), *point(machine="other")]).get_legend().get_texts()
+    assert [text.get_text().partition(",")[0] for text in both] == ["desk", "other"]
     guess = axes.lines[-1].get_ydata()[0]
     assert guess == pytest.approx(numpy.log(10))
 

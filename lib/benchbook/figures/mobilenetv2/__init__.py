@@ -6,6 +6,7 @@ from benchbook.figures.mobilenetv2.charts import (
     draw_rates,
     joules_title,
     losses_title,
+    num_curves,
     rates_title,
 )
 from benchbook.figures.mobilenetv2.tables import (
@@ -26,6 +27,7 @@ __all__ = [
     "draw_rates",
     "joules_title",
     "losses_title",
+    "num_curves",
     "quantities",
     "rates_title",
     "reading",

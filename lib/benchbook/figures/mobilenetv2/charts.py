@@ -1,11 +1,18 @@
 """Charts of the MobileNetV2 study, and the sentences above them."""
 
+import textwrap
+
 import numpy
 import pandas
 from matplotlib.axes import Axes
 
 from benchbook import figures
 from benchbook.figures.mobilenetv2.tables import NUM_CLASSES
+
+DASHES = {"tensorflow": "-", "jax": "--", "torch": ":"}
+MARKERS = "os^vDP*X"
+NO_CURVE_OF_ITS_OWN = ("images_seen", "loss", "accuracy", "status")  # columns in which the points of one curve differ
+TITLE = 48  # characters in a line: half of a wide figure
 
 
 def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
@@ -25,7 +32,8 @@ def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
     axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
     axes.set_xlabel("images a second, training")
     axes.margins(x=0.15)
-    axes.set_title(rates_title(table))
+    axes.set_ylim(-0.6, max(1, len(order)) - 0.4)
+    axes.set_title(textwrap.fill(rates_title(table), TITLE))
 
 
 def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
@@ -44,27 +52,30 @@ def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
     axes.margins(x=0.25)
     if not joules.notna().any():
         axes.set(xticks=[], xlim=(0, 1))
-    axes.set_title(joules_title(table))
+    axes.set_ylim(-0.6, max(1, len(order)) - 0.4)
+    axes.set_title(textwrap.fill(joules_title(table), TITLE))
 
 
 def draw_losses(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw the loss over images seen, a line for each setting; its test accuracy stands in the legend."""
-    dashes = {"tensorflow": "-", "jax": "--", "torch": ":"}
-    markers = "os^vDP*X"
+    """Draw the loss over images seen, a line for each point; its test accuracy stands in the legend, beside it."""
     sizes = sorted({(line["trainable"], line["image_size"], line["batch_size"]) for line in table.to_dict("records")})
-    key = [name for name in table.columns if name not in ("images_seen", "loss", "accuracy", "status")]
-    for _, curve in table.groupby(key, dropna=False, sort=True):
+    several = table["machine"].nunique() > 1
+    for curve in _curves(table):
         first = curve.iloc[0].to_dict()
-        marker = markers[sizes.index((first["trainable"], first["image_size"], first["batch_size"])) % len(markers)]
-        tested = f": test {first['accuracy']:.0%}" if pandas.notna(first["accuracy"]) else ""
-        style = dashes[first["framework"]] + marker
-        axes.plot(curve["images_seen"], curve["loss"], style, color=figures.colour(first["device"]), markersize=4)
-        axes.lines[-1].set_label(_short(first) + tested)
+        marker = MARKERS[sizes.index((first["trainable"], first["image_size"], first["batch_size"])) % len(MARKERS)]
+        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_label(first, several)}
+        axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
     axes.axhline(numpy.log(NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
     axes.grid(visible=True)
-    axes.legend(fontsize=7) if len(table) else None
-    axes.set_title(losses_title(table))
+    if len(table):
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), handlelength=4)
+    axes.set_title(textwrap.fill(losses_title(table), TITLE))
+
+
+def num_curves(table: pandas.DataFrame) -> int:
+    """Return how many lines the chart of losses has, and so its legend."""
+    return len(_curves(table))
 
 
 def rates_title(table: pandas.DataFrame) -> str:
@@ -75,7 +86,7 @@ def rates_title(table: pandas.DataFrame) -> str:
     if measured.empty:
         return f"Nothing measured here yet{failed}"
     best = measured.sort_values("images_per_second").iloc[-1]
-    return f"Up to {best['images_per_second']:,.0f} images/s ({_short(best)}){failed}"
+    return f"Up to {best['images_per_second']:,.0f} images/s ({_work(best)}){failed}"
 
 
 def joules_title(table: pandas.DataFrame) -> str:
@@ -84,7 +95,8 @@ def joules_title(table: pandas.DataFrame) -> str:
     if known.empty:
         return "Joules an image: no sensor could be read"
     low, high = known["joules_per_image"].min(), known["joules_per_image"].max()
-    return f"{low:.3g} to {high:.3g} J an image ({', '.join(sorted(set(known['boundary'])))})"
+    span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    return f"{span} J an image ({', '.join(sorted(set(known['boundary'])))})"
 
 
 def losses_title(table: pandas.DataFrame) -> str:
@@ -93,7 +105,23 @@ def losses_title(table: pandas.DataFrame) -> str:
     if tested.empty:
         return "Loss: nothing measured here yet"
     best = tested.sort_values("accuracy").iloc[-1]
-    return f"Best test accuracy {best['accuracy']:.1%} after {best['images_seen']:,.0f} images ({_short(best)})"
+    return f"Best test accuracy {best['accuracy']:.1%} after {best['images_seen']:,.0f} images ({_work(best)})"
+
+
+def _curves(table: pandas.DataFrame) -> list[pandas.DataFrame]:
+    key = [name for name in table.columns if name not in NO_CURVE_OF_ITS_OWN]
+    return [curve for _, curve in table.groupby(key, dropna=False, sort=True)]
+
+
+def _curve_label(line: dict, several: bool) -> str:
+    machine = f"{line['machine']}, " if several else ""
+    tested = f": test {line['accuracy']:.0%}" if pandas.notna(line["accuracy"]) else ""
+    return machine + _work(line) + tested
+
+
+def _work(line: dict) -> str:
+    """Return a setting in few words; data that stand in for CIFAR-10 are named."""
+    return _short(line) + ("" if line["dataset"] == "cifar10" else f", {line['dataset']}")
 
 
 def _colours(order: pandas.DataFrame) -> list[str]:
