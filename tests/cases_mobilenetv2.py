@@ -4,6 +4,7 @@ test_workloads_mobilenetv2.py runs this file once for each, in processes of thei
 NumPy, so that each framework can be held against torch's twin, which is held against a formula.
 """
 
+import copy
 import os
 
 import numpy
@@ -58,23 +59,27 @@ def state(made) -> dict[str, numpy.ndarray]:
         return {
             name: part.numpy().copy() for name, part in made.model.state_dict().items() if "num_batches" not in name
         }
-    return {weight.path: numpy.array(weight.value) for weight in made.model.weights}
+    from benchbook.workloads.keras import to_host
+
+    return {weight.path: to_host(weight.value) for weight in made.model.weights}
 
 
 def head_of(names) -> set[str]:
     return {name for name in names if name.startswith(("classifier", initial.HEAD))}
 
 
-def logits(made, pixels: numpy.ndarray) -> numpy.ndarray:
+def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarray:
+    """Return the outputs in inference mode; fp64 is for comparing, since rounding grows through 52 batch norms."""
+    images = inputs.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
+    images = images.astype("float64" if precision == "fp64" else "float32")
     if made.device.framework != "torch":
-        return made.network.predict(inputs.enlarge(pixels, 32))
+        network = made.parity_subject(CPU, "fp64").network if precision == "fp64" else made.network
+        return network.predict(images)
     import torch
 
-    made.model.eval()
+    model = copy.deepcopy(made.model).eval()
     with torch.no_grad():
-        found = made.model(torch.from_numpy(inputs.enlarge(pixels, 32, channels_first=True))).numpy()
-    made.model.train()
-    return found
+        return (model.double() if precision == "fp64" else model)(torch.from_numpy(images)).numpy()
 
 
 def learning_rate(made) -> float:
@@ -109,25 +114,29 @@ def test_arithmetic_is_counted_alike_whatever_the_framework(frozen, unfrozen):
     assert unfrozen.description()["flops_per_sample"] == 3 * (features + head) - first  # images need no gradient
 
 
+@pytest.mark.skipif(FRAMEWORK == "jax", reason="JAX is compared with the torch twin, and that with a formula")
 def test_outputs_are_those_of_an_independent_model(frozen):
     """Keras: the article's own lines. torch: the network written out, with TensorFlow's padding as documented."""
-    pixels = inputs.enlarge(DATA.test_images, 32)
+    pixels = inputs.enlarge(DATA.test_images, 32).astype("float64")
     expected = articles_outputs(pixels) if IS_KERAS else outputs_by_hand(pixels)
-    found = logits(frozen, DATA.test_images)
+    found = logits(frozen, DATA.test_images, "fp64")
     shares = numpy.exp(found) / numpy.exp(found).sum(axis=1, keepdims=True)
     assert expected.std(axis=0).max() > 0.1  # images differ: it is no constant that is compared
-    numpy.testing.assert_allclose(shares, expected, rtol=1e-4)
+    numpy.testing.assert_allclose(shares, expected, rtol=1e-7)
 
 
 def articles_outputs(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Return class probabilities of the model as the article's notebook makes it."""
+    """Return class probabilities of the model as the article's notebook makes it, in float64."""
     import keras
 
-    base = keras.applications.MobileNetV2(input_shape=(32, 32, 3), include_top=False, weights=None)
-    base.trainable = False
-    layers = [base, keras.layers.GlobalAveragePooling2D(), keras.layers.Dropout(0.4)]
-    model = keras.Sequential([*layers, keras.layers.Dense(10, activation="softmax")])
-    model.build((None, 32, 32, 3))
+    keras.config.set_dtype_policy("float64")
+    try:
+        base = keras.applications.MobileNetV2(input_shape=(32, 32, 3), include_top=False, weights=None)
+        layers = [base, keras.layers.GlobalAveragePooling2D(), keras.layers.Dropout(0.4)]
+        model = keras.Sequential([*layers, keras.layers.Dense(10, activation="softmax")])
+        model.build((None, 32, 32, 3))
+    finally:
+        keras.config.set_dtype_policy("float32")
     arrays = lively_weights()
     for layer in (layer for layer in base.layers if layer.weights):
         layer.set_weights(arrays[layer.name])
@@ -170,21 +179,29 @@ def outputs_by_hand(pixels: numpy.ndarray) -> numpy.ndarray:
 
 
 @pytest.mark.skipif(not IS_KERAS, reason="torch is what the others are compared with")
-def test_outputs_losses_and_gradients_are_those_of_the_torch_twin(frozen, unfrozen):
-    """In float64 the frameworks agree in training mode, too: batch norms, padding, constants, Adam."""
+def test_outputs_and_adams_steps_are_those_of_the_torch_twin(frozen):
+    """In float64 the frameworks agree to rounding; Adam's epsilon stands elsewhere, so its steps agree to less."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", weights=("imagenet", lively_weights()))
-    found, expected = logits(frozen, DATA.test_images), logits(twin, DATA.test_images)
-    numpy.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    subject, other = frozen.parity_subject(CPU, "fp64"), twin.parity_subject(devices.pick("cpu"), "fp64")
+    found = subject.network.predict(inputs.enlarge(DATA.test_images, 32).astype("float64"))
+    numpy.testing.assert_allclose(found, logits(twin, DATA.test_images, "fp64"), rtol=1e-7)
+    (batch,), (other_batch,) = frozen.parity_batches(1), twin.parity_batches(1)
+    for tolerance in (1e-7, 1e-5, 1e-5):  # the second loss is that after a step
+        assert subject.step(batch) == pytest.approx(other.step(other_batch), rel=tolerance)
+
+
+@pytest.mark.skipif(not IS_KERAS, reason="torch is what the others are compared with")
+def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
+    """Batch norms in training mode, their constants, padding: one of them wrong would show in the gradient's norm."""
+    pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", trainable=True)
     subject, other = unfrozen.parity_subject(CPU, "fp64"), twin.parity_subject(devices.pick("cpu"), "fp64")
-    (batch,), (other_batch,) = unfrozen.parity_batches(1), twin.parity_batches(1)
-    for _ in range(2):  # the second loss is that after a step of Adam
-        (loss, gradients), (expected, wanted) = subject.gradients(batch), other.gradients(other_batch)
-        assert loss == pytest.approx(expected, rel=1e-3)
-        norms = [numpy.sqrt(sum((part**2).sum() for part in parts.values())) for parts in (gradients, wanted)]
-        assert norms[0] == pytest.approx(norms[1], rel=1e-2)
-        subject.step(batch), other.step(other_batch)
+    loss, gradients = subject.gradients(unfrozen.parity_batches(1)[0])
+    expected, wanted = other.gradients(twin.parity_batches(1)[0])
+    assert loss == pytest.approx(expected, rel=1e-7)
+    norms = [sorted(numpy.linalg.norm(part) for part in parts.values()) for parts in (gradients, wanted)]
+    numpy.testing.assert_allclose(*norms, rtol=1e-4, atol=1e-9)
 
 
 def test_frozen_features_stay_and_so_do_their_batch_norms(frozen):
@@ -210,9 +227,12 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     pixels = inputs.enlarge(DATA.train_images[inputs.training_order(20, 8, 1, 0)[0]], 32)
     padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # below and on the right alone
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
-    mean = numpy.einsum("nhwcij,ijco->nhwo", windows, kernel).mean(axis=(0, 1, 2))
-    name = "bn_Conv1/moving_mean" if IS_KERAS else "features.0.1.running_mean"
-    numpy.testing.assert_allclose(after[name], 0.1 * mean, rtol=1e-3, atol=1e-6)
+    values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
+    norm = "bn_Conv1/moving_{}" if IS_KERAS else "features.0.1.running_{}"
+    variance = values.var(axis=0, ddof=0 if IS_KERAS else 1)  # torch keeps the unbiased one
+    numpy.testing.assert_allclose(after[norm.format("mean")], 0.1 * values.mean(axis=0), rtol=1e-3, atol=1e-6)
+    moved = after[norm.format("variance" if IS_KERAS else "var")].astype(float) - 0.9
+    numpy.testing.assert_allclose(moved, 0.1 * variance, rtol=2e-4)
     unfrozen.restore(fresh)
     assert learning_rate(unfrozen) == pytest.approx(5e-4, rel=1e-6)
 
@@ -283,7 +303,10 @@ def test_evaluation_is_of_the_images_asked_for_and_changes_nothing(frozen):
     assert all(numpy.array_equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize("trained", ["head", "all"])
+@pytest.mark.parametrize(
+    "trained",
+    ["head", pytest.param("all", marks=pytest.mark.skipif(IS_KERAS, reason="the torch twin's gradients are compared"))],
+)
 def test_parity_with_float64_passes(frozen, unfrozen, tmp_path, trained):
     verdict = parity.check(unfrozen if trained == "all" else frozen, run(tmp_path), 1)
     assert verdict.passed, verdict.reason
@@ -314,9 +337,8 @@ def test_tuned_settings_change_how_it_is_computed_and_not_what(frozen):
         "jax": Settings(),
     }[FRAMEWORK]
     made = build(variant="tuned", weights=("imagenet", lively_weights()), settings=chosen, data_resident=True)
-    numpy.testing.assert_allclose(
-        logits(made, DATA.test_images), logits(frozen, DATA.test_images), rtol=1e-3, atol=1e-4
-    )
+    expected = logits(frozen, DATA.test_images)  # up to 8, from weights that make rounding grow
+    numpy.testing.assert_allclose(logits(made, DATA.test_images), expected, atol=0.02)
     assert made.description()["compiled"] is (FRAMEWORK != "torch")
     if IS_KERAS:
         with pytest.raises(NotImplementedError, match="allowed with Keras: precision and compiled"):

@@ -37,6 +37,10 @@ class Padding(nn.Module):
 class Network(nn.Module):
     """MobileNetV2 with a new head: (n, 3, size, size) to logits (n, classes).
 
+    In training it is Keras's function to rounding. In evaluation one thing differs once it was trained: torch's moving
+    variance is the unbiased one, n / (n - 1) of Keras's, where n are a batch's values in a channel (64 images of 128
+    px: 1,024 and more).
+
     Args:
         num_classes: outputs.
         trainable: whether the features are trained; else their batch norms stay in inference mode, as Keras's do.
