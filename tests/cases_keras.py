@@ -277,6 +277,25 @@ def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
     assert other.gradients(batch)[0] == pytest.approx(subject.gradients(batch)[0], rel=1e-12)
 
 
+def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
+    """Keras rounds to float32 inside batch norms and means, unless it is kept from it."""
+    keras = import_keras(FRAMEWORK)
+
+    def normalised():
+        pixels = keras.Input((6, 6, 3))
+        hidden = keras.layers.BatchNormalization(epsilon=0.01)(pixels)
+        return keras.Model(pixels, keras.layers.GlobalAveragePooling2D()(hidden))
+
+    subject = workload(data, make_model=normalised).parity_subject(CPU, "fp64")
+    images, labels = data
+    pixels = images.astype(float) / 3
+    logits = ((pixels - pixels.mean(axis=(0, 1, 2))) / numpy.sqrt(pixels.var(axis=(0, 1, 2)) + 0.01)).mean(axis=(1, 2))
+    share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
+    loss = subject.gradients((pixels, labels))[0]
+    assert loss == pytest.approx(-numpy.log(share[range(48), labels]).mean(), rel=1e-9)  # epsilon is float32's
+    assert keras.backend.result_type("float64", "float32") == "float32"  # afterwards as before
+
+
 def test_a_frozen_layer_stays_and_is_not_compared(data):
     made = workload(data, make_model=lambda: make_model(trainable=False))
     kernel = weights(made)[0]

@@ -66,8 +66,26 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
         raise ValueError(f"precision {precision!r}; allowed: {', '.join(POLICIES)}")
     if precision == "tf32" and device.kind != "cuda":
         raise NotImplementedError(f"{device.kind} has no tf32; allowed: cuda")
-    with _SCOPES[device.framework](device, precision):
+    with _SCOPES[device.framework](device, precision), _keras_in_float64(precision == "fp64"):
         yield
+
+
+@contextmanager
+def _keras_in_float64(wanted: bool) -> Iterator[None]:
+    """Keep Keras's own operations from rounding float64 to float32, batch norms and means among them.
+
+    Keras "forces 64-bit to 32-bit, to be aligned with JAX's default behaviour", whatever the dtype policy, and offers
+    no way around it: a reference in float64 would be one in name alone.
+
+    Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
+    """
+    rounded = importlib.import_module("keras.src.backend.common.dtypes").BIT64_TO_BIT32_DTYPE if wanted else {}
+    kept = rounded.pop("float64", None)
+    try:
+        yield
+    finally:
+        if kept is not None:
+            rounded["float64"] = kept
 
 
 @contextmanager
