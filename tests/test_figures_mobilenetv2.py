@@ -286,6 +286,7 @@ def test_losses_name_each_curve_with_its_test_accuracy():
     assert len(labels) == mobilenetv2.num_curves(table("losses", INPUTS["all"])) == 4
     both = drawn("losses", [*point(), *point(machine="other")]).get_legend().get_texts()
     assert [text.get_text().partition(",")[0] for text in both] == ["desk", "other"]
+    assert axes.get_ylim()[0] == 0
     guess = axes.lines[-1].get_ydata()[0]
     assert guess == pytest.approx(numpy.log(10))
 
