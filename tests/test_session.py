@@ -1,27 +1,19 @@
-"""A whole `make study` on the smoke profile: killed, started again, and looked at."""
+"""`make study` on the smoke profile: killed, started again, and looked at; test_smoke.py has the other studies."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from benchbook import layout, machine, profiles, records, session
 from benchbook.profiles import Point
+from processes import study
 
-
-def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
-    """Start a study as `make study` does, with no data set on the machine."""
-    environment = os.environ | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings
-    command = [sys.executable, "-m", "benchbook.cli", "study", *options]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+STUDIES = "calibrate mnist_speedup"
 
 
 def is_kernel(process: psutil.Process) -> bool:
@@ -31,7 +23,7 @@ def is_kernel(process: psutil.Process) -> bool:
         return False
 
 
-def wait_for(what, seconds: float = 120) -> None:
+def wait_for(what, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if what():
@@ -43,7 +35,7 @@ def wait_for(what, seconds: float = 120) -> None:
 @pytest.mark.notebook
 def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path):
     runs_folder = tmp_path / "runs"
-    killed = study(tmp_path, "--profile", "smoke")
+    killed = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
     wait_for(lambda: list(runs_folder.rglob("done")) and list(runs_folder.rglob("*.running")))
     wait_for(lambda: len(list(runs_folder.rglob("*.csv"))) > 1)  # the second point has a row
     for process in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
@@ -51,10 +43,10 @@ def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path
             process.kill()
     killed.communicate()
 
-    again = study(tmp_path, "--profile", "smoke")
-    text = again.communicate(timeout=300)[0]
+    again = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
+    text = again.communicate(timeout=600)[0]
     assert again.returncode == 0, text
-    points = profiles.read("smoke")
+    points = profiles.read("smoke", STUDIES)
     rows = records.merge(records.find(runs_folder))
     assert rows["session"].nunique() == 1
     assert (rows["status"] == "interrupted").sum() == 1
@@ -70,8 +62,8 @@ def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path
     assert "Next: " in text
     assert f"{len(points)}/{len(points)}" in text
 
-    done = study(tmp_path, "--profile", "smoke")
-    done.communicate(timeout=300)
+    done = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
+    done.communicate(timeout=600)
     assert done.returncode == 0
     assert len(records.merge(records.find(runs_folder))) == len(rows)  # nothing was measured again
 

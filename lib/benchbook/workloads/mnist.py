@@ -117,7 +117,7 @@ def build(
         batch_size: images a step.
         seed: of weights, dropout and data order.
         settings: how the network is computed, for `tuned`; found by `benchbook.search`. Adadelta has no fused form in
-            torch, so `fused` takes its `foreach` form, which updates all weights in few operations.
+            torch, so for `fused` its step is compiled.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.
@@ -128,7 +128,7 @@ def build(
     devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     model = Network().to(device.kind)
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0, foreach=True if settings.fused else None)
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if settings.fused else 1.0)
     shuffle = variant != "reference" or not device.is_cpu
     train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, shuffle)
     return TorchWorkload(

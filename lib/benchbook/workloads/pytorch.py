@@ -63,6 +63,7 @@ class TorchWorkload:
 
     def __post_init__(self) -> None:
         self.network = prepare(self.model, self.settings)
+        self.optimizer.step = update(self.optimizer, self.settings)
         scaled = self.settings.precision == "amp_fp16"  # small gradients vanish in float16
         self.scaler = torch.amp.GradScaler(self.device.kind, enabled=scaled)
 
@@ -194,6 +195,7 @@ class TorchParitySubject:
         self.model = _without_dropout(model).cpu().to(STORED[precision]).to(device.kind)
         self.network, self.settings = prepare(self.model, settings), settings
         self.loss, self.optimizer, self.split = loss, optimizer, split
+        self.optimizer.step = update(optimizer, settings)
         self.device, self.precision, self.loss_is_sum = device, precision, loss_is_sum
         self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in precision else 1.0
 
@@ -263,6 +265,16 @@ def prepare(model: nn.Module, settings: Settings) -> Callable:
     if settings.channels_last:
         model.to(memory_format=torch.channels_last)
     return torch.compile(model) if settings.compiled else model
+
+
+def update(optimizer: torch.optim.Optimizer, settings: Settings) -> Callable:
+    """Return the optimiser's step; where it is to be fused and torch has no fused form of it, it is compiled.
+
+    Compiled, a step passes once over the weights instead of once for each of its operations. A learning rate must be a
+    tensor then: for another number the step would be compiled again.
+    """
+    own = optimizer.defaults.get("fused")
+    return torch.compile(optimizer.step) if settings.fused and not own else optimizer.step
 
 
 def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
