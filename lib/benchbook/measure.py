@@ -142,6 +142,8 @@ def open_sensor(device: Device) -> Sensor:
     Raises:
         ValueError: BENCHBOOK_METER is no log of a meter, or BENCHBOOK_TDP_WATTS is no number above 0.
     """
+    if device.count == 0:
+        return NoSensor()
     log, stated = os.environ.get("BENCHBOOK_METER"), os.environ.get("BENCHBOOK_TDP_WATTS")
     if log:
         if not Path(log).is_file():
@@ -171,7 +173,7 @@ def _counter(device: Device) -> NoSensor | ZeusSensor:
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
     from zeus.monitor import ZeusMonitor
 
-    gpus = [device.index] if device.kind == "cuda" else []
+    gpus = [*range(device.index, device.index + device.count)] if device.kind == "cuda" else []
     monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=None if device.is_cpu else [])
     if device.kind == "cuda":
         return ZeusSensor(monitor, "nvml") if len(monitor.gpus) else NoSensor()

@@ -110,6 +110,10 @@ class Run:
             marker.replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
         self.marker.unlink(missing_ok=True)
 
+    def forget_indices(self) -> None:
+        """Count rows anew from the file: another process has appended to it."""
+        self._indices = None
+
     def _sample(self, **window: int) -> None:
         """Keep the machine's condition at one end of a training window; no clock runs here."""
         if self.manifest and self.phase == "train":
@@ -214,7 +218,7 @@ def resume(folder: Path, run_id: str) -> Run | None:
 def status_of(error_name: str, message: str) -> str:
     """Return the status that an exception stands for."""
     if error_name in ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError") or (
-        "out of memory" in message.lower()
+        "out of memory" in message.lower() or "can't allocate memory" in message  # torch, on a CPU
     ):
         return "out_of_memory"
     named = {

@@ -51,6 +51,23 @@ def image_folder(path: str) -> Dataset:
         ValueError: no such folder, no classes or images in it, other classes in the two parts, or images that differ
             in size.
     """
+    name, classes, train, test = list_folder(path)
+    train_images, train_labels = _read_images(train, classes)
+    test_images, test_labels = _read_images(test, classes)
+    if train_images.shape[1:] != test_images.shape[1:]:
+        raise ValueError(f"{name}: test images of {test_images.shape[1:]}; allowed: {train_images.shape[1:]}")
+    return Dataset(name, train_images, train_labels, test_images, test_labels)
+
+
+def list_folder(path: str) -> tuple[str, list[str], dict[str, list], dict[str, list]]:
+    """Return the name of an image folder, its classes, and the files of each class for training and for the test.
+
+    Args:
+        path: the folder, or a .zip that holds it. Files are paths, or paths in an archive.
+
+    Raises:
+        ValueError: no such folder, no classes or images in it, or other classes in the two parts.
+    """
     place = Path(path).expanduser()
     if not path or not (place.is_dir() or zipfile.is_zipfile(place)):
         raise ValueError(
@@ -62,12 +79,7 @@ def image_folder(path: str) -> Dataset:
     if sorted(test) != classes:
         raise ValueError(f"{place.name}: classes in test {sorted(test)}; allowed: those in train, {classes}")
     formats = {FORMATS[file.suffix.lower()] for files in train.values() for file in files}
-    train_images, train_labels = _read_images(train, classes)
-    test_images, test_labels = _read_images(test, classes)
-    if train_images.shape[1:] != test_images.shape[1:]:
-        raise ValueError(f"{place.name}: test images of {test_images.shape[1:]}; allowed: {train_images.shape[1:]}")
-    name = "-".join([place.stem, *sorted(formats)])
-    return Dataset(name, train_images, train_labels, test_images, test_labels)
+    return "-".join([place.stem, *sorted(formats)]), classes, train, test
 
 
 def _fetch(folder: str) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "DeviceUnavailable",
     "available",
     "choose_framework",
+    "count",
     "handle",
     "installed",
     "multiplies_bfloat16",
@@ -96,6 +97,11 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
             f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
         )
     return Device(kind, _backend(framework).name(kind) or machine.identify().chip, framework)
+
+
+def count(device: Device) -> int:
+    """Return how many devices of this kind the framework sees here; on a CPU each process of torch's has some cores."""
+    return _backend(device.framework).count(device)
 
 
 def handle(device: Device) -> Any:

@@ -16,12 +16,15 @@ class Device:
         name: the marketing name of the chip.
         framework: the framework that drives it.
         index: its number among the framework's visible devices of that kind.
+        count: how many devices from this one on work together, for what counts the energy of them all; 0 where
+            another process counts, or no process can.
     """
 
     kind: str
     name: str
     framework: str = "torch"
     index: int = 0
+    count: int = 1
 
     @property
     def is_cpu(self) -> bool:

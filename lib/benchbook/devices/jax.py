@@ -23,6 +23,13 @@ def name(kind: str) -> str | None:
     return None if kind == "cpu" else jax.devices(kind)[0].device_kind
 
 
+def count(device: Device) -> int:
+    """Return the devices; XLA_FLAGS=--xla_force_host_platform_device_count=2 makes two of a CPU."""
+    import jax
+
+    return len(jax.devices(device.kind))
+
+
 def handle(device: Device) -> Any:
     """Return the device as `jax.device_put` takes it."""
     import jax

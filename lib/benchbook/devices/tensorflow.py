@@ -25,6 +25,13 @@ def name(kind: str) -> str | None:
     return tensorflow.config.experimental.get_device_details(first).get("device_name")
 
 
+def count(device: Device) -> int:
+    """Return the devices; a CPU is several where logical devices were made of it."""
+    import tensorflow
+
+    return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
+
+
 def handle(device: Device) -> str:
     """Return the device as `tf.device` takes it."""
     return f"{'CPU' if device.is_cpu else 'GPU'}:{device.index}"

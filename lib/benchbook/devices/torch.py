@@ -1,5 +1,6 @@
 """What torch answers: cpu, cuda, mps. `benchbook.devices` documents each function."""
 
+from benchbook import machine
 from benchbook.devices.device import Device
 
 
@@ -17,6 +18,15 @@ def name(kind: str) -> str | None:
     import torch
 
     return torch.cuda.get_device_name() if kind == "cuda" else None
+
+
+def count(device: Device) -> int:
+    """Return the GPUs, or the cores of a CPU."""
+    import torch
+
+    if device.is_cpu:
+        return machine.usable_cores()
+    return torch.get_device_module(device.kind).device_count()
 
 
 def handle(device: Device) -> str:

@@ -1,0 +1,96 @@
+"""One process of a group, as torchrun starts it: `python -m benchbook.parallel.rank FOLDER`."""
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchbook import devices, marker, protocol
+from benchbook.devices import Device
+from benchbook.parallel.group import Group
+from benchbook.protocol import Plan
+from benchbook.runs import Run
+
+WATCH_SECONDS = 1.0
+
+
+class RankRun(Run):
+    """The run as a process of a group knows it: the kernel keeps marker, failure and manifest.
+
+    Attributes:
+        state: where the first process says how far it is.
+    """
+
+    state: Path | None = None
+
+    def mark(self) -> None:
+        """Tell the kernel the phase, the columns and the conditions so far."""
+        if self.state is not None:
+            told = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
+            marker.replace(self.state, json.dumps(told))
+
+    def fail(self, status: str, message: str) -> None:
+        """Leave the failure's row to the kernel, which hears of it by this process's end."""
+
+
+def main() -> None:
+    """Build the workload, warm up and measure as the folder's job says; tell the folder of an error."""
+    folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+    task = json.loads((folder / "job.json").read_text())
+    _end_with(int(os.environ.get("BENCHBOOK_KERNEL", 0)))
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            _work(task, folder, rank, Path(scratch))
+    except BaseException as error:
+        told = {"rank": rank, "name": type(error).__name__, "message": str(error)}
+        marker.replace(folder / f"error-{rank}.json", json.dumps(told))
+        raise
+
+
+def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
+    from benchbook.parallel import torch as engine
+
+    job = task["job"]
+    group = engine.join(job["device"]["kind"], job["timeout_seconds"])
+    device = _device(job, group)
+    # Whoever is not the first measures as well, so that all do the same; its rows are thrown away.
+    record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
+    record.state = folder / "state.json" if rank == 0 else None
+    record.manifest = {"conditions": []} if rank == 0 else {}
+    record.describe(**devices.software(device))
+    module, name = job["build"].split(":")
+    with record.during("setup"):
+        workload = getattr(importlib.import_module(module), name)(device=device, group=group, **job["options"])
+    protocol.warm_up(workload, record, job["num_warmup_steps"])
+    protocol.measure_windows(workload, record, Plan(**job["plan"]))
+    record.mark()
+    engine.leave()
+
+
+def _device(job: dict, group: Group) -> Device:
+    """Return this process's device; the first one's energy counter covers all of this host, if they are all here."""
+    found = Device(**job["device"])
+    covered = job["device_count"] if group.rank == 0 and job["node_count"] == 1 else 0
+    index = int(os.environ["LOCAL_RANK"]) if found.kind == "cuda" else found.index
+    return replace(found, index=index, count=covered)
+
+
+def _end_with(process: int) -> None:
+    """End this process when another one is gone: whoever started the group may be killed."""
+
+    def watch() -> None:
+        while marker.is_running(process):
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    if process:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Pictures as ResNet-50 takes them: a random crop, resized and perhaps flipped; one code for all frameworks.
+
+What an image becomes hangs on the seed, the epoch and its number alone, whoever decodes it.
+"""
+
+import math
+
+import numpy
+
+from benchbook.datasets.collections import Pictures
+
+MEAN, STANDARD_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
+CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # Inception's, as torchvision's RandomResizedCrop has them
+FLIPPED = 0.5
+TRIES = 10
+TEST_MARGIN = 256 / 224  # a test image's shorter side over the crop's
+Box = tuple[float, float, float, float]
+
+
+def random_box(width: int, height: int, random: numpy.random.Generator) -> Box:
+    """Return a crop (left, upper, right, lower) of 8 to 100 % of the area, 3:4 to 4:3; the middle if none fits.
+
+    Source: https://github.com/pytorch/vision, RandomResizedCrop.get_params
+    """
+    for _ in range(TRIES):
+        area = width * height * random.uniform(*CROP_AREA)
+        ratio = math.exp(random.uniform(*(math.log(bound) for bound in CROP_RATIO)))
+        across, down = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if 0 < across <= width and 0 < down <= height:
+            left, upper = random.integers(width - across + 1), random.integers(height - down + 1)
+            return float(left), float(upper), float(left + across), float(upper + down)
+    return _middle(width, height, min(width, height * CROP_RATIO[1]), min(height, width / CROP_RATIO[0]))
+
+
+def middle_box(width: int, height: int) -> Box:
+    """Return the square in the middle that a test sees: 224 of 256 pixels of the shorter side."""
+    side = min(width, height) / TEST_MARGIN
+    return _middle(width, height, side, side)
+
+
+class Crops:
+    """A crop of each picture, decoded when it is asked for; importable, so that worker processes can have it.
+
+    Args:
+        pictures: what to crop.
+        image_size: pixels a side of a crop.
+        seed, epoch: of random crops and flips; an epoch of None takes the middle, for a test.
+    """
+
+    def __init__(self, pictures: Pictures, image_size: int, seed: int = 0, epoch: int | None = None) -> None:
+        self.pictures, self.image_size, self.seed, self.epoch = pictures, image_size, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> tuple[numpy.ndarray, int]:
+        """Return pixels, uint8, shape (size, size, 3), and the label."""
+        from PIL import Image
+
+        picture, flipped = self.pictures.open(index), False
+        if self.epoch is None:
+            box = middle_box(*picture.size)
+        else:
+            random = numpy.random.default_rng([self.seed, self.epoch, index])
+            box, flipped = random_box(*picture.size, random), random.random() < FLIPPED
+        crop = picture.resize((self.image_size, self.image_size), Image.Resampling.BILINEAR, box)
+        pixels = numpy.asarray(crop)
+        return numpy.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels.copy(), int(self.pictures.labels[index])
+
+    def batch(self, indices: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return normalised images, float32, shape (n, size, size, 3), and labels, int32."""
+        images, labels = zip(*(self[int(index)] for index in indices), strict=True)
+        return normalise(numpy.stack(images)), numpy.array(labels, numpy.int32)
+
+
+def normalise(pixels: numpy.ndarray) -> numpy.ndarray:
+    """Return pixels, uint8, shape (..., 3), as ImageNet's networks take them: float32."""
+    mean, deviation = (numpy.array(values, numpy.float32) for values in (MEAN, STANDARD_DEVIATION))
+    return (pixels.astype(numpy.float32) / numpy.float32(255) - mean) / deviation
+
+
+def training_order(num_images: int, batch_size: int, seed: int, epoch: int) -> list[numpy.ndarray]:
+    """Return the indices of each batch of an epoch, shuffled; what does not fill a batch is left out.
+
+    Raises:
+        ValueError: the batch is larger than the data set.
+    """
+    if batch_size > num_images:
+        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
+    order = numpy.random.default_rng([seed, epoch]).permutation(num_images)
+    whole = num_images // batch_size * batch_size
+    return numpy.split(order[:whole], whole // batch_size)
+
+
+def channels_first(images: numpy.ndarray) -> numpy.ndarray:
+    """Return images (n, height, width, 3) as (n, 3, height, width)."""
+    return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def _middle(width: int, height: int, across: float, down: float) -> Box:
+    left, upper = (width - across) / 2, (height - down) / 2
+    return left, upper, left + across, upper + down

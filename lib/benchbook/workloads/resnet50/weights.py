@@ -1,0 +1,93 @@
+"""ResNet-50's weights by torchvision's names, for every framework: drawn as torchvision draws them.
+
+Arrays have Keras's shapes. Frameworks that begin with the same weights can be compared in what they learn, too.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+# Width, blocks and stride of each stage: table 1 of https://arxiv.org/abs/1512.03385
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+EXPANSION = 4
+HEAD = "fc"
+FEATURES = 2048
+
+Weights = dict[str, list[numpy.ndarray]]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution without bias and the batch norm behind it.
+
+    Attributes:
+        name, norm: what torchvision calls the two.
+        shape: of the kernel: height, width, in, out.
+        stride: in both directions.
+    """
+
+    name: str
+    norm: str
+    shape: tuple[int, int, int, int]
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Block:
+    """A bottleneck: three convolutions, and one on the way around them where the shapes differ."""
+
+    name: str
+    convolutions: tuple[Convolution, Convolution, Convolution]
+    around: Convolution | None
+
+
+STEM = Convolution("conv1", "bn1", (7, 7, 3, 64), 2)
+
+
+def blocks() -> list[Block]:
+    """Return the bottlenecks in order; in v1.5 the 3x3 convolution has the stride."""
+    found, channels = [], STEM.shape[-1]
+    for stage, (width, count, stage_stride) in enumerate(STAGES, start=1):
+        out = width * EXPANSION
+        for number in range(count):
+            name, stride = f"layer{stage}.{number}", stage_stride if number == 0 else 1
+            shapes = ((1, 1, channels, width), (3, 3, width, width), (1, 1, width, out))
+            inner = tuple(
+                Convolution(f"{name}.conv{place}", f"{name}.bn{place}", shape, stride if place == 2 else 1)
+                for place, shape in enumerate(shapes, start=1)
+            )
+            around = Convolution(f"{name}.downsample.0", f"{name}.downsample.1", (1, 1, channels, out), stride)
+            found.append(Block(name, inner, around if number == 0 else None))
+            channels = out
+    return found
+
+
+def convolutions() -> list[Convolution]:
+    """Return all convolutions in the network's order."""
+    found = [STEM]
+    for block in blocks():
+        found += [*block.convolutions, *([block.around] if block.around else [])]
+    return found
+
+
+def draw(num_classes: int, seed: int) -> Weights:
+    """Return new weights, distributed as torchvision's: normal by He's rule (fan out), batch norms that change nothing.
+
+    Args:
+        num_classes: outputs of the head.
+        seed: the same seed gives the same weights for every framework.
+
+    Returns:
+        Layer name to its arrays: a kernel; scale, offset, moving mean and variance of a batch norm; kernel and bias
+        of the head.
+    """
+    random, drawn = numpy.random.default_rng(seed), {}
+    for convolution in convolutions():
+        height, width, _, out = convolution.shape
+        deviation = numpy.float32((2 / (height * width * out)) ** 0.5)
+        drawn[convolution.name] = [random.standard_normal(convolution.shape, numpy.float32) * deviation]
+        drawn[convolution.norm] = [numpy.full(out, value, numpy.float32) for value in (1, 0, 0, 1)]
+    limit = FEATURES**-0.5
+    kernel, bias = (random.uniform(-limit, limit, shape) for shape in ((FEATURES, num_classes), num_classes))
+    drawn[HEAD] = [kernel.astype(numpy.float32), bias.astype(numpy.float32)]
+    return drawn

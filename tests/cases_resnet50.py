@@ -1,0 +1,95 @@
+"""ResNet-50 in Keras beside torchvision's; test_workloads_resnet50.py runs this file in a process per framework."""
+
+import os
+
+import numpy
+import pytest
+import torch
+
+from benchbook import devices
+from benchbook.workloads import resnet50
+from benchbook.workloads.keras import import_keras, to_host
+from benchbook.workloads.resnet50 import keras as keras_side
+from benchbook.workloads.resnet50.plan import schedule
+
+FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+CPU, TORCH = devices.pick("cpu", FRAMEWORK), devices.pick("cpu", "torch")
+OPTIONS = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "schedule_epochs": 0.002}
+
+
+@pytest.fixture(scope="module")
+def both():
+    return resnet50.build(None, CPU, **OPTIONS), resnet50.build(None, TORCH, **OPTIONS)
+
+
+def test_the_same_weights_give_torchvisions_outputs(both):
+    ours, torchs = both
+    assert resnet50.trainable_parameters(ours) == ours.description()["parameters"] == 25_557_032
+    random = numpy.random.default_rng(3)
+    # Weights as after training: nothing is 0 or 1, so that no part can be left out or confused.
+    model, network = torchs.model, ours.network
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if "running" in name:
+                buffer.copy_(torch.from_numpy(random.uniform(0.5, 1.5, buffer.shape)))
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.copy_(torch.from_numpy(random.uniform(0.5, 1.0, parameter.shape)))
+    copied = []
+    for weight in network.model.weights:
+        layer, kind = weight.path.rsplit("/", 1)
+        module = model.get_submodule(layer.rpartition("/")[2])
+        names = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+        array = getattr(module, names.get(kind, "weight" if kind == "kernel" else kind)).detach().numpy()
+        order = {4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim)
+        copied.append(array.transpose(order) if order else array)
+    network.load(copied)
+    images = random.standard_normal((2, 64, 64, 3)).astype("float32")
+    model.eval()
+    with torch.no_grad():
+        expected = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+    model.train()
+    found = network.predict(images)
+    assert numpy.abs(expected).max() > 1e-2
+    numpy.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * numpy.abs(expected).max())
+
+
+def test_three_steps_of_the_optimiser_are_torchs(both):
+    """On a network of one batch norm and one layer: what decays, momentum, and a rate that changes."""
+    keras, plan = import_keras(FRAMEWORK), both[0].make_optimizer.args[0]
+    random = numpy.random.default_rng(0)
+    optimizer = keras_side.make_optimizer(plan)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dense(2)])
+    optimizer.build(model.trainable_variables)
+    twins = [torch.nn.Parameter(torch.tensor(to_host(variable.value))) for variable in model.trainable_variables]
+    groups = [{"params": twins[2:], "weight_decay": 1e-4}, {"params": twins[:2], "weight_decay": 0.0}]
+    other = torch.optim.SGD(groups, plan.peak, 0.9, nesterov=True)
+    for step in range(3):
+        gradients = [random.standard_normal(twin.shape).astype("float32") for twin in twins]
+        for group in other.param_groups:
+            group["lr"] = plan.rate(step)
+        for twin, gradient in zip(twins, gradients, strict=True):
+            twin.grad = torch.from_numpy(gradient)
+        other.step()
+        optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in gradients], model.trainable_variables)
+    for variable, twin in zip(model.trainable_variables, twins, strict=True):
+        numpy.testing.assert_allclose(to_host(variable.value), twin.detach().numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_the_rate_is_the_schedules(both):
+    plan = both[0].make_optimizer.args[0]
+    length = plan.steps_per_epoch * plan.schedule_epochs
+    for step in (0, 1, round(length / 18), round(length / 2), round(length * 0.9), 2 * round(length)):
+        expected = schedule(step, plan.steps_per_epoch, plan.peak, plan.schedule_epochs)
+        assert float(keras_side.schedule_in_operations(plan, step)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.skipif(FRAMEWORK == "jax", reason="JAX compiles the network for most of a minute; its step is tested tiny")
+def test_it_trains_on_synthetic_images_whose_accuracy_means_nothing(both):
+    ours, _ = both
+    batch = next(iter(ours.batches(0)))
+    losses = [float(ours.step(batch)) for _ in range(2)]
+    assert numpy.isfinite(losses).all()
+    assert losses[0] != losses[1]
+    found = ours.evaluate()
+    assert (numpy.isnan(found.accuracy), found.metric, found.samples) == (True, None, 2)
