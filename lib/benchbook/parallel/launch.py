@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -180,9 +181,9 @@ def _error(folder: Path, log: Path) -> Exception:
         if status in statuses:
             error = known[statuses.index(status)]
             return kind(f"rank {error['rank']}: {error['name']}: {error['message']}")
-    killed = re.search(r"Signal (\d+) \((\w+)\) received", log.read_text(errors="replace"))
+    killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first one's end
     told = "; ".join(f"rank {error['rank']}: {error['name']}: {error['message']}" for error in known[:2])
-    ended = f"a rank was ended by {killed[2]}" if killed else ""
+    ended = f"a rank was ended by {signal.Signals(int(killed[1])).name}" if killed else ""
     return RankFailed("; ".join(part for part in (ended, told) if part) or "a rank died")
 
 

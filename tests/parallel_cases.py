@@ -1,0 +1,45 @@
+"""A workload that processes of a test build: ResNet-50's training around a network of one convolution."""
+
+import os
+import signal
+
+import torch
+from torch import nn
+
+from benchbook.workloads import Settings, resnet50
+from benchbook.workloads.resnet50 import torch as torch_side
+
+
+class Tiny(nn.Module):
+    """A convolution, a batch norm and a layer; weights are drawn from a fixed seed."""
+
+    def __init__(self, num_classes):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.convolution, self.norm = nn.Conv2d(3, 8, 3, 2, bias=False), nn.BatchNorm2d(8)
+            self.head = nn.Linear(8, num_classes)
+
+    def forward(self, images):
+        return self.head(torch.relu(self.norm(self.convolution(images))).mean((2, 3)))
+
+    def load(self, arrays):
+        """Keep the weights that it has."""
+
+
+def small(device, group, dataset, data_root, allow_embedded, settings, killed_at=0, **options):
+    """Return the study's workload on shapes, with the network above; rank 1 kills itself in a step."""
+    torch_side.Network = Tiny
+    torch_side.MOST_TEST_IMAGES = 300  # several batches, of which each process takes its part
+    collection = resnet50.collect(dataset, data_root, allow_embedded)
+    made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
+    step, taken = made.step, []
+
+    def dying(batch):
+        taken.append(batch)
+        if killed_at and group.rank == 1 and len(taken) > killed_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(batch)
+
+    made.step = dying
+    return made

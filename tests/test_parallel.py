@@ -1,0 +1,141 @@
+"""Several processes: the same training as one, rows from the first alone, and no process left when one dies."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchbook import measure, parallel, protocol, records
+from benchbook.devices import Device, DeviceUnavailable
+from benchbook.parallel import launch
+from benchbook.protocol import Plan
+from fakes import CPU, run
+
+PLAN = Plan(num_windows=3, samples_per_window=8)
+OPTIONS = {
+    "dataset": "shapes",
+    "data_root": "",
+    "allow_embedded": True,
+    "settings": {"precision": "fp64"},
+    "image_size": 32,
+    "batch_size": 8,
+    "num_workers": 0,
+    "learning_rate": 1.0,
+    "schedule_epochs": 0.05,  # the rate is at its highest within three steps
+}
+JOB = parallel.Job("parallel_cases:small", CPU, 2, PLAN, OPTIONS, num_warmup_steps=1, timeout_seconds=60.0)
+
+
+@pytest.fixture(autouse=True)
+def _tests_can_be_imported(monkeypatch):
+    """Ranks import what they build from this folder."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(launch.devices, "count", lambda device: 2)
+
+
+def losses(rows):
+    return rows.loc[rows["phase"].isin(["train", "evaluate"]), "loss"].tolist()
+
+
+@pytest.mark.parametrize("node_count", [1, 2])
+def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path, node_count):
+    job = replace(JOB, node_count=node_count, options=OPTIONS | {"sync_batch_norm": True})
+    record = run(tmp_path / "two")
+    rows = parallel.measure(job, record)
+    assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
+    assert set(rows["device_count"]) == {2}
+    assert set(rows["node_count"]) == {node_count}
+    assert rows.loc[rows["phase"] == "train", "samples"].tolist() == [8, 8, 8]
+    assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".running"]
+    assert rows["loss"].iloc[2:5].nunique() == 3
+    if node_count == 1:
+        from parallel_cases import small
+
+        alone = small(CPU, parallel.Group(), **OPTIONS)
+        other = run(tmp_path / "one")
+        protocol.warm_up(alone, other, 1)
+        expected = protocol.measure_windows(alone, other, PLAN)
+        assert losses(rows) == pytest.approx(losses(expected), rel=1e-6)
+        assert rows["accuracy"].iloc[-1] == expected["accuracy"].iloc[-1]
+
+
+def test_a_rank_that_is_killed_ends_the_run_as_crashed_and_leaves_no_process(tmp_path):
+    begun = time.monotonic()
+    job = replace(JOB, options=OPTIONS | {"killed_at": 3})
+    record = run(tmp_path)
+    with pytest.raises(parallel.RankFailed, match="a rank was ended by SIGKILL"):
+        parallel.measure(job, record)
+    assert time.monotonic() - begun < 2 * job.timeout_seconds
+    rows = records.read(record.path)
+    assert rows["phase"].tolist() == ["compile", "warmup", "train", "train"]
+    assert rows["status"].tolist() == ["ok", "ok", "ok", "crashed"]
+    assert "SIGKILL" in rows["message"].iloc[-1]
+    assert not [child for child in psutil.Process().children(recursive=True) if "rank" in " ".join(child.cmdline())]
+
+
+def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
+    for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
+        name = {"out_of_memory": "OutOfMemoryError", "unsupported": "NotImplementedError"}[status]
+        told = [{"rank": 0, "name": "RuntimeError", "message": "closed"}, {"rank": 1, "name": name, "message": "no"}]
+        for error in told:
+            (tmp_path / f"error-{error['rank']}.json").write_text(json.dumps(error))
+        (tmp_path / "log").write_text("")
+        found = launch._error(tmp_path, tmp_path / "log")
+        assert type(found) is kind
+        assert str(found) == f"rank 1: {name}: no"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"device_count": 3, "node_count": 2}, ValueError, "device_count 3 on node_count 2; allowed: a multiple"),
+        ({"plan": Plan(widest_interval=0.02)}, ValueError, "widest_interval 0.02; allowed on several devices: 0"),
+        ({"device": Device("mps", "a GPU")}, NotImplementedError, "torch on mps; allowed: torch on cpu or cuda"),
+        ({"device": Device("cpu", "a chip", "jax")}, NotImplementedError, "jax on cpu; allowed"),
+        ({"device_count": 4}, DeviceUnavailable, "device_count 4 on this host; allowed: up to 2"),
+    ],
+)
+def test_jobs_that_cannot_be_are_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        replace(JOB, **change)
+
+
+def test_one_agent_a_node_is_started_where_the_others_are_elsewhere(tmp_path):
+    job = replace(JOB, device_count=4, node_count=2, rendezvous="first-node:29500")
+    words = launch.command(job, tmp_path, "run-1", job.rendezvous)
+    named = dict(zip(words[3::2], words[4::2], strict=False))
+    assert (named["--nnodes"], named["--nproc-per-node"], named["--rdzv-endpoint"]) == ("2", "2", "first-node:29500")
+    assert "--local-addr" not in words
+    assert words[-3:] == ["-m", "benchbook.parallel.rank", str(tmp_path)]
+
+
+def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypatch):
+    from benchbook.parallel import rank
+
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    job = {"device": {"kind": "cuda", "name": "a GPU"}, "device_count": 4, "node_count": 1}
+    first, second = (rank._device(job, parallel.Group(number, 4)) for number in (0, 1))
+    assert (first.count, second.count, second.index) == (4, 0, 1)
+    assert rank._device(job | {"node_count": 2}, parallel.Group(0, 4)).count == 0
+
+
+def test_a_mean_of_one_process_is_its_own():
+    from benchbook.parallel import torch as engine
+
+    assert engine.mean(0.25, CPU, 1) == 0.25
+    assert math.isnan(engine.mean(math.nan, CPU, 1))
+
+
+def test_a_process_whose_kernel_is_gone_ends():
+    code = "from benchbook.parallel import rank; import time; rank._end_with({}); time.sleep(60)"
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    watcher = subprocess.Popen([sys.executable, "-c", code.format(int(gone.stdout))])
+    assert watcher.wait(30) == 1
