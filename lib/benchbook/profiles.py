@@ -1,7 +1,7 @@
 """A profile's YAML file into the points of this machine.
 
 A profile names, for each study, its points; a list as a parameter's value stands for one point each. A list of
-frameworks stands for those that are installed.
+frameworks stands for those that are installed, and a list of devices for those that are there.
 """
 
 import ast
@@ -16,13 +16,14 @@ import yaml
 from benchbook import devices, layout, records
 
 # Parameters that say where a run finds its files: they do not change what is measured.
-PLACES = frozenset({"data_root"})
+PLACES = frozenset({"data_root", "rendezvous"})
 # Parameters that are part of a point's hash and left out of its readable name.
 UNNAMED = frozenset(
     {
         *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
         *("num_resident_steps", "parity_batch_size", "trial_batch_size", "matrix_seconds", "num_bank_images"),
         *("widest_interval", "num_test_images", "allow_embedded", "allow_random"),
+        *("target_accuracy", "price_per_hour", "purchase_price", "electricity_per_kwh"),
     }
 )
 
@@ -170,7 +171,7 @@ def _check_entry(study: str, entry: dict) -> None:
         raise ValueError(f"{study}: {problem} {name!r} in the profile; allowed: {', '.join(sorted(allowed))}")
 
 
-def _places(frameworks: str | list[str] | None, wanted: str, chosen: str) -> list[dict]:
+def _places(frameworks: str | list[str] | None, wanted: str | list[str], chosen: str) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice is torch's.
 
     Of a list of frameworks those that are installed count, with the devices they have; a name alone must be there.
@@ -191,8 +192,10 @@ def _places(frameworks: str | list[str] | None, wanted: str, chosen: str) -> lis
     return places
 
 
-def _devices(wanted: str, chosen: str, framework: str) -> tuple[str, ...]:
+def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str, ...]:
     """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
+    if isinstance(wanted, list):
+        return tuple(kind for kind in devices.available(framework) if kind in wanted and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
         return devices.available(framework)
     if wanted != "all" and chosen not in ("all", wanted):

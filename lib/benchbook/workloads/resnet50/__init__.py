@@ -15,9 +15,10 @@ from benchbook.workloads.options import check_options
 from benchbook.workloads.resnet50 import weights as initial
 from benchbook.workloads.resnet50.plan import EPOCHS, IMAGENET_CLASSES, SYNTHETIC, Plan
 
-__all__ = ["VARIANTS", "Group", "build", "build_replica", "collect", "source", "trainable_parameters"]
+__all__ = ["REPLICA", "VARIANTS", "Group", "build", "build_replica", "collect", "source", "trainable_parameters"]
 
 VARIANTS = ("reference", "tuned")
+REPLICA = "benchbook.workloads.resnet50:build_replica"  # as `parallel.Job` takes it
 
 
 def collect(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Collection | None:

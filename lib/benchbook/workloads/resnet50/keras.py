@@ -111,9 +111,10 @@ def make_optimizer(plan: Plan):
             """Change one variable by its gradient."""
             ops = keras.ops
             rate, gradient = (ops.cast(value, variable.dtype) for value in (learning_rate, gradient))
-            if not is_of_batch_norm(variable):
+            index = self._get_variable_index(variable)
+            if not is_of_batch_norm(self._trainable_variables[index]):
                 gradient = gradient + WEIGHT_DECAY * variable
-            speed = self.momentums[self._get_variable_index(variable)]
+            speed = self.momentums[index]
             faster = MOMENTUM * speed + gradient
             self.assign(speed, faster)
             self.assign_sub(variable, rate * (gradient + MOMENTUM * faster))
