@@ -128,10 +128,10 @@ def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypat
 
 
 def test_a_mean_of_one_process_is_its_own():
-    from benchbook.parallel import torch as engine
+    from benchbook.workloads import replicas
 
-    assert engine.mean(0.25, CPU, 1) == 0.25
-    assert math.isnan(engine.mean(math.nan, CPU, 1))
+    assert replicas.mean(0.25, CPU, 1) == 0.25
+    assert math.isnan(replicas.mean(math.nan, CPU, 1))
 
 
 def test_a_process_whose_kernel_is_gone_ends():

@@ -53,10 +53,10 @@ def main() -> None:
 
 
 def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
-    from benchbook.parallel import torch as engine
+    from benchbook.workloads import replicas
 
     job = task["job"]
-    group = engine.join(job["device"]["kind"], job["timeout_seconds"])
+    group = replicas.join(job["device"]["kind"], job["timeout_seconds"])
     device = _device(job, group)
     # Whoever is not the first measures as well, so that all do the same; its rows are thrown away.
     record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
@@ -69,7 +69,7 @@ def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
     protocol.warm_up(workload, record, job["num_warmup_steps"])
     protocol.measure_windows(workload, record, Plan(**job["plan"]))
     record.mark()
-    engine.leave()
+    replicas.leave()
 
 
 def _device(job: dict, group: Group) -> Device:

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from benchbook import devices, roofline
-from benchbook.parallel import torch as parallel
 from benchbook.parallel.group import Group
-from benchbook.workloads import Evaluation
+from benchbook.workloads import Evaluation, replicas
 from benchbook.workloads.pytorch import STORED, Batch, TorchWorkload, compute, count_parameters, move, prepare
 from benchbook.workloads.resnet50 import inputs
 from benchbook.workloads.resnet50.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
@@ -63,7 +62,7 @@ class Classifier(TorchWorkload):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.group.size > 1:
-            copy = parallel.replicate(self.model, self.device)
+            copy = replicas.replicate(self.model, self.device)
             self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has it already
         # On the device from the start: a constant that is sent there in every step would be waited for.
         constants = (torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION))
@@ -81,7 +80,7 @@ class Classifier(TorchWorkload):
 
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
         """Read the losses of many steps and return their mean, over all devices."""
-        return parallel.mean(super().mean_loss(losses), self.device, self.group.size)
+        return replicas.mean(super().mean_loss(losses), self.device, self.group.size)
 
     def end_epoch(self) -> None:
         """Advance the epoch."""
@@ -93,7 +92,7 @@ class Classifier(TorchWorkload):
 
         Batch norms use the moving statistics of the first device.
         """
-        parallel.share_buffers(self.model, self.group.size)
+        replicas.share_buffers(self.model, self.group.size)
         network = self.network if self.group.size == 1 else self.model
         self.model.eval()
         sums = torch.zeros(3, device=self.device.kind)
@@ -103,7 +102,7 @@ class Classifier(TorchWorkload):
             right = (outputs.argmax(1) == labels).sum()
             sums += torch.stack([self.loss(outputs, labels) * len(labels), right, torch.tensor(len(labels))])
         self.model.train()
-        loss, correct, samples = parallel.add(sums, self.group.size).tolist()
+        loss, correct, samples = replicas.add(sums, self.group.size).tolist()
         if not self.judged:
             return Evaluation(loss / samples, math.nan, int(samples), None)
         return Evaluation(loss / samples, correct / samples, int(samples))
@@ -125,7 +124,7 @@ def build(plan: Plan) -> Classifier:
     model.load(plan.arrays)
     flops = roofline.flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     if plan.sync_batch_norm and plan.group.size > 1:
-        model = parallel.synchronise_batch_norms(model, plan.device)
+        model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.kind)
     optimizer = torch.optim.SGD(decayed_apart(model), plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
     train, test = _inputs(plan)
