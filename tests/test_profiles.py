@@ -9,7 +9,7 @@ import yaml
 
 from benchbook import layout, profiles
 from benchbook.devices import DeviceUnavailable
-from benchbook.workloads import mnist, mobilenetv2, simclr, vae
+from benchbook.workloads import mnist, mobilenetv2, resnet50, simclr, vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -34,6 +34,7 @@ VARIANTS = {
     "vae_stability": vae.VARIANTS,
     "mobilenetv2_energy": mobilenetv2.VARIANTS,
     "simclr_epochs": simclr.VARIANTS,
+    "resnet50_cost": resnet50.VARIANTS,
 }
 
 
@@ -194,7 +195,7 @@ def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,110}", name)
 
 
-@pytest.mark.parametrize("profile", COMMITTED)
+@pytest.mark.parametrize("profile", [name for name in COMMITTED if name != "full"])
 @pytest.mark.parametrize("kinds", [("cpu",), ("mps", "cpu")])
 def test_committed_profile_names_every_study_and_variant_on_every_device(monkeypatch, profile, kinds):
     _has(monkeypatch, *kinds)
@@ -203,6 +204,21 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     assert found == {(s, variant, kind) for s, variants in VARIANTS.items() for variant in variants for kind in kinds}
     assert len({(point.study, point.name) for point in points}) == len(points)
     assert points[0].study == "calibrate"  # before whatever is held against it
+
+
+def test_the_full_profile_trains_on_accelerators_alone(monkeypatch):
+    for kinds, expected in ((("cpu",), set()), (("cuda", "cpu"), {("tuned", "cuda", 1), ("reference", "cuda", 4)})):
+        _has(monkeypatch, *kinds)
+        first, *points = profiles.read("full")
+        assert first.study == "calibrate"
+        trained = [point for point in points if point.study != "calibrate"]
+        assert set(_varied(trained, "variant", "device", "device_count")) == expected
+
+
+def test_a_list_of_devices_stands_for_those_that_are_there(project):
+    project({"device": ["mps", "cuda", "tpu"]}, {"device": ["mps"]})
+    assert _varied(profiles.read("mine"), "device") == [("cuda",)]
+    assert profiles.read("mine", device="cpu") == []
 
 
 @pytest.mark.parametrize("profile", COMMITTED)
