@@ -134,6 +134,20 @@ def test_a_mean_of_one_process_is_its_own():
     assert math.isnan(replicas.mean(math.nan, CPU, 1))
 
 
+def test_jax_has_its_devices_in_one_process(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--other=1")
+    parallel.make_room("torch", 2)
+    assert launch.os.environ["XLA_FLAGS"] == "--other=1"
+    parallel.make_room("jax", 2)
+    parallel.make_room("jax", 2)
+    assert launch.os.environ["XLA_FLAGS"] == "--other=1 --xla_force_host_platform_device_count=2"
+    assert parallel.several(CPU, 2) == CPU
+    chip = Device("cpu", "a chip", "jax")
+    assert parallel.several(chip, 2).count == 2
+    with pytest.raises(DeviceUnavailable, match="device_count 3 on this host; allowed: up to 2"):
+        parallel.several(chip, 3)
+
+
 def test_a_process_whose_kernel_is_gone_ends():
     code = "from benchbook.parallel import rank; import time; rank._end_with({}); time.sleep(60)"
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)

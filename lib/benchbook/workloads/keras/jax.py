@@ -1,16 +1,36 @@
 """A Keras model trained by JAX: a jitted function from state to state."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import numpy
 
+from benchbook.devices import Device
 from benchbook.workloads.keras.networks import Network
 from benchbook.workloads.keras.runtime import Array, arithmetic, place
+
+
+def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
+    """Return how several devices hold an array: each a copy, or, from its number of dimensions, each its lines.
+
+    XLA makes one program of all devices: gradients are summed, and batch norms see the whole batch.
+    Source: https://keras.io/api/distribution/data_parallel/
+    """
+    from keras import distribution
+
+    chosen = distribution.list_devices()[device.index : device.index + device.count]
+    spread = distribution.DataParallel(devices=chosen)
+    mesh = spread.device_mesh.backend_mesh
+    copies = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return copies, lambda dimensions: spread.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
 
 
 class JaxNetwork(Network):
     """A Keras model trained by a jitted function from state to state; the model's own variables follow on request."""
 
     def _prepare(self, compiled: bool) -> None:
+        self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
         self._jitted = {
             "train": jax.jit(self._train_body, donate_argnums=0),
             "score": jax.jit(self._score_body),
@@ -23,9 +43,17 @@ class JaxNetwork(Network):
     def update_state(self) -> None:
         """Copy the model's variables into the state: what a step is given, it may overwrite."""
         with arithmetic(self.device, self.precision):
-            self._state = [
-                [place(self.device, numpy.array(variable.value)) for variable in group] for group in self._groups()
-            ]
+            self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
+
+    def spread(self, *parts: Array) -> list[Array]:
+        """Return parts of a batch on the device, or each device's lines of them; no line is left out."""
+        if self._layouts is None or len(parts[0]) % self.device.count:
+            return [self._keep(part) for part in parts]
+        return [jax.device_put(part, self._layouts[1](part.ndim)) for part in parts]
+
+    def _keep(self, array: Array) -> Array:
+        """Return an array on the device, or a copy of it on each device."""
+        return place(self.device, array) if self._layouts is None else jax.device_put(array, self._layouts[0])
 
     def update_model(self) -> None:
         """Copy the state into the model's variables."""

@@ -64,12 +64,16 @@ class Network:
     def train(self, inputs: Array, target: Array) -> Array:
         """Train on one batch and return its loss, unread."""
         with arithmetic(self.device, self.precision):
-            return self._train(place(self.device, inputs), place(self.device, target))
+            return self._train(*self.spread(inputs, target))
 
     def score(self, inputs: Array, target: Array) -> tuple[Array, Array]:
         """Return loss and accuracy of one batch, unread, with the network in inference mode."""
         with arithmetic(self.device, self.precision):
-            return self._score(place(self.device, inputs), place(self.device, target))
+            return self._score(*self.spread(inputs, target))
+
+    def spread(self, *parts: Array) -> list[Array]:
+        """Return parts of a batch where they are computed; what is there already is not moved again."""
+        return [place(self.device, part) for part in parts]
 
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return what the network makes of one batch, in inference mode."""

@@ -55,7 +55,8 @@ def build(
 
     Args:
         collection: from `collect`; None trains on one synthetic batch that lies on the device, without augmentation.
-        device: where to train, and with which framework.
+        device: where to train, and with which framework; with JAX its count is of devices that train together, all of
+            this process.
         variant: `reference` as the article's scripts, or `tuned`.
         image_size: pixels a side.
         batch_size: images in a step, of all devices together.
@@ -73,7 +74,7 @@ def build(
         NotImplementedError: settings that the framework does not have.
     """
     check_options(VARIANTS, variant, False, num_workers, batch_size)
-    _check(image_size, batch_size, learning_rate, schedule_epochs, parity_batch_size, group)
+    _check(image_size, batch_size, learning_rate, schedule_epochs, parity_batch_size, _num_devices(device, group))
     num_classes = collection.num_classes if collection else IMAGENET_CLASSES
     plan = Plan(
         collection=collection,
@@ -120,7 +121,7 @@ def _check(
     learning_rate: float,
     schedule_epochs: float,
     parity_batch_size: int,
-    group: Group,
+    num_devices: int,
 ) -> None:
     if image_size < 32:
         raise ValueError(f"image_size {image_size}; allowed: 32 or more")
@@ -128,8 +129,13 @@ def _check(
     for name, value in above.items():
         if value <= 0:
             raise ValueError(f"{name} {value}; allowed: above 0")
-    if batch_size % group.size:
-        raise ValueError(f"batch_size {batch_size}; allowed on {group.size} devices: a multiple of {group.size}")
+    if batch_size % num_devices:
+        raise ValueError(f"batch_size {batch_size}; allowed on {num_devices} devices: a multiple of {num_devices}")
+
+
+def _num_devices(device: Device, group: Group) -> int:
+    """Return how many devices share a batch: torch's each have a process, Keras's are all in one."""
+    return group.size if device.framework == "torch" else device.count
 
 
 def _framework(device: Device):

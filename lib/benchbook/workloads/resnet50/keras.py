@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy
 
 from benchbook.workloads import Evaluation
-from benchbook.workloads.keras import KerasWorkload, evaluation_batch_size, import_keras, place
+from benchbook.workloads.keras import KerasWorkload, evaluation_batch_size, import_keras
 from benchbook.workloads.mobilenetv2.inputs import loaded, plain_order
 from benchbook.workloads.resnet50.plan import (
     DROP,
@@ -43,12 +43,14 @@ class Classifier(KerasWorkload):
 
 def build(plan: Plan) -> Classifier:
     """Return the study's workload on Keras; see `resnet50.build`."""
-    if plan.group.size > 1:
-        raise NotImplementedError(f"{plan.group.size} devices with {plan.device.framework}; allowed: 1")
+    if plan.device.count > 1 and plan.device.framework != "jax":
+        raise NotImplementedError(f"device_count {plan.device.count} with {plan.device.framework}; allowed: 1")
+    if plan.device.count > 1 and not plan.sync_batch_norm:
+        raise NotImplementedError("sync_batch_norm False on several devices with jax; allowed: True")
     import_keras(plan.device.framework)
-    train, test = _inputs(plan)
+    train, test = _inputs(plan) if plan.collection else (None, None)
     parameters = sum(array.size for arrays in plan.arrays.values() for array in _trained(arrays))
-    return Classifier(
+    made = Classifier(
         device=plan.device,
         batch_size=plan.batch_size,
         make_model=functools.partial(make_model, plan),
@@ -61,6 +63,11 @@ def build(plan: Plan) -> Classifier:
         seed=plan.seed,
         judged=plan.collection is not None,
     )
+    if plan.collection is None:
+        batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
+        made.train_batches = lambda epoch: itertools.repeat(batch, plan.steps_per_epoch)
+        made.test_batches = lambda: [batch]
+    return made
 
 
 def make_model(plan: Plan):
@@ -149,12 +156,6 @@ def _trained(arrays: list[numpy.ndarray]) -> list[numpy.ndarray]:
 
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
-    if plan.collection is None:
-        random = numpy.random.default_rng(plan.seed)
-        images = random.standard_normal((plan.batch_size, plan.image_size, plan.image_size, 3), numpy.float32)
-        labels = random.integers(plan.num_classes, size=plan.batch_size, dtype="int32")
-        batch = place(plan.device, images), place(plan.device, labels)
-        return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
     tested = len(plan.collection.test)
     test_order = plain_order(tested, evaluation_batch_size(tested, MOST_TEST_IMAGES))
     return (

@@ -21,6 +21,7 @@ NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
 SYNTHETIC = "synthetic"
 MOST_TEST_IMAGES = 128  # in a batch of the test
+SPREAD = 7919  # a prime: parity takes images of many classes, which lie one after the other
 
 
 def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPOCHS) -> float:
@@ -117,12 +118,14 @@ class Plan:
 
     def parity_batches(self, num_batches: int) -> list[tuple]:
         """Return batches on the host, the same for every device: float32 (n, size, size, 3), and labels."""
-        size, random = self.parity_batch_size, numpy.random.default_rng(self.seed)
-        if self.collection:
-            order = numpy.arange(num_batches * size).reshape(num_batches, size) * 7919 % len(self.collection.train)
-            return [self.crops(0).batch(indices) for indices in order]
-        shape = (size, self.image_size, self.image_size, 3)
-        return [
-            (random.standard_normal(shape, numpy.float32), random.integers(self.num_classes, size=size, dtype="int32"))
-            for _ in range(num_batches)
-        ]
+        size = self.parity_batch_size
+        if self.collection is None:
+            return [self.synthetic_batch(size, number) for number in range(num_batches)]
+        order = numpy.arange(num_batches * size).reshape(num_batches, size) * SPREAD % len(self.collection.train)
+        return [self.crops(0).batch(indices) for indices in order]
+
+    def synthetic_batch(self, size: int, number: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""
+        random = numpy.random.default_rng([self.seed, number])
+        images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
+        return images, random.integers(self.num_classes, size=size, dtype="int32")
