@@ -5,6 +5,7 @@ STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
 RETRY ?=
+PRICE ?=
 
 MARKS ?= not slow
 LAB ?=
@@ -34,8 +35,8 @@ help: ## Show this list
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1
 	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry)
 
-plan: $(READY) ## Show the points of PROFILE and the hours they should take; run nothing
-	@$(BIN)/benchbook plan $(CHOICE)
+plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
+	@$(BIN)/benchbook plan $(CHOICE) $(if $(PRICE),--price $(PRICE))
 
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import pandas
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from benchbook import layout, machine, profiles, records, session
+from benchbook import cli, layout, machine, profiles, records, session
 from benchbook.profiles import Point
 from processes import study
 
@@ -124,6 +127,25 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     images = 6 * 60_000  # repeats of an epoch, in each of three kernels that take 12 s beside
     expected = pytest.approx(3 * (images / 2000 + 12))
     assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
+
+
+def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    name = machine.identify().name
+    point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
+    row = {"schema_version": 1, "session": "s", "study": "resnet50_cost", "machine": name, "source": "measured"}
+    row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": "cpu", "batch_size": 8}
+    row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 8.0}
+    folder = layout.runs(name) / "resnet50_cost" / "p"
+    folder.mkdir(parents=True)
+    records.append(folder / "Z-r.csv", row | {"samples_per_second": 10.0})
+    whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1}
+    for dataset, expected in (("imagenet", 90 * 1_281_167 / 10), ("image_folder", None)):
+        planned = replace(point, parameters=point.parameters | whole | {"dataset": dataset})
+        found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
+        assert found == expected or (expected is None and pandas.isna(found))
+    told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "6"])
+    assert f"At $6 an hour: ${3 * 48 / 10 / 600:,.2f} for what is known, $3.00 at the very most." in told.output
 
 
 def test_a_graph_that_does_not_heed_is_killed_with_what_it_started(tmp_path):

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import compare as comparison
-from benchbook import condition, layout, machine, packing, profiles, records, session
+from benchbook import condition, estimate, layout, machine, packing, profiles, records, session
 from benchbook.devices import DeviceUnavailable
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -53,8 +53,9 @@ def plan(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
+    price: Annotated[float, typer.Option(help="US dollars for an hour of this machine; 0: none")] = 0.0,
 ) -> None:
-    """Show a profile's points and the hours they should take; run nothing."""
+    """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
     name = _identify(machine).name
     lines = session.estimate_seconds(profiles.read(profile, studies, device), name)
     shown = lines.assign(
@@ -69,7 +70,11 @@ def plan(
     _say(
         f"{len(lines)} points; {_duration(lines['seconds'].sum())} for the {known.sum()} that this machine's rows tell."
     )
-    _say(f"At the very most {_duration(lines['limit_seconds'].sum())}.")
+    most = lines["limit_seconds"].sum()
+    _say(f"At the very most {_duration(most)}.")
+    if price > 0:
+        known_cost, most_cost = (estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most))
+        _say(f"At ${price:g} an hour: ${known_cost:,.2f} for what is known, ${most_cost:,.2f} at the very most.")
 
 
 @app.command()

@@ -27,6 +27,11 @@ def hourly(price: dict) -> float:
     return price["amount"] / hours[price["per"]]
 
 
+def rent(seconds: float, per_hour: float) -> float:
+    """Return what some seconds of a machine rented by the hour cost."""
+    return seconds / SECONDS_PER_HOUR * per_hour
+
+
 def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
     """Return the hours that some epochs take at a rate, evaluation left out."""
     if rate <= 0:

@@ -16,6 +16,7 @@ from benchbook import condition, execute, layout, machine, profiles, records, ru
 from benchbook.awake import awake
 from benchbook.profiles import Point
 
+IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
 STOP_SECONDS = 30.0  # a job needs a few to end its kernel and to write its row
 
 
@@ -116,7 +117,10 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
     plan = point.parameters
     if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
         return None
-    samples = plan["num_repeats"] * plan["num_windows"] * (plan["samples_per_window"] or known["dataset_samples"].max())
+    window = plan["samples_per_window"] or IMAGES.get(plan.get("dataset"), known["dataset_samples"].max())
+    if pandas.isna(window):  # an epoch of a data set that was not read here yet
+        return None
+    samples = plan["num_repeats"] * plan["num_windows"] * window
     return point.num_kernels * (samples / known["samples_per_second"].median() + beside)
 
 
