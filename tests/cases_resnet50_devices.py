@@ -34,7 +34,7 @@ def small(plan):
 def test_two_devices_train_as_one_and_each_holds_its_lines(monkeypatch):
     monkeypatch.setattr(keras_side, "make_model", small)
     assert devices.count(CPU) == 2
-    collection, losses, tested = resnet50.collect("shapes"), [], []
+    collection, losses, tested, derived = resnet50.collect("shapes"), [], [], []
     for count in (1, 2):
         made = resnet50.build(collection, replace(CPU, count=count), sync_batch_norm=True, **OPTIONS)
         batches = [batch for batch, _ in zip(made.batches(0), range(4), strict=False)]
@@ -43,6 +43,10 @@ def test_two_devices_train_as_one_and_each_holds_its_lines(monkeypatch):
         tested.append([float(found.loss), float(found.accuracy)])
         images = made.network.spread(batches[0][0])[0]
         assert {shard.data.shape[0] for shard in images.addressable_shards} == {8 // count}
+        subject = made.parity_subject(made.device, "fp32")
+        derived.append(subject.gradients(batches[0])[1])
+    for name, gradient in derived[0].items():
+        numpy.testing.assert_allclose(derived[1][name], gradient, rtol=1e-3, atol=1e-5)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert tested[1] == pytest.approx(tested[0], rel=1e-3)
     assert len(set(numpy.round(losses[0], 4))) == 4

@@ -47,7 +47,8 @@ class JaxNetwork(Network):
 
     def spread(self, *parts: Array) -> list[Array]:
         """Return parts of a batch on the device, or each device's lines of them; no line is left out."""
-        if self._layouts is None or len(parts[0]) % self.device.count:
+        lines = parts[0].shape[0] if parts[0].ndim else 1
+        if self._layouts is None or lines % self.device.count:
             return [self._keep(part) for part in parts]
         return [jax.device_put(part, self._layouts[1](part.ndim)) for part in parts]
 

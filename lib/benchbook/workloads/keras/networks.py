@@ -78,13 +78,13 @@ class Network:
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return what the network makes of one batch, in inference mode."""
         with arithmetic(self.device, self.precision):
-            return to_host(self._predict(place(self.device, inputs)))
+            return to_host(self._predict(*self.spread(inputs)))
 
     def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
         """Return loss and the gradients of the trainable variables in float64, computed of the scaled loss."""
         with arithmetic(self.device, self.precision):
             factor = numpy.asarray(scale, "float64" if self.precision == "fp64" else "float32")
-            loss, gradients = self._differentiate(*(place(self.device, part) for part in (inputs, target, factor)))
+            loss, gradients = self._differentiate(*self.spread(inputs, target), *self.spread(factor))
         on_host = [to_host(gradient).astype("float64") / scale for gradient in gradients]
         return float(loss), on_host
 
