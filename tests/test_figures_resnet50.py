@@ -187,7 +187,7 @@ def test_titles_say_what_was_measured():
     assert charts.rates_title(found) == "Up to 320 images/s (reference, cuda, batch 256)"
     assert "nothing measured" in charts.rates_title(tables.points(PUBLISHED))
     assert charts.money_title(tables.money(tables.points(PUBLISHED), PRICES)).startswith(
-        "A million images: published $"
+        "A million images: published 0."
     )
 
 

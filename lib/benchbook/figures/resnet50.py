@@ -15,9 +15,11 @@ def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
         style = {"color": _shade(line), "label": _label(line), "capsize": 3, "fmt": _format(line)}
         axes.errorbar(known["batch_size"].astype(float), known["images_per_second"], errors, **style)
         beyond = group.loc[group["status"] == "out_of_memory", "batch_size"].astype(float)
-        axes.plot(beyond, [0] * len(beyond), "X", color=_shade(line), clip_on=False)
+        along = axes.get_xaxis_transform()  # at the foot of the chart, whatever the rates are
+        axes.plot(beyond, [0.03] * len(beyond), "X", color=_shade(line), transform=along)
     axes.set(xlabel="images in a step, all devices together (cross: out of memory)", ylabel="images a second, training")
-    axes.set_ylim(bottom=0)
+    if table["images_per_second"].notna().any():
+        axes.set_yscale("log")
     _by_batch(axes, table)
     axes.set_title(rates_title(table))
 
@@ -70,10 +72,10 @@ def draw_money(axes: Axes, table: pandas.DataFrame) -> None:
     errors = [(values - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - values).clip(lower=0)]
     axes.errorbar(values, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
     for position, line in order.iterrows():
-        text = f"  ${line['per_million']:.3g} ({line['rate_per_dollar']:,.0f} images/s per $/h)"
+        text = f"  {line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
         axes.text(line["high"], position, text, va="center", fontsize=8)
     labels = [
-        f"{line['machine']}, {line['dataset']}\n{line['kind'].replace('_', ' ')}, ${line['per_hour']:.3g} an hour"
+        f"{line['machine']}, {line['dataset']}\n{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
         for line in order.to_dict("records")
     ]
     axes.set_yticks(order.index, labels, fontsize=8)
@@ -104,8 +106,7 @@ def draw_accuracy(axes: Axes, found: pandas.DataFrame, column: str) -> None:
         axes.set_xscale("log")
         axes.legend(fontsize=7)
     best = known.sort_values("accuracy").iloc[-1].to_dict() if len(known) else None
-    unit = "nothing yet" if best is None else f"{best[column]:.3g} h" if column == "hours" else f"${best[column]:.0f}"
-    axes.set_title(f"Accuracy by {column}: {unit}" + ("" if best is None else f" for {best['accuracy']:.1%}"))
+    axes.set_title(f"Accuracy by {column}: " + ("nothing yet" if best is None else _best(best, column)))
 
 
 def rates_title(table: pandas.DataFrame) -> str:
@@ -123,7 +124,7 @@ def money_title(table: pandas.DataFrame) -> str:
     if table.empty:
         return "A million images: no price is known"
     parts = [
-        f"{source} ${group['per_million'].min():.3g} to ${group['per_million'].max():.3g}"
+        f"{source} {group['per_million'].min():.3g} to {group['per_million'].max():.3g} USD"
         for source, group in table.assign(source=table["source"].replace({"secondary": "published"})).groupby("source")
     ]
     return "A million images: " + "; ".join(parts)
@@ -139,8 +140,8 @@ def _by_batch(axes: Axes, table: pandas.DataFrame) -> None:
     sizes = sorted({int(size) for size in table["batch_size"].dropna()})
     if sizes:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
+        axes.set_xticks(sizes, [str(size) for size in sizes], rotation=45)
+        axes.xaxis.minorticks_off()
     axes.grid(visible=True)
 
 
@@ -158,3 +159,8 @@ def _label(line: dict) -> str:
     parts = [line["machine"], f"{line['device_count']} x {line['device']}", line["variant"], line.get("framework")]
     parts += [line.get("precision"), line["dataset"]]
     return ", ".join(part for part in parts if isinstance(part, str))
+
+
+def _best(line: dict, column: str) -> str:
+    amount = f"{line[column]:.3g} {'h' if column == 'hours' else 'USD'}"
+    return f"{line['accuracy']:.1%} for {amount} ({line['source']})"
