@@ -108,6 +108,9 @@ def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
         0,
     ]
     assert segmentation.masks_title(found) == "Masks found: IoU 0.00 before training, 1.00 after (desk)"
+    table = segmentation.overlaps([found])
+    assert table[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
+    assert segmentation.best([found | {"end": found["start"]}, found]) is found
     panels = Figure().subplots(2, 2)
     segmentation.draw_masks(panels, found)
     assert panels[1, 0].get_xlabel() == "end: IoU 1.00"

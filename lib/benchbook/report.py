@@ -17,6 +17,7 @@ FIGURES = {
     "vae_stability": ("vae-loss", "vae-parity"),
     "mobilenetv2_energy": ("mobilenetv2-settings", "mobilenetv2-loss"),
     "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
+    "segmentation_scaling": ("segmentation-times", "segmentation-masks", "sustained", "scaling"),
     "calibrate": ("ceilings", "efficiency"),
 }
 

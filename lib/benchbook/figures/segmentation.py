@@ -61,6 +61,29 @@ def masks(folder: Path) -> list[dict]:
     return [_masks(machine, point, *both) for (machine, point), both in sorted(found.items())]
 
 
+def overlaps(found: list[dict]) -> pandas.DataFrame:
+    """Return how well each kept mask meets its triangle, before training and after.
+
+    Args:
+        found: from `masks`.
+
+    Returns:
+        Columns: machine, point, image (number), start, end (IoU).
+    """
+    lines = [
+        {"machine": each["machine"], "point": each["point"], "image": number}
+        | {name: overlap(each[name][number], truth) for name in ("start", "end")}
+        for each in found
+        for number, truth in enumerate(each["truth"])
+    ]
+    return pandas.DataFrame(lines, columns=["machine", "point", "image", "start", "end"])
+
+
+def best(found: list[dict]) -> dict:
+    """Return, of several points' masks, those that meet the triangles best after training."""
+    return max(found, key=lambda each: overlaps([each])["end"].mean())
+
+
 def draw_image_times(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw milliseconds an image; the article's in grey, marked as of other code."""
     order = table.iloc[::-1].reset_index(drop=True)
@@ -144,10 +167,7 @@ def sustained_title(ends: pandas.DataFrame) -> str:
 
 def masks_title(found: dict) -> str:
     """Return what the pictures of masks show."""
-    start, end = (
-        numpy.mean([overlap(mask, truth) for mask, truth in zip(found[name], found["truth"], strict=False)])
-        for name in ("start", "end")
-    )
+    start, end = overlaps([found])[["start", "end"]].mean()
     return f"Masks found: IoU {start:.2f} before training, {end:.2f} after ({found['machine']})"
 
 
