@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from benchbook import estimate, figures, scaling
 
 NUM_IMAGES = 100_000  # whose hours the article printed
+TICKS = (0.5, 1, 2, 5, 10, 20)
 
 
 def extrapolations(table: pandas.DataFrame, pairs: pandas.DataFrame) -> pandas.DataFrame:
@@ -47,6 +48,9 @@ def draw(axes: Axes, pairs: pandas.DataFrame) -> None:
     ends = [0.5, max(20.0, *pairs["measured"], *pairs["rule_high"])] if len(pairs) else [0.5, 20.0]
     axes.plot(ends, ends, color=figures.COLOURS["line"], linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="speed, larger chip over smaller, measured")
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
     axes.set_ylabel("predicted (grey: ratio of GPU cores)")
     axes.grid(visible=True)
     axes.legend(fontsize=8)
