@@ -18,7 +18,18 @@ SHADES = {"start": "#56B4E9", "end": "#D55E00"}
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
 _KEPT += ["batch_size", "image_size"]
-_MEASURES = ["width", "ms_per_image", "low", "high", "num_windows", "hours", "peak_gibibytes", "iou", "status"]
+_MEASURES = [
+    "width",
+    "sustained_minutes",
+    "ms_per_image",
+    "low",
+    "high",
+    "num_windows",
+    "hours",
+    "peak_gibibytes",
+    "iou",
+    "status",
+]
 _MEASURES += ["message", "note"]
 
 
@@ -27,8 +38,8 @@ def image_times(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
-        image_size, width, ms_per_image, low, high, num_windows, hours (for 100,000 images), peak_gibibytes, iou,
-        status, message, note. Of a point that failed the time is missing.
+        image_size, width, sustained_minutes, ms_per_image, low, high, num_windows, hours (for 100,000 images),
+        peak_gibibytes, iou, status, message, note. Of a point that failed the time is missing.
     """
     study = rows[rows["study"] == STUDY]
     printed = study[(study["source"] != "measured") & (study["samples"] == 1)]
@@ -195,14 +206,14 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
     more = rest.loc[(point["machine"], point["point"])]
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
     times = [1000 / rate if pandas.notna(rate) and rate > 0 else None for rate in rates]
-    peak = more["peak_memory_bytes"]
+    peak, told = more["peak_memory_bytes"], json.loads(point["settings"])
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **dict(zip(("ms_per_image", "low", "high"), times, strict=True)),
         **{name: point[name] for name in ("num_windows", "status", "message")},
         "source": "measured",
         "image_size": more["image_size"],
-        "width": json.loads(point["settings"]).get("width"),
+        **{name: told.get(name) for name in ("width", "sustained_minutes")},
         "peak_gibibytes": peak / BYTES_PER_GIBIBYTE if pandas.notna(peak) else None,
         "iou": point["accuracy"],
         "note": "",
@@ -237,4 +248,6 @@ def _label(line: dict) -> str:
     if line["source"] != "measured":
         return f"{line['machine']}, {line['source']}\n{line['device']}, 512 px"
     width = "" if line["width"] in (None, 1.0) else f", width {line['width']:g}"
-    return f"{line['machine']}\n{_where(line)}, {line['image_size']:.0f} px, batch {line['batch_size']:.0f}{width}"
+    long = f", {line['sustained_minutes']:g} min" if line["sustained_minutes"] else ""
+    size = f"{line['image_size']:.0f} px, batch {line['batch_size']:.0f}"
+    return f"{line['machine']}\n{_where(line)}, {size}{width}{long}"
