@@ -62,6 +62,13 @@ def test_the_articles_figures_stand_beside_marked_as_of_other_code():
     assert (table["source"] == "measured").sum() == 1
 
 
+@pytest.mark.parametrize("change", [{"image_size": 128}, {"settings": json.dumps({"width": 0.5})}])
+def test_a_smaller_network_is_named_and_no_title_boasts_of_it(change):
+    table = segmentation.image_times(make_rows(point(**change)))
+    assert table["note"].tolist() == ["a smaller network"]
+    assert segmentation.image_times_title(table) == "ms an image: not measured here yet at 512 px and full width"
+
+
 def test_a_point_that_failed_has_no_time_but_a_status():
     failed = make_row(**point()[0] | {"status": "out_of_memory", "samples_per_second": None, "samples": None})
     line = segmentation.image_times(make_rows([failed])).iloc[0]
@@ -107,7 +114,7 @@ def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
         0,
         0,
     ]
-    assert segmentation.masks_title(found) == "Masks found: IoU 0.00 before training, 1.00 after (desk)"
+    assert segmentation.masks_title(found) == "Masks, thresholded at 0.5: IoU 0.00 before training, 1.00 after (desk)"
     table = segmentation.overlaps([found])
     assert table[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
     assert segmentation.best([found | {"end": found["start"]}, found]) is found
@@ -127,7 +134,7 @@ def test_a_mask_is_thinned_and_comes_back():
 
 def test_titles_say_what_the_rows_say():
     table = segmentation.image_times(all_rows(*point()))
-    assert segmentation.image_times_title(table) == "2,500 ms an image at best (tensorflow, cpu, reference, 512 px)"
+    assert segmentation.image_times_title(table) == "2,500 ms an image at best (desk: tensorflow, cpu, reference)"
     text = segmentation.reading(make_rows(point()))
     assert "2,500 ms an image over 3 windows: 69.4 hours for 100,000; 3.0 GiB at most; validation IoU 0.875." in text
     pairs = scaling.pairs(articles.rows())
