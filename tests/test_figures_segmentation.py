@@ -114,7 +114,7 @@ def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
         0,
         0,
     ]
-    assert segmentation.masks_title(found) == "Masks, thresholded at 0.5: IoU 0.00 before training, 1.00 after (desk)"
+    assert segmentation.masks_title(found) == "Masks at 0.5: IoU 0.00 before training, 1.00 after"
     table = segmentation.overlaps([found])
     assert table[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
     assert segmentation.best([found | {"end": found["start"]}, found]) is found

@@ -134,7 +134,8 @@ def draw_sustained(axes: Axes, windows: pandas.DataFrame, ends: pandas.DataFrame
         axes.plot(run["minutes"], run["samples_per_second"].astype(float), ".-", color=colour, label=_where(line))
         axes.plot([0, line["stretch"]], [line["first"]] * 2, color=figures.COLOURS["line"], linewidth=3)
         axes.plot([line["minutes"] - line["stretch"], line["minutes"]], [line["last"]] * 2, color="black", linewidth=3)
-    axes.set(xlabel="minutes of training without a pause", ylabel="images a second", ylim=(0, None))
+    axes.set(xlabel="minutes of training without a pause", ylabel="images a second")
+    axes.set_ylim(0, 1.15 * windows["samples_per_second"].max() if len(ends) else 1)
     axes.grid(visible=True)
     axes.legend(fontsize=8, loc="lower right") if len(ends) else None
     axes.set_title(sustained_title(ends))
@@ -144,18 +145,22 @@ def draw_masks(panels: numpy.ndarray, found: dict) -> None:
     """Draw a network's masks over the test images, before training in the first line of panels, after it in the second.
 
     Args:
-        panels: axes, shape (2, n).
+        panels: axes, shape (2, n); those without an image stay empty.
         found: one of `masks`.
     """
+    for axes in panels.flat:
+        axes.axis("off")
     for line, name in zip(panels, ("start", "end"), strict=True):
         for axes, image, truth, mask in zip(line, found["images"], found["truth"], found[name], strict=False):
             axes.imshow(image, cmap="gray", vmin=0, vmax=255)
             tint = numpy.zeros((*mask.shape, 4))
             tint[mask] = (*_rgb(SHADES[name]), 0.65)
             axes.imshow(tint)
+            axes.axis("on")
             axes.set(xticks=[], yticks=[])
             axes.set_xlabel(f"{name}: IoU {overlap(mask, truth):.2f}", fontsize=8)
     panels[0, 0].set_title(masks_title(found))
+    panels[0, 0].figure.supxlabel(f"{found['machine']}, {found['point']}", fontsize=7)
 
 
 def image_times_title(table: pandas.DataFrame) -> str:
@@ -181,7 +186,7 @@ def sustained_title(ends: pandas.DataFrame) -> str:
 def masks_title(found: dict) -> str:
     """Return what the pictures of masks show."""
     start, end = overlaps([found])[["start", "end"]].mean()
-    return f"Masks, thresholded at 0.5: IoU {start:.2f} before training, {end:.2f} after ({found['machine']})"
+    return f"Masks at 0.5: IoU {start:.2f} before training, {end:.2f} after"
 
 
 def reading(rows: pandas.DataFrame) -> str:
