@@ -51,6 +51,17 @@ def test_ms_an_image_with_bounds_hours_memory_and_iou():
     assert (line["peak_gibibytes"], line["iou"], line["note"]) == (3, 0.875, "")
 
 
+def test_the_iou_is_that_of_the_last_epoch_and_the_median_of_repeats():
+    rows = point()[:-1]
+    test = point()[-1]
+    for repeat, ends in enumerate([(0.1, 0.5), (0.2, 0.75), (0.3, 1.0)]):
+        rows += [
+            make_row(**test | {"repeat": repeat, "index": index, "epoch": index + 1, "accuracy": end})
+            for index, end in enumerate(ends)
+        ]
+    assert segmentation.image_times(make_rows(rows))["iou"].tolist() == [0.75]
+
+
 def test_the_articles_figures_stand_beside_marked_as_of_other_code():
     table = segmentation.image_times(all_rows(*point()))
     printed = table[table["source"] != "measured"].set_index("machine")

@@ -20,19 +20,8 @@ SHADES = {"start": "#56B4E9", "end": "#D55E00"}
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
 _KEPT += ["batch_size", "image_size"]
-_MEASURES = [
-    "width",
-    "sustained_minutes",
-    "ms_per_image",
-    "low",
-    "high",
-    "num_windows",
-    "hours",
-    "peak_gibibytes",
-    "iou",
-    "status",
-]
-_MEASURES += ["message", "note"]
+_MEASURES = ["width", "sustained_minutes", "ms_per_image", "low", "high", "num_windows", "hours", "peak_gibibytes"]
+_MEASURES += ["iou", "status", "message", "note"]
 
 
 def image_times(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -41,13 +30,15 @@ def image_times(rows: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
         image_size, width, sustained_minutes, ms_per_image, low, high, num_windows, hours (for 100,000 images),
-        peak_gibibytes, iou, status, message, note. Of a point that failed the time is missing.
+        peak_gibibytes, iou, status, message, note. Of a point that failed the time is missing; the IoU is that
+        after the last epoch.
     """
     study = rows[rows["study"] == STUDY]
     printed = study[(study["source"] != "measured") & (study["samples"] == 1)]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
     rest = measured.groupby(["machine", "point"]).agg({"image_size": "last", "peak_memory_bytes": "max"})
+    rest = rest.assign(iou=_last_overlaps(measured))
     lines += [_point(point, rest) for point in statistics.summarise(measured).to_dict("records")]
     table = pandas.DataFrame(lines, columns=[*_KEPT, *_MEASURES])
     rates = 1000 / table["ms_per_image"].astype(float)
@@ -209,6 +200,13 @@ def overlap(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
     return float((mask & truth).sum() / union) if union else 1.0
 
 
+def _last_overlaps(measured: pandas.DataFrame) -> pandas.Series:
+    """Return each point's IoU at the end of training, the median of its repeats: earlier epochs are on the way."""
+    tested = statistics.newest(measured[measured["phase"] == "evaluate"])
+    ends = tested.sort_values("epoch").groupby(["machine", "point", "run_id", "repeat"])["accuracy"].last()
+    return ends.groupby(["machine", "point"]).median()
+
+
 def _point(point: dict, rest: pandas.DataFrame) -> dict:
     more = rest.loc[(point["machine"], point["point"])]
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
@@ -223,7 +221,7 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
         "image_size": more["image_size"],
         **{name: told.get(name) for name in ("width", "sustained_minutes")},
         "peak_gibibytes": peak / BYTES_PER_GIBIBYTE if pandas.notna(peak) else None,
-        "iou": point["accuracy"],
+        "iou": more["iou"],
         "note": "" if article else SMALLER,
     }
 
