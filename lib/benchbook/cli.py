@@ -13,6 +13,7 @@ from rich.table import Table
 from benchbook import compare as comparison
 from benchbook import condition, estimate, layout, machine, packing, profiles, records, session
 from benchbook.devices import DeviceUnavailable
+from benchbook.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
@@ -189,7 +190,7 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     for study, group in lines.groupby("study", sort=False):
         shown = group.reindex(columns=list(columns))
         shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
-        shown["samples_per_second"] = shown["samples_per_second"].map("{:,.0f}".format, na_action="ignore")
+        shown["samples_per_second"] = shown["samples_per_second"].map(rate_text, na_action="ignore")
         shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
         _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
     for line in lines[lines["message"].notna()].to_dict("records"):

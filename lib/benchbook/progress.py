@@ -50,4 +50,9 @@ class Line:
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
-        return f"  {best['samples_per_second']:,.0f} images/s (spread {best['spread']:.1%})"
+        return f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate as it is read: whole, or with two digits where it is below ten."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

@@ -17,6 +17,7 @@ FIGURES = {
     "vae_stability": ("vae-loss", "vae-parity"),
     "mobilenetv2_energy": ("mobilenetv2-settings", "mobilenetv2-loss"),
     "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
+    "segmentation_scaling": ("segmentation-times", "segmentation-masks", "sustained", "scaling"),
     "resnet50_cost": ("resnet50-batches", "resnet50-scaling", "resnet50-money", "resnet50-accuracy"),
     "calibrate": ("ceilings", "efficiency"),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchbook.datasets import generated, handwritten, pictures
 from benchbook.datasets.sources import Dataset, DatasetUnavailable
+from benchbook.datasets.triangles import triangles
 
 # What stands in, in `quick`, where a data set cannot be had.
 EMBEDDED = {"mnist": "digits", "cifar10": "shapes"}
@@ -16,7 +17,7 @@ _MAKERS = {"digits": handwritten.digits, "shapes": generated.shapes}
 _READERS = {"mnist": handwritten.mnist, "cifar10": pictures.cifar10, "image_folder": pictures.image_folder}
 NAMES = (*_READERS, *_MAKERS)
 
-__all__ = ["EMBEDDED", "NAMES", "Dataset", "DatasetUnavailable", "load"]
+__all__ = ["EMBEDDED", "NAMES", "Dataset", "DatasetUnavailable", "load", "triangles"]
 
 
 def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset:

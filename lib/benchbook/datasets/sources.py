@@ -23,7 +23,8 @@ class Dataset:
     Attributes:
         name: what rows call it; an embedded stand-in has a name of its own.
         train_images, test_images: uint8, shape (n, height, width) or (n, height, width, 3).
-        train_labels, test_labels: int64, shape (n,).
+        train_labels, test_labels: int64, shape (n,); or, where pixels are told apart, masks of uint8, shape (n, height,
+            width).
     """
 
     name: str

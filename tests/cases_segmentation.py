@@ -1,0 +1,231 @@
+"""What the segmentation workload must do, in the framework that BENCHBOOK_TEST_FRAMEWORK names.
+
+test_workloads_segmentation.py runs this file once for each, in processes of their own.
+"""
+
+import os
+
+import numpy
+import pytest
+
+from benchbook import datasets, devices, measure, parity, protocol
+from benchbook.workloads import Settings, segmentation
+from benchbook.workloads.keras import KerasParitySubject, import_keras, to_host
+from benchbook.workloads.segmentation import network
+from benchbook.workloads.segmentation.loss import intersection_over_union, squares_and_overlap
+from fakes import run
+
+FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+CPU = devices.pick("cpu", FRAMEWORK)
+WIDTH = 0.25  # of a layer with one channel the kernel's scale has no gradient but rounding, before a batch norm
+import_keras(FRAMEWORK)
+# What every workload on Keras does the same way, cases_keras.py tries on JAX with a network that compiles in less time.
+slow_on_jax = pytest.mark.skipif(FRAMEWORK == "jax", reason="JAX compiles this network for minutes")
+# Output sizes as the article's code comments them, with channels counted by hand.
+SIZES = {
+    "stem": (512, 8),
+    "encoder_256": (256, 16),
+    "encoder_128": (128, 32),
+    "encoder_64": (64, 64),
+    "encoder_32": (32, 256),
+    "encoder_16": (16, 1024),
+    "decoder_16": (16, 512 + 1024),
+    "decoder_32": (32, 384 + 256),
+    "decoder_64": (64, 160 + 64),
+    "decoder_128": (128, 56 + 32),
+    "decoder_256": (256, 24 + 16),
+    "decoder_512": (512, 24 + 8),
+    "end": (512, 16 + 1),
+    "mask": (512, 1),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_sensor(monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.triangles(12, 4, size=128)
+
+
+@pytest.fixture(scope="module")
+def made(data):
+    return workload(data)
+
+
+def workload(data, **options):
+    return segmentation.build(data, CPU, **{"batch_size": 4, "width": WIDTH, "num_workers": 0} | options)
+
+
+def steps(made, count):
+    return [float(made.step(batch)) for batch in list(made.batches(0))[:count]]
+
+
+def test_the_network_is_the_articles_to_the_layer():
+    import keras
+
+    model = network.make_model()
+    assert model.count_params() == 20_886_706
+    found = {name: model.get_layer(name).output.shape for name in SIZES}
+    assert found == {name: (None, size, size, channels) for name, (size, channels) in SIZES.items()}
+    deep = [layer.output.shape[1:] for layer in model.layers if isinstance(layer, keras.layers.SeparableConv2D)][-2:]
+    assert deep == [(12, 12, 1024), (8, 8, 2048)]
+    rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    assert rates == [0.25, 0.5, 0.5] * 5 + [0.25] * 2 + [0.25] * 6
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    assert {layer.momentum for layer in norms} == {0.95}
+    biased = [layer for layer in model.layers if getattr(layer, "use_bias", False)]
+    assert [layer.output.shape[-1] for layer in biased] == [1]
+
+
+def test_zeros_are_padded_at_the_top_and_the_left_and_upsampling_is_bilinear():
+    import keras
+
+    pixels = keras.Input((5, 5, 1))
+    halved = keras.Model(pixels, network._convolve(pixels, "halving", 1, 3, 1.0, initializer="ones"))
+    found = numpy.asarray(halved(numpy.ones((1, 5, 5, 1), "float32")))
+    numpy.testing.assert_array_equal(found[0, :, :, 0], [[0, 0, 0], [0, 9, 9], [0, 9, 9]])
+    line = numpy.array([0.0, 4.0, 8.0]).reshape(1, 3, 1, 1).repeat(2, axis=2)
+    enlarged = numpy.asarray(keras.layers.UpSampling2D(interpolation="bilinear")(line))
+    numpy.testing.assert_allclose(enlarged[0, :, 0, 0], [0, 1, 3, 5, 7, 8])  # half a pixel's centres, edges repeated
+
+
+def test_loss_and_iou_are_what_numpy_gives():
+    random = numpy.random.default_rng(3)
+    masks = (random.random((5, 7, 6, 1)) < 0.4).astype("uint8")
+    outputs = random.random((5, 7, 6, 1)).astype("float32")
+    losses, overlaps = [], []
+    for mask, output in zip(masks.astype(float), outputs.astype(float), strict=True):
+        union = numpy.minimum(mask + output, 1).sum()
+        overlaps.append((mask.sum() + output.sum() - union) / union)
+        losses.append(((output - mask) ** 2).sum() / union + 1 - overlaps[-1] ** 2)
+    assert float(squares_and_overlap(outputs, masks)) == pytest.approx(numpy.mean(losses), rel=1e-5)
+    assert float(intersection_over_union(outputs, masks)) == pytest.approx(numpy.mean(overlaps), rel=1e-5)
+
+
+def test_a_right_mask_has_no_loss_and_an_empty_one_no_overlap():
+    mask = numpy.zeros((1, 4, 4, 1), "float32")
+    mask[0, 1:3, 1:3] = 1
+    assert float(squares_and_overlap(mask, mask)) == pytest.approx(0)
+    assert float(intersection_over_union(mask, mask)) == pytest.approx(1)
+    assert float(squares_and_overlap(0 * mask, mask)) == pytest.approx(2)
+    assert float(intersection_over_union(0 * mask, 0 * mask)) == 0
+
+
+def test_the_rate_falls_between_epochs_and_then_stays():
+    schedule = segmentation.schedule(31, 2)
+    found = [float(schedule(step)) for step in (0, 30, 31, 61, 200)]
+    assert found == pytest.approx([0.25, 0.25, *[0.25 * 0.5**0.9] * 3])
+    assert segmentation.schedule(31, 1) == 0.25
+
+
+@slow_on_jax
+def test_a_step_follows_nesterov(made):
+    """By hand, from the gradients of a network without dropout: v = 0.95 v - rate g; w = w + 0.95 v - rate g."""
+    subject = made.parity_subject(CPU, "fp64")
+    batch, velocity = made.parity_batches(1)[0], 0.0
+    for _ in range(2):
+        before, (_, gradients) = subject.parameters(), subject.gradients(batch)
+        subject.step(batch)
+        name = next(iter(before))
+        velocity = 0.95 * velocity - 0.25 * gradients[name]
+        wanted = before[name] + 0.95 * velocity - 0.25 * gradients[name]
+        numpy.testing.assert_allclose(subject.parameters()[name], wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_it_learns_and_says_what_it_is(made):
+    losses = [loss for _ in range(4) for loss in steps(made, 3)]
+    assert numpy.mean(losses[-3:]) < 0.9 * losses[0]
+    told = made.description()
+    assert (told["image_size"], told["dataset"], told["batch_size"]) == (128, "triangles-128px", 4)
+    found = made.evaluate()
+    assert (found.metric, found.samples) == ("iou", 4)
+    assert 0 < float(found.accuracy) < 1
+
+
+@slow_on_jax
+def test_an_evaluation_is_the_iou_of_what_the_network_makes_of_the_test_images(data, made):
+    images, masks = segmentation.scale(data.test_images), data.test_labels[..., None]
+    wanted = float(intersection_over_union(made.network.predict(images), masks))
+    assert float(made.evaluate().accuracy) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_batches_are_whole_in_the_articles_order_and_the_same_from_the_device(data, made):
+    resident = workload(data, variant="tuned", data_resident=True)
+    pairs = list(zip(made.batches(0), resident.batches(0), strict=True))
+    for start, ((images, masks), (same, same_masks)) in zip((0, 4, 8), pairs, strict=True):
+        numpy.testing.assert_allclose(images[..., 0], data.train_images[start : start + 4] / 255, rtol=1e-6)
+        numpy.testing.assert_allclose(numpy.asarray(same), images, rtol=1e-6)
+        numpy.testing.assert_array_equal(numpy.asarray(same_masks), masks)
+
+
+@slow_on_jax
+def test_parity_with_float64_passes(made, tmp_path):
+    verdict = parity.check(made, run(tmp_path), 1)
+    assert verdict.passed, verdict.reason
+
+
+@slow_on_jax
+def test_mixed_precision_computes_nearly_the_same_loss(data, made):
+    half = workload(data, settings=Settings(precision="amp_fp16"))
+    assert half.network.model.get_layer("encoder_4").compute_dtype == "float16"
+    half.network.load([to_host(weight.value) for weight in made.model.weights])
+    found, wanted = half.evaluate(), made.evaluate()
+    assert float(found.loss) == pytest.approx(float(wanted.loss), rel=3e-2)
+    assert float(found.accuracy) == pytest.approx(float(wanted.accuracy), rel=3e-2)
+
+
+@slow_on_jax
+def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(made, tmp_path, monkeypatch):
+    differentiate = KerasParitySubject._differentiate
+
+    def planted(self, batch):
+        loss, gradients = differentiate(self, batch)
+        if self.network.precision != "fp64":
+            gradients[0] *= 1.1
+        return loss, gradients
+
+    monkeypatch.setattr(KerasParitySubject, "_differentiate", planted)
+    verdict = parity.check(made, run(tmp_path), 1)
+    assert not verdict.passed
+    assert "norm 1.1" in verdict.reason
+
+
+def test_a_row_has_peak_memory_and_an_iou(data, made, tmp_path):
+    record = run(tmp_path)
+    protocol.warm_up(made, record, 0)
+    rows = protocol.measure_windows(made, record, protocol.Plan(samples_per_window=4))
+    train = rows[rows["phase"] == "train"].iloc[0]
+    assert train["peak_memory_bytes"] > 0
+    assert train["samples"] == 4
+    assert rows[rows["phase"] == "evaluate"]["accuracy_metric"].tolist() == ["iou"]
+
+
+def test_what_does_not_fill_a_batch_is_left_out():
+    order = segmentation.training_order(11, 4)
+    numpy.testing.assert_array_equal(order, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    assert order[0].dtype == "int32"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 13}, "batch_size 13; allowed: up to 12"),
+        ({"width": 0.0}, "width 0.0; allowed: above 0"),
+        ({"num_epochs": 0}, "num_epochs 0; allowed: 1 or more"),
+        ({"variant": "controlled"}, "'controlled'; allowed: reference, tuned"),
+        ({"data_resident": True}, "data_resident True"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        workload(data, **options)
+
+
+def test_sizes_that_do_not_fit_and_labels_that_are_no_masks_are_refused(data):
+    with pytest.raises(ValueError, match="image_size 192; allowed: multiples of 128"):
+        network.make_model(192)
+    with pytest.raises(ValueError, match="allowed: a mask for each image"):
+        workload(datasets.load("digits"))
