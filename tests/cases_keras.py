@@ -280,6 +280,7 @@ def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     """Keras rounds to float32 inside batch norms and means, unless it is kept from it."""
     keras = import_keras(FRAMEWORK)
+    before = keras.backend.result_type("float64", "float32")
 
     def normalised():
         pixels = keras.Input((6, 6, 3))
@@ -293,7 +294,7 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
     loss = subject.gradients((pixels, labels))[0]
     assert loss == pytest.approx(-numpy.log(share[range(48), labels]).mean(), rel=1e-9)  # epsilon is float32's
-    assert keras.backend.result_type("float64", "float32") == "float32"  # afterwards as before
+    assert keras.backend.result_type("float64", "float32") == before
 
 
 def test_a_frozen_layer_stays_and_is_not_compared(data):
