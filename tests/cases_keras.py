@@ -278,7 +278,7 @@ def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
 
 
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
-    """Keras rounds to float32 inside batch norms and means, unless it is kept from it."""
+    """On JAX Keras rounds to float32 inside batch norms and means, unless it is kept from it."""
     keras = import_keras(FRAMEWORK)
     before = keras.backend.result_type("float64", "float32")
 

@@ -72,10 +72,10 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
 
 @contextmanager
 def _keras_in_float64(wanted: bool) -> Iterator[None]:
-    """Keep Keras's own operations from rounding float64 to float32, batch norms and means among them.
+    """Keep Keras's own operations on JAX from rounding float64 to float32, batch norms and means among them.
 
-    Keras "forces 64-bit to 32-bit, to be aligned with JAX's default behaviour", whatever the dtype policy, and offers
-    no way around it: a reference in float64 would be one in name alone.
+    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy and whether or not JAX has
+    float64 enabled, and offers no way around it: a reference in float64 would be one in name alone.
 
     Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
     """
