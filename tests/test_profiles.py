@@ -7,8 +7,8 @@ import pytest
 import torch
 import yaml
 
-from benchbook import layout, profiles
-from benchbook.devices import DeviceUnavailable
+from benchbook import devices, layout, profiles
+from benchbook.devices import DeviceUnavailable, FrameworkMissing
 from benchbook.workloads import mnist, mobilenetv2, resnet50, segmentation, simclr, vae
 
 PARAMETERS = """variant: str = "reference"  # which
@@ -222,6 +222,22 @@ def test_a_list_of_devices_stands_for_those_that_are_there(project):
     project({"device": ["mps", "cuda", "tpu"]}, {"device": ["mps"]})
     assert _varied(profiles.read("mine"), "device") == [("cuda",)]
     assert profiles.read("mine", device="cpu") == []
+
+
+def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatch):
+    def available(framework="torch"):
+        if framework == "torch":
+            raise FrameworkMissing("torch cannot be imported here")
+        return ("cpu",)
+
+    monkeypatch.setattr(devices, "available", available)
+    monkeypatch.setattr(devices, "installed", lambda: ("jax",))
+    points = profiles.read("quick")
+    assert {point.study for point in points} == {"calibrate", "mobilenetv2_energy"}
+    assert {point.parameters["framework"] for point in points} == {"jax"}
+    for named in ("mnist_speedup", "calibrate mnist_speedup"):
+        with pytest.raises(FrameworkMissing, match="torch cannot"):
+            profiles.read("quick", named)
 
 
 @pytest.mark.parametrize("profile", COMMITTED)

@@ -35,6 +35,7 @@ def study(
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
+    _say_left_out(profile, studies, profiles.read(profile, studies, device))
     lines = session.run(profile, studies, machine, device, retry)
     page = _write_report()
     _print_summary(lines)
@@ -58,7 +59,9 @@ def plan(
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
     name = _identify(machine).name
-    lines = session.estimate_seconds(profiles.read(profile, studies, device), name)
+    points = profiles.read(profile, studies, device)
+    _say_left_out(profile, studies, points)
+    lines = session.estimate_seconds(points, name)
     shown = lines.assign(
         point=lines["point"].str.rpartition("-")[0],  # without the hash
         seconds=lines["seconds"].map(_duration),
@@ -182,6 +185,14 @@ def _write_report() -> Path:
     from benchbook import report as pages
 
     return pages.write()
+
+
+def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:
+    """Say which of all studies have no point here: their framework is not installed, or has not the device."""
+    found = {point.study for point in points}
+    absent = [name for name in profiles.studies(profile) if studies == "all" and name not in found]
+    if absent:
+        _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
 
 
 def _print_summary(lines: pandas.DataFrame) -> None:

@@ -57,15 +57,30 @@ def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
-        DeviceUnavailable: a device that is not on this machine.
+        DeviceUnavailable: a device that is not on this machine, or a framework of a study that was named; of all
+            studies those whose framework is not installed are left out, unless none remains.
     """
     content = yaml.safe_load(layout.profile(profile).read_text())
     chosen = list(content) if studies == "all" else studies.split()
     unknown = [study for study in chosen if study not in content]
     if unknown:
         raise ValueError(f"profile {profile} has no study {unknown[0]!r}; allowed: {', '.join(content)}")
-    points = [point for study in chosen for point in _points(study, content[study], device)]
-    return list({(point.study, point.name): point for point in points}.values())
+    points, missing = {}, None
+    for study in chosen:
+        try:
+            points |= {(study, point.name): point for point in _points(study, content[study], device)}
+        except devices.FrameworkMissing as error:
+            missing = error
+            if studies != "all":
+                raise
+    if missing and not points:
+        raise missing
+    return list(points.values())
+
+
+def studies(profile: str) -> list[str]:
+    """Return the studies of a profile, in their order."""
+    return list(yaml.safe_load(layout.profile(profile).read_text()))
 
 
 def rounds(points: list[Point]) -> list[tuple[Point, int]]:

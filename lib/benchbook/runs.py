@@ -223,6 +223,7 @@ def status_of(error_name: str, message: str) -> str:
         return "out_of_memory"
     named = {
         "DeviceUnavailable": "unavailable",
+        "FrameworkMissing": "unavailable",
         "DatasetUnavailable": "unavailable",
         "NotImplementedError": "unsupported",
         "KeyboardInterrupt": "interrupted",

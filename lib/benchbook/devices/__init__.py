@@ -14,12 +14,13 @@ from types import ModuleType
 from typing import Any
 
 from benchbook import machine, nvidia
-from benchbook.devices.device import Device, DeviceUnavailable
+from benchbook.devices.device import Device, DeviceUnavailable, FrameworkMissing
 
 __all__ = [
     "FRAMEWORKS",
     "Device",
     "DeviceUnavailable",
+    "FrameworkMissing",
     "available",
     "choose_framework",
     "count",
@@ -55,7 +56,7 @@ def choose_framework(name: str = "best") -> str:
 
     Raises:
         ValueError: an unknown name.
-        DeviceUnavailable: it is not installed, or none is.
+        FrameworkMissing: it is not installed, or none is.
     """
     if name not in ("best", *FRAMEWORKS):
         raise ValueError(f"unknown framework {name!r}; allowed: best, {', '.join(FRAMEWORKS)}")
@@ -63,7 +64,7 @@ def choose_framework(name: str = "best") -> str:
     wanted = ("tensorflow", "jax", "torch") if name == "best" else (name,)
     found = next((framework for framework in wanted if framework in there), None)
     if found is None:
-        raise DeviceUnavailable(f"framework {name!r} is not installed; installed: {', '.join(there) or 'none'}")
+        raise FrameworkMissing(f"framework {name!r} is not installed; installed: {', '.join(there) or 'none'}")
     return found
 
 
@@ -74,7 +75,7 @@ def available(framework: str = "torch") -> tuple[str, ...]:
 
     Raises:
         ValueError: the framework is not one of FRAMEWORKS.
-        DeviceUnavailable: the framework is not installed; the message lists those that are.
+        FrameworkMissing: the framework is not installed; the message lists those that are.
     """
     return _backend(framework).kinds()
 
@@ -209,5 +210,5 @@ def _backend(framework: str) -> ModuleType:
         importlib.import_module(framework)
     except ImportError as error:
         others = ", ".join(name for name in installed() if name != framework) or "none"
-        raise DeviceUnavailable(f"{framework} cannot be imported here ({error}); installed: {others}") from error
+        raise FrameworkMissing(f"{framework} cannot be imported here ({error}); installed: {others}") from error
     return importlib.import_module(f"benchbook.devices.{framework}")

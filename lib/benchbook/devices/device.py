@@ -7,6 +7,10 @@ class DeviceUnavailable(RuntimeError):
     """The device, or the framework, that was asked for is not on this machine."""
 
 
+class FrameworkMissing(DeviceUnavailable):
+    """The framework that was asked for is not installed, or cannot be imported."""
+
+
 @dataclass(frozen=True)
 class Device:
     """One compute device of one framework.
