@@ -99,8 +99,12 @@ def family_of(process: int) -> list[psutil.Process]:
     return psutil.Process(process).children(recursive=True)
 
 
-def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch):
+def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch, tmp_path):
+    started_in = tmp_path / "anywhere"
+    started_in.mkdir()
+    monkeypatch.chdir(started_in)
     assert run_with(point, "", monkeypatch) == ["ok"]
+    assert not list(started_in.iterdir())  # sockets of the kernel, for one
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))

@@ -6,6 +6,7 @@ leaves the conversation open to every user of the machine.
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -20,8 +21,10 @@ def main() -> None:
     from traitlets.config import Config
 
     notebook, executed, parameters = sys.argv[1:]
-    transport = Config({"KernelManager": {"transport": "ipc"}})
-    papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=transport)
+    # A folder of its own: by default the files lie, numbered, where this was started, and kernels take each other's.
+    with tempfile.TemporaryDirectory(prefix="benchbook-") as folder:
+        transport = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+        papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=transport)
 
 
 if __name__ == "__main__":
