@@ -99,12 +99,8 @@ def family_of(process: int) -> list[psutil.Process]:
     return psutil.Process(process).children(recursive=True)
 
 
-def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch, tmp_path):
-    started_in = tmp_path / "anywhere"
-    started_in.mkdir()
-    monkeypatch.chdir(started_in)
+def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch):
     assert run_with(point, "", monkeypatch) == ["ok"]
-    assert not list(started_in.iterdir())  # sockets of the kernel, for one
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
@@ -143,7 +139,10 @@ def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, faul
     assert not list(folder_of(point).glob("*.running"))
 
 
-def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch):
+def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, tmp_path):
+    started_in = tmp_path / "anywhere"
+    started_in.mkdir()
+    monkeypatch.chdir(started_in)
     late = point.time_limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
     clock = SimpleNamespace(sleep=time.sleep, monotonic=lambda: time.monotonic() + late * has_row(point))
     monkeypatch.setattr(execute, "time", clock)
@@ -151,6 +150,7 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch):
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
     assert "120 s" in rows_of(point)["message"].iloc[-1]
     assert not psutil.Process().children(recursive=True)
+    assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
