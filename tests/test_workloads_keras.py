@@ -1,26 +1,9 @@
 """Keras workloads on each framework; see cases_keras.py, and what needs no framework at all."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchbook.workloads.keras import evaluation_batch_size
-
-FRAMEWORKS = [name for name in ("tensorflow", "jax") if importlib.util.find_spec(name)]
-
-
-def run_cases(file: str, framework: str) -> str:
-    """Run a file of cases in a process of its own; return what pytest printed."""
-    environment = os.environ | {"BENCHBOOK_TEST_FRAMEWORK": framework}
-    environment.pop("KERAS_BACKEND", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__).parent / file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+from processes import FRAMEWORKS, run_cases
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -15,7 +15,7 @@ from benchbook.devices import Device
 from benchbook.workloads import mobilenetv2
 from benchbook.workloads.mobilenetv2 import inputs
 from benchbook.workloads.mobilenetv2 import weights as initial
-from test_workloads_keras import run_cases
+from processes import run_cases
 
 DATA = Dataset("random", *(numpy.zeros((20, 32, 32, 3), numpy.uint8), numpy.arange(20) % 10) * 2)
 FILE = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{}_no_top.h5"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from test_workloads_keras import FRAMEWORKS, run_cases
+from processes import FRAMEWORKS, run_cases
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
