@@ -206,7 +206,7 @@ def test_keras_trains_three_steps_on_the_macs_tensorflow(python):
 @pytest.mark.slow
 def test_the_library_passes_its_tests_with_the_macs_versions(python):
     marks = "not slow and not notebook and not browser"
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks]
+    command = [python, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "-p", "no:cacheprovider", "-m", marks]
     if cpu_wheel():
         command += ["-p", "torchvision_operators"]
     tests = layout.root() / "tests"
