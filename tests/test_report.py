@@ -102,13 +102,13 @@ PARITY = {
 def write_page(tmp_path):
     """Return a function that writes a page from lines of the summary and a claim, and reads it."""
 
-    def write(*lines, claim=CLAIM, alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY):
+    def write(*lines, claim=CLAIM, alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY, values=(1.0,)):
         folder = tmp_path / "figures"
         for name in names:
             with figures.style():
                 figure = Figure(figsize=(4, 2))
                 figure.subplots().set_title(title)
-            figures.save(figure, pandas.DataFrame({"value": [1.0]}), folder, name, alt)
+            figures.save(figure, pandas.DataFrame({"value": values}), folder, name, alt)
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
         figures.save_table(pandas.DataFrame([claim]), folder, "claims")
         figures.save_table(pandas.DataFrame([parity] if parity else [], columns=list(PARITY)), folder, "parity")
@@ -122,6 +122,12 @@ def test_every_linked_file_stands_beside_the_page(write_page, tmp_path):
     assert len(page.links) > 4 * len(FIGURES)
     for link in page.links:
         assert (tmp_path / "report" / unquote(urlsplit(link).path)).is_file(), link
+
+
+def test_a_figure_without_rows_is_a_line_and_no_empty_axes(write_page):
+    page = write_page(names=FIGURES[:2], title="Nobody measured it", values=())
+    assert page.text.count("Nobody measured it") == 2
+    assert not [link for link in page.links if link.endswith(".svg")]
 
 
 def test_the_page_asks_no_other_host_for_anything(write_page, tmp_path):
@@ -212,7 +218,7 @@ def test_the_caption_is_the_figures_title(write_page, tmp_path):
     page = write_page(title="It takes 16 s, published 20 to 34 s")
     assert page.text.count("It takes 16 s, published 20 to 34 s") == 1
     description = json.loads((tmp_path / "figures" / f"{FIGURES[0]}.json").read_text())
-    assert description == {"title": "It takes 16 s, published 20 to 34 s", "alt": "A bar."}
+    assert description == {"title": "It takes 16 s, published 20 to 34 s", "alt": "A bar.", "empty": False}
 
 
 def test_a_study_stands_under_the_question_of_its_notebook_and_without_figures_not_at_all(write_page):

@@ -24,4 +24,4 @@ def test_studies_measure_every_point_and_show_it(tmp_path):
     failed = records.without_refusals(rows).query("status != 'ok'")
     assert failed[["point", "status", "message"]].to_dict("records") == []
     page = (tmp_path / "report" / "index.html").read_text()
-    assert [figure for name in STUDIES for figure in report.FIGURES[name] if f"{figure}.svg" not in page] == []
+    assert [figure for name in STUDIES for figure in report.FIGURES[name] if f'id="{figure}"' not in page] == []

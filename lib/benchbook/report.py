@@ -55,9 +55,7 @@ def write_page(figures: Path, folder: Path) -> Path:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     page = environment.get_template("report.html").render(
-        sections=[
-            section for study, names in FIGURES.items() if (section := _section(figures, study, names))["figures"]
-        ],
+        sections=[section for study, names in FIGURES.items() if (section := _section(figures, study, names))],
         summary=_table(figures / "summary.csv", SUMMARY),
         failures=_failures(figures / "summary.csv"),
         parity=_table(figures / "parity.csv", PARITY),
@@ -112,10 +110,13 @@ CLAIMS = {
 
 
 def _section(folder: Path, study: str, names: tuple[str, ...]) -> dict:
-    """Return a study's figures under the question that its notebook's title asks."""
+    """Return a study's figures under the question that its notebook's title asks; what nobody measured is named."""
     title = layout.cells(layout.notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
-    figures = [_figure(folder, name) for name in names if (folder / f"{name}.json").exists()]
-    return {"study": study, "title": title, "figures": figures}
+    drawn = [_figure(folder, name) for name in names if (folder / f"{name}.json").exists()]
+    if not drawn:
+        return {}
+    parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
+    return {"study": study, "title": title} | parts
 
 
 def _figure(folder: Path, name: str) -> dict:

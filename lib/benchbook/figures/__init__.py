@@ -60,13 +60,16 @@ def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: 
         name: file name without extension.
         alt: what the figure shows, in words, for those who do not see it.
     """
+    title = next(axes.get_title(loc="left") for axes in figure.axes)
     with style():
         folder.mkdir(parents=True, exist_ok=True)
+        for axes in figure.axes:
+            axes.set_title(axes.get_title(loc="left"), wrap=True)  # rather than cut off at the figure's edge
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
         figure.savefig(folder / f"{name}.png", metadata={"Software": None})
     save_table(table, folder, name)
-    title = next(axes.get_title(loc="left") for axes in figure.axes)
-    (folder / f"{name}.json").write_text(json.dumps({"title": title, "alt": alt}, indent=1) + "\n")
+    told = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
+    (folder / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:

@@ -67,7 +67,7 @@ def draw_losses(axes: Axes, table: pandas.DataFrame) -> None:
         axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
     axes.axhline(numpy.log(NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
-    axes.set_ylim(bottom=0)  # a loss that does not fall is not to look as if it did
+    axes.set_ylim(0, 1.1 * axes.dataLim.ymax)  # a loss that does not fall is not to look as if it did
     axes.grid(visible=True)
     if len(table):
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), handlelength=4)
