@@ -92,10 +92,12 @@ def steps(made, count, epoch=0):
 
 def test_a_process_computes_with_one_framework_and_says_so():
     assert import_keras(FRAMEWORK).backend.backend() == FRAMEWORK
-    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {OTHER}.*restarted kernel"):
-        import_keras(OTHER)
     with pytest.raises(ValueError, match="'torch'; allowed: tensorflow, jax"):
         import_keras("torch")
+    if OTHER not in devices.installed():
+        pytest.skip(f"{OTHER} is not installed: nothing to change to")
+    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {OTHER}.*restarted kernel"):
+        import_keras(OTHER)
 
 
 def test_it_learns_and_says_what_it_is(data):
