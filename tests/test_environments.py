@@ -42,8 +42,8 @@ STAND_INS = {"tensorflow-macos": "tensorflow-cpu==2.16.2", "tensorflow-metal": "
 # PyPI's torch for Linux brings several GB of CUDA: a CPU build in PIP_FIND_LINKS is taken instead, if one is there.
 CPU_WHEEL = f"torch-2.13.0+cpu-cp{sys.version_info.major}{sys.version_info.minor}-*_x86_64.whl"
 CPU_TORCH = {"torch": "torch==2.13.0", "torchvision": "torchvision==0.28.0"}
-# PyPI's torchvision for Linux is built for CUDA. Without CUDA's libraries its compiled operators stay away, and then its
-# own import fails on these two, which no study uses: in that environment they are declared.
+# PyPI's torchvision for Linux is built for CUDA. Without CUDA's libraries its compiled operators stay away, and then
+# its own import fails on these two, which no study uses: in that environment they are declared.
 TORCHVISION_OPERATORS = """
 _LIBRARY = torch.library.Library("torchvision", "DEF")
 for _name in ("nms", "qnms"):
@@ -199,8 +199,10 @@ def python() -> Path:
         run_uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
         run_uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
         if cpu_wheel():
-            with next(SECOND.glob("lib/python*/site-packages/torchvision/extension.py")).open("a") as file:
-                file.write(TORCHVISION_OPERATORS)
+            extension = next(SECOND.glob("lib/python*/site-packages/torchvision/extension.py"))
+            text = extension.read_text().removesuffix(TORCHVISION_OPERATORS)
+            extension.unlink()  # it may be a link into uv's cache
+            extension.write_text(text + TORCHVISION_OPERATORS)
         stamp.touch()
     return interpreter
 
