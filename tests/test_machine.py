@@ -140,3 +140,10 @@ def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(mo
     told = json.dumps([this, condition.read(), machine.environment(), machine.commit()])
     for secret in (user, host, home):
         assert secret not in told
+
+
+def test_usable_cores_are_those_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
+    assert machine.usable_cores() == 3
+    monkeypatch.delattr(machine.os, "sched_getaffinity")
+    assert machine.usable_cores() == machine.os.cpu_count()

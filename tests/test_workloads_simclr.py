@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import RandomSampler
 
-from benchbook import measure, parity
+from benchbook import machine, measure, parity
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.workloads import Settings, neighbours, simclr
@@ -156,7 +156,7 @@ def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
 def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
     monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
     monkeypatch.setattr(simclr.roofline, "flops_per_sample", lambda model, *inputs: 0.0)
-    monkeypatch.setattr(simclr, "num_cores", lambda: 3)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 3)
     for variant, options, workers in (
         ("reference", {"num_workers": 2}, 8),
         ("controlled", {}, 3),
@@ -168,13 +168,6 @@ def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device
         assert isinstance(loader.sampler, RandomSampler)
         assert {workload.bank_batches().num_workers, workload.test_batches().num_workers} == {workers}
         assert workload.description()["num_workers"] == workers
-
-
-def test_num_cores_are_those_this_process_may_use(monkeypatch):
-    monkeypatch.setattr(simclr.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
-    assert simclr.num_cores() == 3
-    monkeypatch.delattr(simclr.os, "sched_getaffinity")
-    assert simclr.num_cores() == simclr.os.cpu_count()
 
 
 def test_batches_of_workers_depend_on_seed_and_epoch_alone(tiny):

@@ -136,7 +136,7 @@ def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
         colours = [figures.COLOURS[name] if name else figures.colour(device) for device in order["device"]]
         axes.barh(order.index, order[column].astype(float).fillna(0), left=left, color=colours)
         left += order[column].astype(float).fillna(0)
-    _whiskers(axes, order, "seconds")
+    figures.draw_whiskers(axes, order, "seconds")
     for position, line in order.iterrows():
         axes.text(line["high"], position, f"  {line['seconds']:.1f} s", va="center")
     axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
@@ -163,7 +163,7 @@ def draw_speedups(axes: Axes, ratios: pandas.DataFrame) -> None:
     order = ratios.iloc[::-1].reset_index(drop=True)
     colours = [figures.COLOURS["accelerator" if source == "measured" else "published"] for source in order["source"]]
     axes.barh(order.index, order["speedup"], color=colours)
-    _whiskers(axes, order, "speedup")
+    figures.draw_whiskers(axes, order, "speedup")
     for position, line in order.iterrows():
         axes.text(line["high"], position, f"  {line['speedup']:.2f}x", va="center")
     axes.axvline(1, color=figures.COLOURS["line"], linewidth=1)
@@ -182,20 +182,8 @@ def draw_speedups(axes: Axes, ratios: pandas.DataFrame) -> None:
 
 def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
     """Draw, per loader, the share of a step the host waited and the share a resident batch would save."""
-    order = shares.iloc[::-1].reset_index(drop=True)
-    height = 0.38
-    both = (("waited", 1, "host waited for input"), ("share", -1, "saved if the data were on the device"))
-    for (column, side, label), shade in zip(both, ("#999999", figures.COLOURS["cpu"]), strict=True):
-        values = order[column].astype(float)
-        axes.barh(order.index + side * height / 2, values, height, color=shade, label=label)
-        for position, value in values.dropna().items():
-            axes.text(max(value, 0), position + side * height / 2, f"  {value:.0%}", va="center", fontsize=9)
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
-    axes.margins(x=0.15)
-    axes.set_xlabel("share of training time")
-    axes.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    labels = [_label(line) for line in shares.to_dict("records")]
+    figures.draw_input_shares(axes, shares, labels, "the data were on the device")
     known = shares["share"].dropna()
     axes.set_title(
         f"Input takes {known.min():.0%} to {known.max():.0%} of a training step"
@@ -272,15 +260,7 @@ def _label(line: dict) -> str:
     return f"{line['machine']}\n{line['device']}, {line['loader']}{stand_in}{published}"
 
 
-def _whiskers(axes: Axes, order: pandas.DataFrame, column: str) -> None:
-    value = order[column].astype(float)
-    errors = [(value - order["low"]).clip(lower=0), (order["high"] - value).clip(lower=0)]
-    axes.errorbar(value, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
-
-
 def _legend() -> list:
-    from matplotlib.patches import Patch
-
     names = {
         "setup": "set-up and first call",
         "cpu": "training on the CPU",
@@ -288,4 +268,4 @@ def _legend() -> list:
         "evaluate": "test",
         "published": "published (parts not told)",
     }
-    return [Patch(color=figures.COLOURS[name], label=label) for name, label in names.items()]
+    return figures.patches(names)

@@ -45,8 +45,7 @@ def draw_scaling(axes: Axes, table: pandas.DataFrame) -> None:
     order = table.iloc[::-1].reset_index(drop=True)
     values = order["efficiency"].astype(float)
     axes.barh(order.index, values, color=[figures.colour(device) for device in order["device"]])
-    errors = [(values - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - values).clip(lower=0)]
-    axes.errorbar(values, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    figures.draw_whiskers(axes, order, "efficiency")
     for position, line in order.iterrows():
         axes.text(line["high"], position, f"  {line['efficiency']:.0%} ({line['ratio']:.2f}x of one)", va="center")
     labels = [f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}" for line in order.to_dict("records")]
@@ -69,8 +68,7 @@ def draw_money(axes: Axes, table: pandas.DataFrame) -> None:
     order = table.iloc[::-1].reset_index(drop=True)
     values = order["per_million"].astype(float)
     axes.barh(order.index, values, color=[_shade(line) for line in order.to_dict("records")])
-    errors = [(values - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - values).clip(lower=0)]
-    axes.errorbar(values, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    figures.draw_whiskers(axes, order, "per_million")
     for position, line in order.iterrows():
         text = f"  {line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
         axes.text(line["high"], position, text, va="center", fontsize=8)

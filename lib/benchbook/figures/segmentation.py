@@ -98,8 +98,7 @@ def draw_image_times(axes: Axes, table: pandas.DataFrame) -> None:
         for device, own in zip(order["device"], measured, strict=True)
     ]
     axes.barh(order.index, times.fillna(0), color=colours)
-    errors = [(times - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - times).clip(lower=0)]
-    axes.errorbar(times, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    figures.draw_whiskers(axes, order, "ms_per_image")
     for position, line in order.iterrows():
         parts = [f"{line['ms_per_image']:,.0f} ms" if pandas.notna(line["ms_per_image"]) else ""]
         parts += [line["status"].replace("_", " ") if line["status"] != "ok" else "", line["note"] or ""]

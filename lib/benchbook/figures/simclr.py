@@ -107,9 +107,7 @@ def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
     train = order["train_minutes"].astype(float).fillna(0)
     axes.barh(order.index, train, color=[figures.colour(device) for device in order["device"]])
     axes.barh(order.index, order["evaluate_minutes"].astype(float), left=train, color=figures.COLOURS["evaluate"])
-    minutes = order["minutes"].astype(float)
-    errors = [(minutes - order["low"]).clip(lower=0), (order["high"] - minutes).clip(lower=0)]
-    axes.errorbar(minutes, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    figures.draw_whiskers(axes, order, "minutes")
     for position, line in order.iterrows():
         axes.text(line["high"], position, f"  {line['minutes']:.3g} min", va="center")
     axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
@@ -133,20 +131,8 @@ def epochs_title(epochs: pandas.DataFrame) -> str:
 
 def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
     """Draw, per variant, the share of a step the host waited and the share that ready batches would save."""
-    order = shares.iloc[::-1].reset_index(drop=True)
-    height = 0.38
-    both = (("waited", 1, "host waited for input"), ("share", -1, "saved if the views lay on the device"))
-    for (column, side, label), shade in zip(both, ("#999999", figures.COLOURS["cpu"]), strict=True):
-        values = order[column].astype(float)
-        axes.barh(order.index + side * height / 2, values, height, color=shade, label=label)
-        for position, value in values.dropna().items():
-            axes.text(max(value, 0), position + side * height / 2, f"  {value:.1%}", va="center", fontsize=9)
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
-    axes.margins(x=0.15)
-    axes.set_xlabel("share of training time")
-    axes.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    labels = [_label(line) for line in shares.to_dict("records")]
+    figures.draw_input_shares(axes, shares, labels, "the views lay on the device", digits=1)
     known = shares["share"].dropna()
     axes.set_title(
         f"Input takes {known.min():.1%} to {known.max():.1%} of a training step"
@@ -279,12 +265,10 @@ def _label(line: dict) -> str:
 
 
 def _legend() -> list:
-    from matplotlib.patches import Patch
-
     names = {
         "cpu": "training on the CPU",
         "accelerator": "on an accelerator",
         "evaluate": "evaluation",
         "published": "published (parts not told)",
     }
-    return [Patch(color=figures.COLOURS[name], label=label) for name, label in names.items()]
+    return figures.patches(names)

@@ -8,7 +8,6 @@ children of Lightly's ResNet one after the other, and the first ReLU, which stan
 lost. The source reads a PNG file for each image; here images come from memory.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchbook import datasets, devices, roofline
+from benchbook import datasets, devices, machine, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation, Settings, neighbours, views
 from benchbook.workloads.pytorch import STORED, Batch, TorchParitySubject, TorchWorkload, compute
@@ -179,7 +178,7 @@ def build(
     """
     _check_options(dataset, variant, num_workers, joint_views, batch_size, schedule_epochs)
     workers = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(variant, num_workers)
-    workers = num_cores() if workers == EVERY_CORE else workers
+    workers = machine.usable_cores() if workers == EVERY_CORE else workers
     devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     model = Network(joint_views).to(device.kind, STORED[settings.precision])
@@ -226,12 +225,6 @@ def parity_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int,
 def spread(length: int, count: int) -> numpy.ndarray:
     """Return positions spread evenly over a data set, which may be sorted by class; 0 is all of them."""
     return numpy.arange(count) * length // count if count else numpy.arange(length)
-
-
-def num_cores() -> int:
-    """Return the cores that this process may use."""
-    # macOS cannot bind a process to cores, and lacks the function.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _loaded_inputs(

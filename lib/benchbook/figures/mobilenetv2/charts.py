@@ -20,8 +20,7 @@ def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
     order = table.iloc[::-1].reset_index(drop=True)
     rates = order["images_per_second"].astype(float)
     axes.barh(order.index, rates.fillna(0), color=_colours(order))
-    errors = [(rates - order["low"].astype(float)).clip(lower=0), (order["high"].astype(float) - rates).clip(lower=0)]
-    axes.errorbar(rates, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
+    figures.draw_whiskers(axes, order, "images_per_second")
     for position, line in order.iterrows():
         if line["status"] != "ok":
             axes.plot(0, position, "X", color=figures.COLOURS["line"], clip_on=False)
