@@ -82,7 +82,7 @@ clean: ## Remove environments, caches and everything that is regenerated; rows a
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
 	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
-	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/$(PLATFORM).txt
+	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.ready-* && touch $@
 

@@ -194,7 +194,7 @@ def python() -> Path:
         run_uv(uv_binary(), "venv", "--quiet", "--clear", "--python", sys.executable, str(SECOND))
         for name, lines in {"requirements.txt": requirements, "constraints.txt": constraints}.items():
             (SECOND / name).write_text("\n".join(lines) + "\n")
-        install = [uv_binary(), "pip", "install", "--quiet", "--python", str(interpreter)]
+        install = [uv_binary(), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(interpreter)]
         links = ["--find-links", str(cpu_wheel().parent)] if cpu_wheel() else []
         run_uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
         run_uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
