@@ -1,15 +1,19 @@
-"""Two devices of JAX train as one; test_workloads_resnet50.py runs this file in a process that has two."""
+"""Two devices of Keras train as one; test_workloads_resnet50.py runs this file in a process per framework."""
 
+import os
 from dataclasses import replace
 
 import numpy
 import pytest
 
-from benchbook import devices
-from benchbook.workloads import resnet50
+from benchbook import devices, parallel
+from benchbook.workloads import Settings, resnet50
+from benchbook.workloads.keras import to_host
 from benchbook.workloads.resnet50 import keras as keras_side
 
-CPU = devices.pick("cpu", "jax")
+FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+parallel.make_room(FRAMEWORK, 2)
+CPU = devices.pick("cpu", FRAMEWORK)
 OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0, "learning_rate": 1.0, "schedule_epochs": 0.05}
 
 
@@ -17,34 +21,48 @@ def small(plan):
     """Return a network of one convolution, one batch norm and one layer."""
     import keras
 
+    from benchbook.workloads.keras.normalization import batch_norm
+
     keras.utils.set_random_seed(0)
-    layers = keras.layers
-    return keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            layers.Conv2D(8, 3, 2, use_bias=False),
-            layers.BatchNormalization(momentum=0.9, epsilon=1e-5),
-            layers.ReLU(),
-            layers.GlobalAveragePooling2D(),
-            layers.Dense(plan.num_classes),
-        ]
-    )
+    layers, pixels = keras.layers, keras.Input((32, 32, 3))
+    hidden = layers.Conv2D(8, 3, 2, use_bias=False)(pixels)
+    hidden = batch_norm(plan.device, plan.sync_batch_norm, momentum=0.9, epsilon=1e-5)(hidden)
+    hidden = layers.GlobalAveragePooling2D()(layers.ReLU()(hidden))
+    return keras.Model(pixels, layers.Dense(plan.num_classes)(hidden))
 
 
-def test_two_devices_train_as_one_and_each_holds_its_lines(monkeypatch):
+@pytest.fixture(autouse=True)
+def small_network(monkeypatch):
     monkeypatch.setattr(keras_side, "make_model", small)
-    assert devices.count(CPU) == 2
-    collection, losses, tested, derived = resnet50.collect("shapes"), [], [], []
+
+
+def build(count, sync_batch_norm=True, **options):
+    device = parallel.several(CPU, count)
+    assert device.count == count
+    return resnet50.build(resnet50.collect("shapes"), device, sync_batch_norm=sync_batch_norm, **OPTIONS | options)
+
+
+def lines_of_each_device(workload, images):
+    """Return how many of a batch's lines lie on each device."""
+    spread = workload.network.spread(images)[0]
+    if FRAMEWORK == "jax":
+        return [shard.data.shape[0] for shard in spread.addressable_shards]
+    return [len(getattr(spread, "values", [spread])[number]) for number in range(workload.device.count)]
+
+
+def test_two_devices_with_synchronised_batch_norms_train_as_one():
+    losses, tested, derived = [], [], []
     for count in (1, 2):
-        made = resnet50.build(collection, replace(CPU, count=count), sync_batch_norm=True, **OPTIONS)
+        made = build(count)
         batches = [batch for batch, _ in zip(made.batches(0), range(4), strict=False)]
         losses.append([float(made.step(batch)) for batch in batches])
         found = made.evaluate()
-        tested.append([float(found.loss), float(found.accuracy)])
-        images = made.network.spread(batches[0][0])[0]
-        assert {shard.data.shape[0] for shard in images.addressable_shards} == {8 // count}
+        tested.append([float(found.loss), float(found.accuracy), found.samples])
         subject = made.parity_subject(made.device, "fp32")
         derived.append([*subject.gradients(batches[0])[1].values()])
+        subject.step(batches[0])
+        derived[-1] += [*subject.parameters().values()]
+    assert lines_of_each_device(made, batches[0][0]) == [4, 4]
     for gradient, expected in zip(derived[1], derived[0], strict=True):
         numpy.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
@@ -52,9 +70,49 @@ def test_two_devices_train_as_one_and_each_holds_its_lines(monkeypatch):
     assert len(set(numpy.round(losses[0], 4))) == 4
 
 
-def test_what_jax_cannot_do_is_said():
+def test_else_each_device_normalises_its_part_of_the_batch():
+    whole, halves = build(2, sync_batch_norm=False), build(1, batch_size=4)
+    images, labels = next(iter(whole.batches(0)))
+    parts = [(images[:4], labels[:4]), (images[4:], labels[4:])]
+    subject = halves.parity_subject(halves.device, "fp32")
+    derived = [subject.gradients(part) for part in parts]
+    found = whole.parity_subject(whole.device, "fp32").gradients((images, labels))
+    assert found[0] == pytest.approx((derived[0][0] + derived[1][0]) / 2, rel=1e-5)
+    for gradient, first, second in zip(*(one[1].values() for one in (found, *derived)), strict=True):
+        numpy.testing.assert_allclose(gradient, (first + second) / 2, rtol=1e-3, atol=1e-6)
+        assert numpy.abs(gradient - first).max() > 1e-3 * numpy.abs(gradient).max()
+    # The first part's statistics are those that remain, on every device.
+    whole.step((images, labels))
+    halves.step(parts[0])
+    whole.evaluate()
+    for kept, expected in zip(whole.model.non_trainable_variables, halves.model.non_trainable_variables, strict=True):
+        numpy.testing.assert_allclose(to_host(kept.value), to_host(expected.value), rtol=1e-4, atol=1e-6)
+    # And one device, in float64, repeats what two do: the reference of parity.
+    reference = whole.parity_subject(CPU, "fp64").gradients((images, labels))
+    assert reference[0] == pytest.approx(
+        whole.parity_subject(whole.device, "fp32").gradients((images, labels))[0], 1e-4
+    )
+
+
+def test_synthetic_images_lie_on_each_device_and_all_are_counted():
+    made = resnet50.build(None, replace(CPU, count=2), **OPTIONS)
+    batch = next(made.batches(0))
+    before = [float(made.step(batch)) for _ in range(2)]
+    state = made.snapshot()
+    after = float(made.step(batch))
+    made.restore(state)
+    assert float(made.step(batch)) == pytest.approx(after, rel=1e-5)
+    assert (made.num_samples(batch), made.evaluate().samples, len(set(before))) == (8, 8, 2)
+
+
+def test_what_several_devices_cannot_do_is_said():
     two = replace(CPU, count=2)
-    with pytest.raises(NotImplementedError, match="sync_batch_norm False on several devices with jax; allowed: True"):
-        resnet50.build(None, two, **OPTIONS)
     with pytest.raises(ValueError, match="batch_size 3; allowed on 2 devices: a multiple of 2"):
-        resnet50.build(None, two, sync_batch_norm=True, **OPTIONS | {"batch_size": 3})
+        resnet50.build(None, two, **OPTIONS | {"batch_size": 3})
+    if FRAMEWORK == "tensorflow":
+        for settings, found in (
+            (Settings(compiled=True), "compiled True"),
+            (Settings("amp_fp16"), "precision amp_fp16"),
+        ):
+            with pytest.raises(NotImplementedError, match=f"{found} on several devices with tensorflow; allowed: "):
+                resnet50.build(None, two, **OPTIONS, settings=settings)

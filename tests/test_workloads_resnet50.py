@@ -43,10 +43,9 @@ def test_keras_builds_the_same_network(framework):
     assert " passed" in run_cases("cases_resnet50.py", framework)
 
 
-@pytest.mark.skipif("jax" not in FRAMEWORKS, reason="needs JAX")
-def test_two_devices_of_jax_train_as_one(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    assert " passed" in run_cases("cases_resnet50_devices.py", "jax")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_two_devices_of_keras_train_as_one(framework):
+    assert " passed" in run_cases("cases_resnet50_devices.py", framework)
 
 
 @pytest.mark.parametrize(

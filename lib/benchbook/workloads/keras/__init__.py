@@ -121,7 +121,7 @@ class KerasWorkload:
 
     def num_samples(self, batch: Batch) -> int:
         """Return the images in a batch."""
-        return len(batch[0])
+        return self.network.num_lines(batch[0])
 
     def step(self, batch: Batch) -> Array:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
@@ -138,9 +138,10 @@ class KerasWorkload:
     def evaluate(self) -> Evaluation:
         """Return mean loss and accuracy over all test images, unread."""
         total, right, samples = 0.0, 0.0, 0
+        self.network.share_statistics()
         for inputs, target in self.test_batches():
             loss, accuracy = self.network.score(inputs, target)
-            count = len(inputs)
+            count = self.network.num_lines(inputs)
             total, right, samples = total + loss * count, right + accuracy * count, samples + count
         return Evaluation(total / samples, right / samples, samples, self.metric)
 

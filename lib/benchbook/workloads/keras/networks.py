@@ -6,6 +6,7 @@ Nothing here reads a number from the device while it trains.
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy
@@ -46,7 +47,7 @@ class Network:
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
-            with arithmetic(device, precision):
+            with arithmetic(device, precision), self.scope():
                 self.keras.config.set_dtype_policy(POLICIES[precision])
                 self.model, optimizer = make_model(), make_optimizer()
                 self.optimizer = self.keras.optimizers.LossScaleOptimizer(optimizer) if loss_scaled else optimizer
@@ -115,6 +116,17 @@ class Network:
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         self.update_state()
+
+    def scope(self) -> AbstractContextManager:
+        """Return where the model and its optimiser are made."""
+        return nullcontext()
+
+    def num_lines(self, part: Array) -> int:
+        """Return the lines of a part of a batch, spread or not."""
+        return len(part)
+
+    def share_statistics(self) -> None:
+        """Give every device the same moving statistics, before they are used."""
 
     def update_model(self) -> None:
         """Bring the model's own variables up to date with training."""

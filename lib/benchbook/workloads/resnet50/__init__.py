@@ -55,8 +55,8 @@ def build(
 
     Args:
         collection: from `collect`; None trains on one synthetic batch that lies on the device, without augmentation.
-        device: where to train, and with which framework; with JAX its count is of devices that train together, all of
-            this process.
+        device: where to train, and with which framework; with Keras its count is of devices that train together, all
+            of this process.
         variant: `reference` as the article's scripts, or `tuned`.
         image_size: pixels a side.
         batch_size: images in a step, of all devices together.

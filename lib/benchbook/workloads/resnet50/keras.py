@@ -43,10 +43,6 @@ class Classifier(KerasWorkload):
 
 def build(plan: Plan) -> Classifier:
     """Return the study's workload on Keras; see `resnet50.build`."""
-    if plan.device.count > 1 and plan.device.framework != "jax":
-        raise NotImplementedError(f"device_count {plan.device.count} with {plan.device.framework}; allowed: 1")
-    if plan.device.count > 1 and not plan.sync_batch_norm:
-        raise NotImplementedError("sync_batch_norm False on several devices with jax; allowed: True")
     import_keras(plan.device.framework)
     train, test = _inputs(plan) if plan.collection else (None, None)
     parameters = sum(array.size for arrays in plan.arrays.values() for array in _trained(arrays))
@@ -74,12 +70,16 @@ def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     from keras import Input, Model, layers
 
+    from benchbook.workloads.keras.normalization import batch_norm
+
+    norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, momentum=NORM_KEPT, epsilon=NORM_EPSILON)
+
     def convolved(images, part: Convolution):
         size = part.shape[0]
         if size > 1:  # torch pads alike on both sides; Keras's `same` does not where there is a stride
             images = layers.ZeroPadding2D(size // 2)(images)
         layer = layers.Conv2D(part.shape[-1], size, part.stride, use_bias=False, name=part.name)
-        return layers.BatchNormalization(momentum=NORM_KEPT, epsilon=NORM_EPSILON, name=part.norm)(layer(images))
+        return norm(name=part.norm)(layer(images))
 
     pixels = Input((plan.image_size, plan.image_size, 3))
     hidden = layers.ReLU()(convolved(pixels, STEM))
