@@ -64,6 +64,17 @@ def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
     assert "no compiler here" in found.trials["reason"].iloc[-1]
 
 
+@pytest.mark.parametrize(
+    ("ratios", "outcome"),
+    [((1.3, 1.1, 1.05), "taken"), ((1.3, 1.2, 0.9), "not faster"), ((1.02, 1.01, 1.5), "not faster")],
+)
+def test_a_setting_that_is_not_clearly_faster_is_left(judged, monkeypatch, ratios, outcome):
+    monkeypatch.setattr(search, "_speed_ratios", lambda best, trial: list(ratios))
+    found = search.fastest(Sleeper, CPU, 60, choices={"channels_last": (True,)})
+    assert found.trials["outcome"].tolist() == [outcome]
+    assert found.settings.channels_last == (outcome == "taken")
+
+
 def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monkeypatch):
     monkeypatch.setattr(search, "WINDOW_SECONDS", 0.2)
     workloads = []

@@ -1,8 +1,9 @@
 """The fastest settings of a workload on a device that still compute the right thing.
 
 One dimension after the other is tried on top of the best so far, so that a search takes seconds and not the product
-of all choices. A setting is taken if it passes parity and its windows, alternating with those of the best so far,
-are clearly faster. What the search measured is never published: it chooses, and fresh windows follow.
+of all choices. A setting is taken if it passes parity and its windows, alternating with those of the best so far, are
+clearly faster: by the median of the blocks, and in no block slower. What the search measured is never published: it
+chooses, and fresh windows follow.
 """
 
 import itertools
@@ -109,10 +110,12 @@ def _try(
         verdict = _check(workload, parity_steps)
         if not verdict.passed:
             return {"outcome": "parity failed", "reason": verdict.reason}, None
-        ratio = _speed_ratio(best, _warm(workload))
+        ratios = _speed_ratios(best, _warm(workload))
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
         return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
-    return {"outcome": "taken" if ratio > LEAST_GAIN else "not faster", "ratio": ratio}, workload
+    ratio = float(numpy.median(ratios))
+    taken = ratio > LEAST_GAIN and min(ratios) > 1
+    return {"outcome": "taken" if taken else "not faster", "ratio": ratio}, workload
 
 
 def _check(workload: Workload, num_steps: int) -> parity.Verdict:
@@ -128,8 +131,8 @@ def _warm(workload: Workload) -> Workload:
     return workload
 
 
-def _speed_ratio(best: Workload, trial: Workload) -> float:
-    """Return how many times faster a trial is, from windows that alternate with the best's."""
+def _speed_ratios(best: Workload, trial: Workload) -> list[float]:
+    """Return how many times faster a trial is in each block of windows that alternate with the best's."""
     streams = {id(workload): protocol.endless(workload) for workload in (best, trial)}
 
     def seconds(workload: Workload, num_steps: int) -> float:
@@ -139,10 +142,10 @@ def _speed_ratio(best: Workload, trial: Workload) -> float:
     few = min(seconds(best, 3) for _ in range(2))
     ratio = few / min(seconds(trial, 3) for _ in range(2))
     if ratio < HOPELESS:
-        return ratio
+        return [ratio]
     num_steps = max(3, round(WINDOW_SECONDS / few * 3))
     ratios = []
     for _ in range(BLOCKS):
         first, second, third, fourth = (seconds(workload, num_steps) for workload in (best, trial, trial, best))
         ratios.append((first + fourth) / (second + third))
-    return float(numpy.median(ratios))
+    return ratios
