@@ -12,7 +12,7 @@ import pytest
 
 from benchbook import devices, measure, parity
 from benchbook.datasets import Dataset
-from benchbook.workloads import Settings, mobilenetv2
+from benchbook.workloads import Settings, batches, mobilenetv2
 from benchbook.workloads.mobilenetv2 import inputs
 from benchbook.workloads.mobilenetv2 import weights as initial
 from fakes import run
@@ -222,7 +222,7 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     after = state(unfrozen)
     assert not [name for name in before if numpy.array_equal(before[name], after[name])]
     kernel = initial.draw(10, 1)["Conv1"][0]
-    pixels = inputs.enlarge(DATA.train_images[inputs.training_order(20, 8, 1, 0)[0]], 32)
+    pixels = inputs.enlarge(DATA.train_images[batches.training_order(20, 8, 1, 0)[0]], 32)
     padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # below and on the right alone
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
@@ -268,7 +268,7 @@ def test_batches_are_the_same_in_every_framework_loaded_or_resident():
     options = {"image_size": 48, "num_test_images": 6, "variant": "tuned"}
     resident, loaded = build(data_resident=True, **options), build(num_workers=2, **options)
     for epoch in (0, 1):
-        chosen = inputs.training_order(20, 8, 1, epoch)
+        chosen = batches.training_order(20, 8, 1, epoch)
         for part, one, other in zip(chosen, resident.batches(epoch), loaded.batches(epoch), strict=True):
             expected = inputs.enlarge(DATA.train_images[part], 48, channels_first=not IS_KERAS)
             for pixels, labels in (one, other):

@@ -203,12 +203,6 @@ def test_a_row_has_peak_memory_and_an_iou(data, made, tmp_path):
     assert rows[rows["phase"] == "evaluate"]["accuracy_metric"].tolist() == ["iou"]
 
 
-def test_what_does_not_fill_a_batch_is_left_out():
-    order = segmentation.training_order(11, 4)
-    numpy.testing.assert_array_equal(order, [[0, 1, 2, 3], [4, 5, 6, 7]])
-    assert order[0].dtype == "int32"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 
 import h5py
 import numpy
@@ -65,49 +64,6 @@ def test_images_are_enlarged_to_any_size_from_0_to_1_in_either_order():
     assert numpy.count_nonzero(large[1].any(axis=-1)) == 3 * 2
     first = inputs.enlarge(images, 6, channels_first=True)
     numpy.testing.assert_array_equal(first, large.transpose(0, 3, 1, 2))
-
-
-def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
-    once, again = (numpy.concatenate(inputs.training_order(50, 8, 1, 0)) for _ in range(2))
-    assert once.tolist() == again.tolist()
-    assert len(set(once.tolist())) == 48
-    others = [inputs.training_order(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
-    assert not any(numpy.array_equal(once, numpy.concatenate(other)) for other in others)
-    assert {len(part) for part in inputs.training_order(50, 8, 1, 0)} == {8}
-    assert [part.tolist() for part in inputs.plain_order(5, 2)] == [[0, 1], [2, 3], [4]]
-
-
-@pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_batches_are_loaded_in_order_and_no_more_than_asked_ahead(num_workers):
-    begun, order = [], inputs.plain_order(20, 2)
-
-    def load(indices):
-        begun.append(threading.current_thread() is threading.main_thread())
-        return indices.sum()
-
-    batches = inputs.loaded(order, load, num_workers)
-    assert next(batches) == 1
-    assert len(begun) <= num_workers + 1
-    assert list(batches) == [part.sum() for part in order[1:]]
-    assert begun == [num_workers == 0] * 10
-
-
-def test_a_loader_that_is_left_stops_and_an_error_in_it_is_raised():
-    def load(indices):
-        return 1 / (5 - int(indices[0]))
-
-    batches = inputs.loaded(inputs.plain_order(10, 1), load, 2)
-    with pytest.raises(ZeroDivisionError):
-        list(batches)
-    batches = inputs.loaded(inputs.plain_order(10, 1), lambda indices: indices, 2)
-    next(batches)
-    batches.close()
-    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name and lasts(thread)]
-
-
-def lasts(thread):
-    thread.join(5)
-    return thread.is_alive()
 
 
 def test_drawn_weights_have_the_networks_shapes_and_glorots_spread():

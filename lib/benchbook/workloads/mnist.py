@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchbook import datasets, devices, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Settings
+from benchbook.workloads.batches import order_seed
 from benchbook.workloads.options import check_options
 from benchbook.workloads.pytorch import Batch, TorchWorkload
 
@@ -184,7 +185,7 @@ def inputs(
         device: where they are going.
         num_workers: processes that prepare images (0: the training process itself); None: images stay on the device.
         batch_size, test_batch_size: images in a batch.
-        seed: of the order; the epoch is added.
+        seed: of the orders; each epoch has its own.
         shuffle: whether a loader shuffles, test images too, as the examples' script does; resident test images never
             are.
         normalised: as for TransformedImages.
@@ -192,12 +193,18 @@ def inputs(
     train, test = (dataset.train_images, dataset.train_labels), (dataset.test_images, dataset.test_labels)
     if num_workers is None:
         stay = [ResidentImages(*part, device.kind, normalised) for part in (train, test)]
-        return lambda epoch: stay[0].batches(batch_size, seed + epoch), lambda: stay[1].batches(test_batch_size)
+        return (
+            lambda epoch: stay[0].batches(batch_size, order_seed(seed, epoch)),
+            lambda: stay[1].batches(test_batch_size),
+        )
     # MPS has no pinned memory: there, the article's flag did nothing.
     options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.kind == "cuda"}
     load = [TransformedImages(*part, normalised) for part in (train, test)]
 
-    def loader(images: TransformedImages, size: int, order_seed: int) -> Iterable[Batch]:
-        return DataLoader(images, size, generator=torch.Generator().manual_seed(order_seed), **options)
+    def loader(images: TransformedImages, size: int, shuffle_seed: int) -> Iterable[Batch]:
+        return DataLoader(images, size, generator=torch.Generator().manual_seed(shuffle_seed), **options)
 
-    return lambda epoch: loader(load[0], batch_size, seed + epoch), lambda: loader(load[1], test_batch_size, seed)
+    return (
+        lambda epoch: loader(load[0], batch_size, order_seed(seed, epoch)),
+        lambda: loader(load[1], test_batch_size, seed),
+    )

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 from benchbook import datasets, devices, machine, roofline
 from benchbook.devices import Device
 from benchbook.workloads import Evaluation, Settings, neighbours, views
+from benchbook.workloads.batches import order_seed
 from benchbook.workloads.pytorch import STORED, Batch, TorchParitySubject, TorchWorkload, compute
 
 BATCH_SIZE = 128
@@ -275,8 +276,8 @@ def _device_inputs(
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:
-    """Return the generator of an epoch; no epoch of another seed has the same."""
-    return torch.Generator().manual_seed(1_000_003 * seed + epoch)
+    """Return the generator of an epoch."""
+    return torch.Generator().manual_seed(order_seed(seed, epoch))
 
 
 def _check_options(

@@ -1,10 +1,5 @@
 """Images as the article's network takes them: 0 to 1, enlarged by nearest neighbours; one code for all frameworks."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import numpy
 
 
@@ -29,43 +24,3 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
     if channels_first:
         return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
     return pixels[:, rows][:, :, columns]
-
-
-def training_order(num_images: int, batch_size: int, seed: int, epoch: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch of an epoch, int32, shuffled; what does not fill a batch is left out.
-
-    A last batch of another size would be compiled for itself, inside a window.
-    """
-    order = numpy.random.default_rng([seed, epoch]).permutation(num_images).astype(numpy.int32)
-    whole = num_images // batch_size * batch_size
-    return numpy.split(order[:whole], whole // batch_size)
-
-
-def plain_order(num_images: int, batch_size: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch in the data set's order, int32."""
-    indices = numpy.arange(num_images, dtype=numpy.int32)
-    return [indices[start : start + batch_size] for start in range(0, num_images, batch_size)]
-
-
-def loaded(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int) -> Iterator:
-    """Yield what `load` makes of each batch's indices, in order, made ahead by threads of this process.
-
-    Args:
-        order: indices of each batch.
-        load: from indices to a batch; NumPy's copying lets other threads run.
-        num_workers: threads, each one batch ahead; 0 makes a batch when it is asked for.
-    """
-    if num_workers == 0:
-        yield from map(load, order)
-        return
-    with ThreadPoolExecutor(num_workers) as pool:
-        ahead = deque()
-        try:
-            for indices in order:
-                ahead.append(pool.submit(load, indices))
-                if len(ahead) > num_workers:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)

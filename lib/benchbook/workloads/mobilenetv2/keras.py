@@ -4,6 +4,7 @@ import functools
 
 import numpy
 
+from benchbook.workloads import batches
 from benchbook.workloads.keras import KerasWorkload, ResidentArrays, evaluation_batch_size, import_keras
 from benchbook.workloads.mobilenetv2 import inputs, weights
 from benchbook.workloads.mobilenetv2.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan
@@ -55,7 +56,7 @@ def trainable_parameters(workload: KerasWorkload) -> int:
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
     data, size = plan.dataset, plan.image_size
-    test_order = inputs.plain_order(
+    test_order = batches.plain_order(
         len(data.test_labels), evaluation_batch_size(len(data.test_labels), MOST_TEST_IMAGES)
     )
     parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
@@ -70,8 +71,8 @@ def _inputs(plan: Plan):
 
     load_train, load_test = (functools.partial(load, *part) for part in parts)
     return (
-        lambda epoch: inputs.loaded(plan.order(epoch), load_train, plan.num_workers),
-        lambda: inputs.loaded(test_order, load_test, plan.num_workers),
+        lambda epoch: batches.loaded(plan.order(epoch), load_train, plan.num_workers),
+        lambda: batches.loaded(test_order, load_test, plan.num_workers),
     )
 
 

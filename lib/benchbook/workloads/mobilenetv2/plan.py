@@ -6,7 +6,7 @@ import numpy
 
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
-from benchbook.workloads import Settings
+from benchbook.workloads import Settings, batches
 from benchbook.workloads.mobilenetv2 import inputs
 from benchbook.workloads.mobilenetv2.weights import Weights
 
@@ -49,7 +49,7 @@ class Plan:
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches."""
-        return inputs.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
+        return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook import devices, roofline
+from benchbook.workloads import batches
 from benchbook.workloads.mobilenetv2 import inputs, weights
 from benchbook.workloads.mobilenetv2.plan import (
     ADAM_EPSILON,
@@ -166,7 +167,7 @@ def trainable_parameters(workload: TorchWorkload) -> int:
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
     data, size = plan.dataset, plan.image_size
-    test_order = inputs.plain_order(len(data.test_labels), MOST_TEST_IMAGES)
+    test_order = batches.plain_order(len(data.test_labels), MOST_TEST_IMAGES)
     parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
     if plan.data_resident:
         train, test = (ResidentImages(*part, size, plan.device.kind) for part in parts)
@@ -177,8 +178,8 @@ def _inputs(plan: Plan):
 
     load_train, load_test = (functools.partial(load, *part) for part in parts)
     return (
-        lambda epoch: inputs.loaded(plan.order(epoch), load_train, plan.num_workers),
-        lambda: inputs.loaded(test_order, load_test, plan.num_workers),
+        lambda epoch: batches.loaded(plan.order(epoch), load_train, plan.num_workers),
+        lambda: batches.loaded(test_order, load_test, plan.num_workers),
     )
 
 

@@ -79,19 +79,6 @@ def normalise(pixels: numpy.ndarray) -> numpy.ndarray:
     return (pixels.astype(numpy.float32) / numpy.float32(255) - mean) / deviation
 
 
-def training_order(num_images: int, batch_size: int, seed: int, epoch: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch of an epoch, shuffled; what does not fill a batch is left out.
-
-    Raises:
-        ValueError: the batch is larger than the data set.
-    """
-    if batch_size > num_images:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
-    order = numpy.random.default_rng([seed, epoch]).permutation(num_images)
-    whole = num_images // batch_size * batch_size
-    return numpy.split(order[:whole], whole // batch_size)
-
-
 def channels_first(images: numpy.ndarray) -> numpy.ndarray:
     """Return images (n, height, width, 3) as (n, 3, height, width)."""
     return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy
 
 from benchbook.workloads import Evaluation
+from benchbook.workloads.batches import loaded, plain_order
 from benchbook.workloads.keras import KerasWorkload, evaluation_batch_size, import_keras
-from benchbook.workloads.mobilenetv2.inputs import loaded, plain_order
 from benchbook.workloads.resnet50.plan import (
     DROP,
     DROPS,

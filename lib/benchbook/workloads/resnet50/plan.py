@@ -7,7 +7,7 @@ import numpy
 from benchbook.datasets.collections import Collection
 from benchbook.devices import Device
 from benchbook.parallel.group import Group
-from benchbook.workloads import Settings
+from benchbook.workloads import Settings, batches
 from benchbook.workloads.resnet50 import inputs
 from benchbook.workloads.resnet50.weights import Weights
 
@@ -97,7 +97,7 @@ class Plan:
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of this device's part of each batch of an epoch."""
-        order = inputs.training_order(len(self.collection.train), self.batch_size, self.seed, epoch)
+        order = batches.training_order(len(self.collection.train), self.batch_size, self.seed, epoch)
         start = self.group.rank * self.share
         return [batch[start : start + self.share] for batch in order]
 

@@ -12,8 +12,8 @@ import numpy
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.workloads import Settings
+from benchbook.workloads.batches import loaded, plain_order, training_order
 from benchbook.workloads.keras import KerasWorkload, ResidentArrays, evaluation_batch_size, import_keras
-from benchbook.workloads.mobilenetv2.inputs import loaded, plain_order
 from benchbook.workloads.options import check_options
 from benchbook.workloads.segmentation import network
 from benchbook.workloads.segmentation.loss import intersection_over_union, squares_and_overlap
@@ -106,18 +106,6 @@ def schedule(steps_per_epoch: int, num_epochs: int):
         return LEARNING_RATE
     ends = [steps_per_epoch * epoch - 1 for epoch in range(1, num_epochs)]  # the last step of an epoch has its rate
     return keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates(num_epochs))
-
-
-def training_order(num_images: int, batch_size: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch, int32; what does not fill a batch is left out: it would be compiled for itself.
-
-    Raises:
-        ValueError: the batch is larger than the data set.
-    """
-    if batch_size > num_images:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
-    whole = num_images // batch_size * batch_size
-    return numpy.split(numpy.arange(whole, dtype=numpy.int32), whole // batch_size)
 
 
 def scale(images: numpy.ndarray) -> numpy.ndarray:
