@@ -4,7 +4,7 @@ Ceilings are rows of phase `calibrate`, of the same device in the same session a
 them.
 """
 
-from benchbook.roofline.ceilings import ceilings, efficiency, flops_per_sample
+from benchbook.roofline.ceilings import ARITHMETIC, ceilings, efficiency, flops_per_sample
 from benchbook.roofline.layers import keras_flops_per_sample
 from benchbook.roofline.measuring import (
     Budget,
@@ -18,6 +18,7 @@ from benchbook.roofline.measuring import (
 from benchbook.roofline.synchronization import NotSynchronized, Synchronization, check_synchronize
 
 __all__ = [
+    "ARITHMETIC",
     "Budget",
     "NotSynchronized",
     "Synchronization",
