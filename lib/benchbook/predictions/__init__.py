@@ -8,8 +8,8 @@ what else is hidden is told by the basis.
 from benchbook.predictions import calibrated
 from benchbook.predictions.judged import errors, sentence
 from benchbook.predictions.pairs import OTHER, SAME, Pairs
-from benchbook.predictions.prediction import LEVEL, Prediction, TooLittle
-from benchbook.predictions.tables import PREDICTED, table
+from benchbook.predictions.prediction import LEVEL, PREDICTED, Prediction, TooLittle
+from benchbook.predictions.tables import table
 
 __all__ = [
     "LEVEL",

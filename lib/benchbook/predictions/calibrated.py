@@ -8,7 +8,7 @@ import pandas
 
 from benchbook import roofline
 from benchbook.predictions import speeds
-from benchbook.predictions.prediction import LEVEL, Prediction, TooLittle
+from benchbook.predictions.prediction import LEVEL, PREDICTED, Prediction, TooLittle
 
 BASIS = "calibration"
 FEWEST = 3  # other machines
@@ -70,8 +70,8 @@ def lines(summary: pandas.DataFrame, rows: pandas.DataFrame) -> list[dict]:
         summary, rows: as `reached` takes them.
 
     Returns:
-        machine, chip, device, processor, study, work, measured (None where it was not), and prediction, or reason
-        where there was too little to go on.
+        machine, chip, device, processor, study, work, unit, publication, source, measured (None where it was not), and
+        prediction, or reason where there was too little to go on.
     """
     known, best = reached(summary, rows), _ceilings(rows)
     found = []
@@ -82,7 +82,9 @@ def lines(summary: pandas.DataFrame, rows: pandas.DataFrame) -> list[dict]:
             itself = (group["machine"] == target["machine"]) & (group["device"] == target["device"])
             kin = (group["machine"] != target["machine"]) & (group["device"].eq("cpu") == (target["device"] == "cpu"))
             line = {name: target[name] for name in ("machine", "chip", "device", "processor")} | work
+            line["unit"] = "samples/s"
             line["measured"] = float(group.loc[itself, "samples_per_second"].median()) if itself.any() else None
+            line |= {"source": "measured" if itself.any() else PREDICTED, "publication": speeds.HERE}
             others = group[kin].groupby("machine")["efficiency"].median()
             try:
                 line["prediction"] = predict(others.tolist(), target["rate"], work["flops_per_sample"])

@@ -69,7 +69,7 @@ class Pairs:
             if name not in known:
                 raise ValueError(f"{name!r} is not known; allowed: {', '.join(map(repr, known)) or 'none yet'}")
         row, column = self.processors.index(processor), self.works.index(work)
-        value, basis, num_guesses = _median_guess(self, self.grid, row, column, blind)
+        value, basis, num_guesses = self._guess(self.grid, row, column, blind)
         errors = self._errors_without(row)[basis]
         if len(errors) < FEWEST_ERRORS:
             raise TooLittle(f"{len(errors)} of the {FEWEST_ERRORS} errors of such predictions that an interval needs")
@@ -86,7 +86,7 @@ class Pairs:
             for row, column in zip(self.rows, self.columns, strict=True):
                 for basis, blind in ((SAME, False), (OTHER, True)) if row != absent else ():
                     try:
-                        value, reached, _ = _median_guess(self, grid, row, column, blind)
+                        value, reached, _ = self._guess(grid, row, column, blind)
                     except TooLittle:
                         continue
                     if reached == basis:
@@ -94,22 +94,21 @@ class Pairs:
             self._errors[absent] = {basis: sorted(errors) for basis, errors in found.items()}
         return self._errors[absent]
 
-
-def _median_guess(pairs: Pairs, grid: numpy.ndarray, row: int, column: int, blind: bool) -> tuple[float, str, int]:
-    """Return the median of the guesses over the works most like one, its basis and the number of guesses."""
-    own = grid[row].copy()
-    own[pairs._network[column] if blind else pairs._repeats[column]] = numpy.nan
-    own[column] = numpy.nan
-    own[~pairs._same_size[column]] = numpy.nan
-    guesses = grid[:, [column]] + own - grid  # one for each other processor and further work
-    guesses[row] = numpy.nan
-    made = ~numpy.isnan(guesses)
-    if made.sum() < FEWEST:
-        raise TooLittle(f"{made.sum()} of the {FEWEST} guesses that it needs")
-    likeness = numpy.broadcast_to(pairs._likeness[column], guesses.shape)
-    used = made & (likeness >= numpy.sort(likeness[made])[-FEWEST])
-    there = pairs._there[column][numpy.nonzero(used)[1]].all()
-    return float(numpy.median(guesses[used])), SAME if there else OTHER, int(used.sum())
+    def _guess(self, grid: numpy.ndarray, row: int, column: int, blind: bool) -> tuple[float, str, int]:
+        """Return the median of the guesses over the works most like one, its basis and the number of guesses."""
+        own = grid[row].copy()
+        own[self._network[column] if blind else self._repeats[column]] = numpy.nan
+        own[column] = numpy.nan
+        own[~self._same_size[column]] = numpy.nan
+        guesses = grid[:, [column]] + own - grid  # one for each other processor and further work
+        guesses[row] = numpy.nan
+        made = ~numpy.isnan(guesses)
+        if made.sum() < FEWEST:
+            raise TooLittle(f"{made.sum()} of the {FEWEST} guesses that it needs")
+        likeness = numpy.broadcast_to(self._likeness[column], guesses.shape)
+        used = made & (likeness >= numpy.sort(likeness[made])[-FEWEST])
+        there = self._there[column][numpy.nonzero(used)[1]].all()
+        return float(numpy.median(guesses[used])), SAME if there else OTHER, int(used.sum())
 
 
 def _alike(values: pandas.Series) -> numpy.ndarray:

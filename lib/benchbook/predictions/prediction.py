@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 LEVEL = 0.90  # of every interval
+PREDICTED = "predicted"  # the source of what nobody measured
 
 
 class TooLittle(ValueError):

@@ -4,9 +4,8 @@ import pandas
 
 from benchbook.predictions import calibrated, speeds
 from benchbook.predictions.pairs import OTHER, SAME, Pairs
-from benchbook.predictions.prediction import Prediction, TooLittle
+from benchbook.predictions.prediction import PREDICTED, Prediction, TooLittle
 
-PREDICTED = "predicted"  # the source of what nobody measured
 COLUMNS = ["machine", "chip", "processor", "device", "study", "work", "unit", "predicted", "low", "high", "measured"]
 COLUMNS += ["error", "basis", "num_guesses", "source", "publication", "point", "reason"]
 
@@ -52,15 +51,14 @@ def _unmeasured(pairs: Pairs, ceilings: list[dict]) -> list[dict]:
     """Return what calibration predicts and, of other processors, what pairs do; refusals, one a reason, come last."""
     known = pairs.lines
     asked = known[(known["study"] != "related") & known["setting"].fillna("reference").str.startswith("reference")]
-    lines = [line for line in ceilings if "prediction" in line]
-    answered = {(line["work"], line["processor"]) for line in lines} | set(
-        zip(known["work"], known["processor"], strict=True)
-    )
+    lines = [line for line in ceilings if "prediction" in line and line["work"] in set(asked["work"])]
+    done = set(zip(known["work"], known["processor"], strict=True))
+    done |= {(line["work"], line["processor"]) for line in lines}
     reasons = {(line["work"], line["processor"]): [line["reason"]] for line in ceilings if "reason" in line}
     told = known.sort_values("machine").drop_duplicates("processor").set_index("processor")[["chip", "device"]]
     refused = {}
     for work in asked.drop_duplicates("work").sort_values("work").to_dict("records"):
-        for name in (name for name in pairs.processors if (work["work"], name) not in answered):
+        for name in (name for name in pairs.processors if (work["work"], name) not in done):
             line = {key: work[key] for key in ("study", "work", "unit", "publication")} | {"source": PREDICTED}
             try:
                 found = pairs.predict(name, work["work"])
@@ -74,7 +72,7 @@ def _unmeasured(pairs: Pairs, ceilings: list[dict]) -> list[dict]:
 
 def _flat(line: dict) -> dict:
     found: Prediction | None = line.get("prediction")
-    flat = {"source": PREDICTED, "unit": "samples/s"} | {name: line[name] for name in COLUMNS if name in line}
+    flat = {name: line[name] for name in COLUMNS if name in line}
     if found is None:
         return flat
     flat |= {"predicted": found.value, "low": found.low, "high": found.high}
