@@ -105,5 +105,5 @@ def unmeasured_title(predicted: pandas.DataFrame) -> str:
         return f"No speed is predicted; {refused:.0f} refused: too little to go on"
     width = float((found["high"] / found["predicted"]).astype(float).median())
     drawn = f", {MOST} of them drawn" if len(found) > MOST else ""
-    ending = f"known to a factor of {width:.1f}; {refused:.0f} more refused"
+    ending = f"predicted to a factor of {width:.1f}; {refused:.0f} more refused"
     return f"{len(found)} speeds that nobody measured{drawn}:\n{ending}"
