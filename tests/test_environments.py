@@ -33,6 +33,8 @@ PARTIAL = {
     "tensorflow-macos": ({"arm64"}, "Apple's TensorFlow"),
     "tensorflow-metal": ({"arm64"}, "Apple's plug-in"),
     "jax": ({"cuda", "tpu"}, "JAX's Metal plug-in is no longer made"),
+    "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
+    "axe-playwright-python": ({"cuda"}, "comes with playwright"),
 }
 # Packages with another extra on each platform.
 EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}
