@@ -1,0 +1,150 @@
+"""The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
+
+import csv
+import importlib.metadata
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import jinja2
+import yaml
+
+from benchbook import kernel, layout
+from benchbook.report import citing, executed, tables
+
+# Studies and their figures, in the page's order, the lead figure first; one that was not written is left out.
+FIGURES = {
+    "mnist_speedup": ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time"),
+    "vae_stability": ("vae-loss", "vae-parity"),
+    "mobilenetv2_energy": ("mobilenetv2-settings", "mobilenetv2-loss"),
+    "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
+    "segmentation_scaling": ("segmentation-times", "segmentation-masks", "sustained"),
+    "resnet50_cost": ("resnet50-batches", "resnet50-scaling", "resnet50-money", "resnet50-accuracy"),
+    "calibrate": ("ceilings", "efficiency"),
+}
+PREDICTIONS = ("predictions", "scaling")
+FORMULA = re.compile(r"[=+\-@\t\r]")  # what a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+
+
+def write() -> Path:
+    """Run the aggregation notebook over all rows, then write the pages; return the first one's path.
+
+    Raises:
+        RuntimeError: the notebook failed; the message ends with what it printed last.
+    """
+    outputs = layout.outputs()
+    aggregated = outputs / "report" / "90_aggregate.ipynb"
+    aggregated.parent.mkdir(parents=True, exist_ok=True)
+    command = kernel.command(layout.notebook("aggregate"), aggregated)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the aggregation failed:\n{done.stderr[-2000:]}")
+    return write_pages(outputs / "figures", outputs / "report", [aggregated, *executed.newest(outputs / "runs")])
+
+
+def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None) -> Path:
+    """Write index.html, points.html and a page per notebook into a folder, with a copy of every file they show.
+
+    Args:
+        figures: what the aggregation wrote.
+        folder: the site's folder.
+        notebooks: executed ones; one that cannot be read has no page.
+
+    Returns:
+        The path of index.html.
+    """
+    _copy(figures, folder / "files")
+    environment = _environment()
+    template = environment.get_template("notebook.html")
+    pages = executed.write(notebooks or [], folder / "notebooks", template)
+    summary = tables.read(figures / "summary.csv")
+    lines = summary.astype(object).where(summary.notna(), None).to_dict("records")
+    content = {
+        "sections": [section for study, names in FIGURES.items() if (section := _section(figures, study, names, lines))],
+        "predictions": _figures(figures, "", PREDICTIONS, lines),
+        "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
+        "counts": _counts(figures / "claims.csv"),
+        "failures": [line for line in lines if line.get("status") not in (None, "ok")],
+        "measured": citing.measured(lines),
+        "citation": citing.project(lines),
+        "pages": pages,
+    }
+    for name in ("points", "index"):
+        path = folder / f"{name}.html"
+        path.write_text(environment.get_template(path.name).render(content), encoding="utf-8")
+    return path
+
+
+def _environment() -> jinja2.Environment:
+    """Return the templates' environment; whatever comes from rows is escaped."""
+    templates = Path(__file__).parent / "templates"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals |= {"library": _library(), "project": yaml.safe_load((layout.root() / "CITATION.cff").read_text())}
+    return environment
+
+
+def _library() -> dict[str, str]:
+    """Return DataTables as itables ships it, what the file calls its main class, and the licence that goes with it."""
+    package = importlib.metadata.distribution("itables")
+    code = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
+    return {
+        "code": code,
+        "class": re.search(r"export\{[^}]*?([\w$]+) as default", code)[1],
+        "licence": package.read_text("licenses/LICENSE"),
+    }
+
+
+def _copy(figures: Path, files: Path) -> None:
+    """Copy the figures' files anew; text that a spreadsheet would run as a formula begins with an apostrophe."""
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir(parents=True)
+    for file in (path for path in figures.iterdir() if path.is_file()):
+        if file.suffix != ".csv":
+            shutil.copyfile(file, files / file.name)
+            continue
+        with file.open(newline="", encoding="utf-8") as source, (files / file.name).open("w", newline="") as copy:
+            lines = csv.reader(source)
+            csv.writer(copy, lineterminator="\n").writerows([[_harmless(cell) for cell in line] for line in lines])
+
+
+def _harmless(cell: str) -> str:
+    return cell if not FORMULA.match(cell) or tables.is_number(cell) else f"'{cell}"
+
+
+def _section(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
+    """Return a study's finding and figures under the question that its notebook's title asks."""
+    title = layout.cells(layout.notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
+    shown = _figures(folder, study, names, lines)
+    finding = next((line["finding"] for line in tables.lines(folder / "findings.csv") if line["study"] == study), "")
+    return {"study": study, "title": title, "finding": finding} | shown if shown else {}
+
+
+def _figures(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
+    """Return the figures that were written, those that nobody measured apart; an empty dictionary where there are none."""
+    written = [name for name in names if (folder / f"{name}.json").exists()]
+    drawn = [
+        {"name": name}
+        | (told := json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
+        | citing.figure(name, told["title"], study, tables.read(folder / f"{name}.csv"), lines)
+        for name in written
+    ]
+    parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
+    return parts if drawn else {}
+
+
+def _counts(path: Path) -> dict[str, dict[str, int]]:
+    """Return how many claims ended in which verdict: recomputed from published figures, and on measured machines."""
+    lines = tables.lines(path)
+    return {
+        kind: dict(Counter(line["verdict"] for line in lines if (line["source"] == "measured") == (kind == "measured")))
+        for kind in ("published", "measured")
+    }

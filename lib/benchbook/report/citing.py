@@ -1,0 +1,110 @@
+"""What a figure rests on, and how to cite it: taken from rows, never from the clock, so that both stay the same."""
+
+from collections.abc import Iterable
+
+import pandas
+import yaml
+
+from benchbook import articles, layout
+
+
+def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict]) -> dict[str, str]:
+    """Return a figure's `conditions` and `citation`.
+
+    Args:
+        name: the figure's.
+        title: what it says.
+        study: whose points it shows; empty where it shows several studies'.
+        table: what it was drawn from.
+        summary: the lines of all measured points.
+    """
+    published = table["source"] != "measured" if "source" in table else pandas.Series(False, index=table.index)
+    machines = table.get("machine", pandas.Series(dtype="string"))
+    points = [line for line in summary if line["machine"] in set(machines[~published].dropna())]
+    points = [line for line in points if line["study"] == study] or points
+    sources = _sources(study, table[published])
+    told = [_measured(points, table[~published]), f"Published: {_join(sources)}" if sources else ""]
+    conditions = " ".join(f"{sentence}." for sentence in told if sentence)
+    where = [f"Measured on {_machines(points)}, {_dates(points)}, commit {_join(_values(points, 'commit'))}"] if points else []
+    where += [f"Published figures: {'; '.join(sources)}"] if sources else []
+    head = _head(f"{title} (figure {name})", _dates(points)[-10:-6])
+    return {"conditions": conditions, "citation": " ".join([head, *(f"{sentence}." for sentence in where)])}
+
+
+def project(summary: list[dict]) -> str:
+    """Return how to cite the report: its machines, dates and commits."""
+    head = _head(_project()["title"], _dates(summary)[-10:-6])
+    if not summary:
+        return head
+    return f"{head} Measured on {_machines(summary)}, {_dates(summary)}, commit {_join(_values(summary, 'commit'))}."
+
+
+def measured(summary: list[dict]) -> dict:
+    """Return what was measured, counted: machines, points and the days."""
+    return {"machines": len(_values(summary, "machine")), "points": len(summary), "dates": _dates(summary)}
+
+
+def _project() -> dict:
+    return yaml.safe_load((layout.root() / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def _head(title: str, year: str) -> str:
+    """Return authors, year, title and version, as a citation begins."""
+    project = _project()
+    authors = ", ".join(author["name"] for author in project["authors"])
+    return f"{authors}{f' ({year})' if year else ''}: {title}. benchbook {project['version']}."
+
+
+def _measured(points: list[dict], table: pandas.DataFrame) -> str:
+    """Return the conditions of measured points as a sentence without its full stop."""
+    if not points:
+        return ""
+    frameworks = sorted({f"{line['framework']} {line['framework_version']}" for line in points if line["framework"]})
+    windows = table["num_windows"].dropna() if "num_windows" in table else pandas.Series(dtype=float)
+    unstable = sum(str(line["verdict"]).startswith("unstable") for line in points)
+    parts = [
+        f"Measured on {_machines(points)}",
+        _join(_values(points, "device")),
+        _join(frameworks),
+        f"data {_join(sorted(set(table['dataset'].dropna())))}" if "dataset" in table else "",
+        f"{_range(windows)} windows a point" if len(windows) else "",
+        _dates(points),
+        f"commit {_join(_values(points, 'commit'))}",
+        f"{unstable} of {len(points)} points unstable" if unstable else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _sources(study: str, table: pandas.DataFrame) -> list[str]:
+    """Return the articles that published lines come from."""
+    if "publication" in table:
+        return sorted(set(table["publication"].dropna()))
+    if "machine" not in table or table.empty:
+        return []
+    rows = articles.rows()
+    named = rows[rows["machine"].isin(table["machine"]) & ((rows["study"] == study) | (not study))]
+    return sorted(set(named["reference"].dropna().astype(str)))
+
+
+def _machines(points: list[dict]) -> str:
+    return _join(sorted({f"{line['machine']} ({line['chip']})" for line in points}))
+
+
+def _values(points: list[dict], column: str) -> list[str]:
+    return sorted({str(line[column]) for line in points if line.get(column) is not None})
+
+
+def _dates(points: list[dict]) -> str:
+    """Return the first and last day, as the sessions' names begin with it: 20261121T195434Z-b30fb1d8."""
+    days = sorted({name[:8] for name in _values(points, "session") if name[:8].isdigit()})
+    ends = [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in (days[0], days[-1])] if days else []
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _range(values: pandas.Series) -> str:
+    low, high = int(values.min()), int(values.max())
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(names)

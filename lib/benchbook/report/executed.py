@@ -1,0 +1,111 @@
+"""A page per executed notebook: what ran, in full, with nothing that a browser would run or fetch."""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import jinja2
+
+from benchbook import layout
+
+SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
+# A notebook's own markup that is kept; everything else is dropped, so that no output runs or loads anything.
+TAGS = "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub sup table tbody td th thead tr ul"
+ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
+
+
+def newest(runs: Path) -> list[Path]:
+    """Return the newest executed notebook of each point, by machine, study and point; run ids begin with their time."""
+    points = {path.parent: path for path in sorted(runs.glob("*/*/*/*.ipynb"))}
+    return list(points.values())
+
+
+def write(notebooks: list[Path], folder: Path, template: jinja2.Template) -> list[dict[str, str]]:
+    """Write a page for each notebook into a folder, emptied first.
+
+    Args:
+        notebooks: executed; those of runs lie in `<machine>/<study>/<point>/`.
+        folder: of the pages.
+        template: of a page, with `title` and `body`.
+
+    Returns:
+        Of each page its file name, and machine, study and point; empty for a notebook that is not of a run. One that
+        cannot be read, such as a run's that was killed, has no page.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    pages, exporter = [], _exporter() if notebooks else None
+    for path in notebooks:
+        try:
+            body = _body(path, exporter)
+        except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
+            continue
+        point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
+        name = _file_name(path, point)
+        page = template.render(title=" · ".join(point.values()) or path.stem, body=body, point=point)
+        (folder / name).write_text(page, encoding="utf-8")
+        pages.append({"file": name, "machine": "", "study": path.stem, "point": ""} | point)
+    return pages
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a notebook is a run's: its name begins with a time, not with a notebook's number."""
+    return re.match(r"\d{8}T", path.stem) is not None
+
+
+def _file_name(path: Path, point: dict) -> str:
+    """Return a plain file name: letters, digits and dashes, and a hash, because different names may look the same."""
+    if not point:
+        return f"{path.stem}.html"
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", "-".join(point.values())).strip("-")[:100]
+    return f"{name}-{hashlib.sha256('/'.join(point.values()).encode()).hexdigest()[:8]}.html"
+
+
+def _exporter():
+    from nbconvert import HTMLExporter  # takes a second, and a page without notebooks does not need it
+
+    # "basic" is the inside of a page: nothing of MathJax, require.js or mermaid, which the others fetch.
+    return HTMLExporter(template_name="basic", sanitize_html=True, filters={"clean_html": _clean})
+
+
+def _body(path: Path, exporter) -> str:
+    """Return a notebook as HTML.
+
+    Raises:
+        ValueError, KeyError: the file is no notebook.
+    """
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=4)
+    heading = ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("#")), heading)
+        for output in cell.get("outputs", []):
+            _keep(output, f"Figure drawn by the code above, under: {heading}")
+    body, _ = exporter.from_notebook_node(notebook)
+    body = body.replace('<div class="output_html rendered_html', '<div tabindex="0" class="output_html rendered_html')
+    return _without_paths(body)
+
+
+def _keep(output: dict, alt: str) -> None:
+    """Keep of an output what a page shows without running it, and say what its pictures are."""
+    if "data" not in output:
+        return
+    output["data"] = {kind: value for kind, value in output["data"].items() if kind in SHOWN}
+    for kind in output["data"]:
+        if kind.startswith("image/"):
+            output["metadata"][kind] = {"alt": alt}
+
+
+def _clean(markup) -> str:
+    import bleach
+
+    without_style = re.sub(r"<(style|script)\b.*?</\1\s*>", "", str(markup), flags=re.DOTALL | re.IGNORECASE)
+    return bleach.clean(without_style, tags=TAGS.split(), attributes=ATTRIBUTES, strip=True)
+
+
+def _without_paths(text: str) -> str:
+    """Return a text in which neither the project's folder nor the home folder is named: pages are published."""
+    return text.replace(str(layout.root()), "benchbook").replace(str(Path.home()), "~")

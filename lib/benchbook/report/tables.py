@@ -1,0 +1,177 @@
+"""Tables of the report: numbers as they are read, and as they sort; what is missing is empty."""
+
+import math
+from pathlib import Path
+
+import numpy
+import pandas
+
+# The columns of each table that are shown, and what they are called there.
+COLUMNS = {
+    "headline": {
+        "machine": "machine",
+        "study": "study",
+        "setting": "how",
+        "source": "from",
+        "seconds_per_epoch": "one epoch",
+        "images_per_second": "images/s",
+        "joules_per_image": "J/image",
+        "dollars_per_million": "$ per million images",
+        "verdict": "verdict",
+    },
+    "summary": {
+        "machine": "machine",
+        "study": "study",
+        "point": "point",
+        "dataset": "data set",
+        "samples_per_second": "images/s",
+        "low": "low",
+        "high": "high",
+        "num_windows": "windows",
+        "accuracy": "accuracy",
+        "energy_per_sample": "J/image",
+        "energy_method": "read by",
+        "energy_boundary": "of",
+        "idle_watts": "idle W",
+        "energy_note": "energy note",
+        "verdict": "verdict",
+        "status": "status",
+    },
+    "parity": {
+        "machine": "machine",
+        "study": "study",
+        "device": "device",
+        "precision": "precision",
+        "framework": "framework",
+        "framework_version": "version",
+        "num_runs": "runs",
+        "num_steps": "steps",
+        "passed": "agrees",
+        "reason": "why",
+    },
+    "claims": {
+        "sentence": "claim",
+        "published": "claimed",
+        "machine": "machine",
+        "source": "from",
+        "value": "value",
+        "low": "low",
+        "high": "high",
+        "verdict": "verdict",
+        "reason": "why not",
+    },
+    "machines": {
+        "machine": "machine",
+        "chip": "chip",
+        "cores": "cores",
+        "memory_gib": "memory, GiB",
+        "accelerator": "accelerator",
+        "system": "system",
+        "software": "software",
+        "condition": "condition",
+        "sessions": "sessions",
+        "rows": "rows",
+    },
+    "prediction-errors": {
+        "rule": "rule",
+        "num_pairs": "pairs",
+        "median_error": "median error",
+        "coverage": "covered",
+        "finding": "finding",
+    },
+}
+# Names and messages that look like a number, or like NA, stay what they are.
+TEXT = ("machine", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
+HEADLINE = ("variant", "device", "dataset", "low", "high", "status", "verdict", "source")
+PERCENT = ("median_error", "coverage")
+# What stands small below a cell of the headline.
+NOTES = {"machine": "chip", "images_per_second": "bounds", "joules_per_image": "energy_boundary"}
+
+
+def read(path: Path) -> pandas.DataFrame:
+    """Return a table that the aggregation wrote; one that it did not write is empty."""
+    if not path.exists():
+        return pandas.DataFrame()
+    return pandas.read_csv(path, dtype=dict.fromkeys(TEXT, "string"), keep_default_na=False, na_values=[""])
+
+
+def lines(path: Path) -> list[dict]:
+    """Return a table's lines as dictionaries; a missing value is None."""
+    table = read(path)
+    return table.astype(object).where(table.notna(), None).to_dict("records")
+
+
+def table(path: Path, name: str) -> dict:
+    """Return a table as a template shows it.
+
+    Args:
+        path: of the CSV.
+        name: which columns to show: a key of COLUMNS.
+
+    Returns:
+        `columns`: name, header and whether it holds numbers. `lines`: of each cell its text, a note or nothing, and
+        `order`, all digits of a number. No lines where the file has none or is not there.
+    """
+    content = read(path)
+    if name == "headline":
+        content = _headline(content)
+    content = content.reindex(columns=[*COLUMNS[name], *(NOTES.values() if name == "headline" else ())])
+    numeric = {column: pandas.api.types.is_numeric_dtype(content[column]) for column in COLUMNS[name]}
+    notes = NOTES if name == "headline" else {}
+    return {
+        "columns": [{"name": key, "header": head, "numeric": numeric[key]} for key, head in COLUMNS[name].items()],
+        "lines": [
+            [_cell(column, line[column], numeric[column], line.get(notes.get(column))) for column in numeric]
+            for line in content.to_dict("records")
+        ],
+    }
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def text(value) -> str:
+    """Return a value as it is read: numbers with four digits, truth as yes and no, nothing for what is missing."""
+    if value is None or pandas.isna(value):
+        return ""
+    if isinstance(value, (bool, numpy.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, float) and abs(value) < 1000:
+        return f"{value:,.4g}"
+    return f"{value:,.0f}" if isinstance(value, (int, float)) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Return a time with three digits in the unit that fits: seconds, minutes, hours or days."""
+    units = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
+    unit, length, _ = next(one for one in units if seconds < one[2])
+    return f"{float(f'{seconds / length:.3g}'):,g} {unit}"
+
+
+def _cell(column: str, value, numeric: bool, note) -> dict:
+    if pandas.isna(value):
+        shown = ""
+    elif column == "seconds_per_epoch":
+        shown = duration(value)
+    else:
+        shown = f"{value:.1%}" if column in PERCENT else text(value)
+    return {"text": shown, "note": text(note), "order": f"{value}" if numeric and shown else ""}
+
+
+def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the headline's lines, measured ones first, with its setting and bounds in words; a failure is a verdict."""
+    content = content.reindex(columns=[*content, *(name for name in HEADLINE if name not in content)])
+    settings = content[["variant", "device", "dataset"]].astype("string")
+    bounds = zip(content["low"], content["high"], strict=True)
+    failed = content["status"].notna() & (content["status"] != "ok")
+    return content.assign(
+        setting=[" · ".join(line.dropna()) for _, line in settings.iterrows()],
+        bounds=[f"{text(low)} to {text(high)}" if low < high else None for low, high in bounds],
+        verdict=content["verdict"].where(~failed, content["status"]),
+    ).sort_values("source", key=lambda source: source != "measured", kind="stable")

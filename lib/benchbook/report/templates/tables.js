@@ -1,0 +1,24 @@
+// A missing number is last, whichever way the column is sorted.
+const last = (a, b, ascending) => a === null || b === null ? (a === null) - (b === null) : ascending ? a - b : b - a;
+DataTable.type("measure", {
+  detect: () => false,
+  order: {
+    pre: (value) => value === "" ? null : Number(value),
+    asc: (a, b) => last(a, b, true),
+    desc: (a, b) => last(a, b, false),
+  },
+});
+for (const table of document.querySelectorAll("table.sortable")) {
+  const label = table.closest("[role=region]").getAttribute("aria-label");
+  new DataTable(table, {
+    paging: false,
+    autoWidth: false,
+    order: [],
+    layout: {topStart: "search", topEnd: "info", bottomStart: null, bottomEnd: null},
+    columnDefs: [{targets: "number", type: "measure"}],
+    language: {search: `Filter: `, info: "_TOTAL_ lines", infoEmpty: "no line", infoFiltered: "of _MAX_", zeroRecords: "No line holds this text."},
+    initComplete() {
+      this.api().table().container().querySelector("input").setAttribute("aria-label", `Filter: ${label}`);
+    },
+  });
+}
