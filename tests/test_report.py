@@ -1,17 +1,26 @@
-"""The page, made from tiny figures and tables, read back as a browser would."""
+"""The pages, made from tiny figures and tables, read back as a browser would that runs no script."""
 
+import csv
+import itertools
 import json
+import shutil
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pandas
 import pytest
 from matplotlib.figure import Figure
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from benchbook import figures, report
+from benchbook.report import executed, tables
 
 FIGURES = tuple(name for names in report.FIGURES.values() for name in names)
 MARKUP = '<script>alert("x")</script> & <b>bold</b>'
+LARGEST_BYTES = 3_000_000
+VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 class Page(HTMLParser):
@@ -19,45 +28,61 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.links, self.tags, self.cells, self.alts, self.text, self.style = [], [], [], [], "", ""
+        self.links, self.tags, self.cells, self.alts, self.ids, self.open = [], [], [], [], [], []
+        self.text, self.style = "", ""
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
         self.links += [value for name, value in attributes if name in ("href", "src", "srcset", "action", "data")]
-        self.alts += [value for name, value in attributes if name == "alt"]
+        self.alts += [dict(attributes).get("alt")] if tag == "img" else []
+        self.ids += [value for name, value in attributes if name == "id"]
         if tag == "tr":
             self.cells.append([])
         if tag in ("td", "th"):
             self.cells[-1].append("")
 
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+
     def handle_data(self, data):
-        if self.tags[-1:] == ["style"]:
+        if "style" in self.open:
             self.style += data
-        self.text += data
-        if self.cells and self.cells[-1] and data.strip():
-            self.cells[-1][-1] += data
+        elif "script" not in self.open:
+            self.text += data
+            if {"td", "th"} & set(self.open):
+                self.cells[-1][-1] += data
 
     def handle_endtag(self, tag):
-        if tag == "table":
-            self.cells.append([])
+        assert self.open.pop() == tag  # what rows hold closes nothing
 
-    def line(self, first):
-        """Return the table line that begins with this text, by its table's headers."""
-        index = next(index for index, cells in enumerate(self.cells) if cells[:1] == [first])
-        header = max(i for i in range(index) if self.cells[i][:1] in (["machine"], ["claim"]))
-        return dict(zip(self.cells[header], self.cells[index], strict=True))
+    def lines(self, *headers):
+        """Return the lines of the first table that has these headers."""
+        start = next(index for index, cells in enumerate(self.cells) if set(headers) <= set(cells))
+        found = []
+        for cells in self.cells[start + 1 :]:
+            if len(cells) != len(self.cells[start]):
+                break
+            found.append(dict(zip(self.cells[start], cells, strict=True)))
+        return found
 
 
 def summary_line(**columns):
     line = {
         "machine": "desk",
+        "chip": "Chip A",
         "study": "mnist_speedup",
         "point": "reference-cpu",
         "variant": "reference",
         "device": "cpu",
+        "framework": "torch",
+        "framework_version": "2.10.0",
         "dataset": "mnist",
         "batch_size": 64,
+        "session": "20261120T101500Z-aaaa",
+        "commit": "0123abc",
         "samples_per_second": 1234.5,
         "low": 1200.0,
         "high": 1300.0,
@@ -65,6 +90,7 @@ def summary_line(**columns):
         "num_windows": 6,
         "accuracy": 0.97891,
         "energy_per_sample": None,
+        "verdict": "stable",
         "status": "ok",
         "message": None,
     }
@@ -76,14 +102,15 @@ CLAIM = {
     "sentence": "A GPU is twice as fast.",
     "published": "1.95 to 2.05 x",
     "machine": "desk",
-    "source": "measured",
+    "source": "published",
     "value": 1.704081632,
-    "low": None,
-    "high": None,
-    "verdict": "confirmed",
+    "low": 1.7,
+    "high": 1.71,
+    "verdict": "contradicted",
+    "reason": None,
 }
-
-
+NOT_MEASURED = {"machine": None, "source": "measured", "value": None, "low": None, "high": None}
+NOT_MEASURED |= {"verdict": "not measured here"}
 PARITY = {
     "machine": "desk",
     "study": "mnist_speedup",
@@ -96,143 +123,385 @@ PARITY = {
     "passed": True,
     "reason": "worst loss 1e-4",
 }
+HEADLINE = {
+    "machine": "desk",
+    "chip": "Chip A",
+    "source": "measured",
+    "study": "mnist_speedup",
+    "variant": "reference",
+    "device": "cpu",
+    "dataset": "mnist",
+    "images_per_second": 1234.5,
+    "low": 1200.0,
+    "high": 1300.0,
+    "num_windows": 6,
+    "verdict": "stable",
+    "seconds_per_epoch": 486.0,
+    "joules_per_image": 0.0123456,
+    "energy_boundary": "wall",
+    "dollars_per_million": None,
+    "status": "ok",
+}
+DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "mnist", "num_windows": 6}
 
 
 @pytest.fixture
-def write_page(tmp_path):
-    """Return a function that writes a page from lines of the summary and a claim, and reads it."""
+def write_site(tmp_path):
+    """Return a function that writes the pages from lines of the summary and other tables, and reads them."""
 
-    def write(*lines, claim=CLAIM, alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY, values=(1.0,)):
+    def write(
+        *lines, claims=(CLAIM,), alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY, values=(DRAWN,), **others
+    ):
         folder = tmp_path / "figures"
-        for name in names:
-            with figures.style():
-                figure = Figure(figsize=(4, 2))
-                figure.subplots().set_title(title)
-            figures.save(figure, pandas.DataFrame({"value": values}), folder, name, alt)
+        with figures.style():
+            figure = Figure(figsize=(4, 2))
+            figure.subplots().set_title(title)
+        figures.save(figure, pandas.DataFrame(values, columns=list(DRAWN)), folder, names[0], alt)
+        for name, kind in itertools.product(names[1:], ("svg", "png", "csv", "json")):
+            shutil.copy(folder / f"{names[0]}.{kind}", folder / f"{name}.{kind}")
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
-        figures.save_table(pandas.DataFrame([claim]), folder, "claims")
+        figures.save_table(pandas.DataFrame(claims), folder, "claims")
         figures.save_table(pandas.DataFrame([parity] if parity else [], columns=list(PARITY)), folder, "parity")
-        return Page(report.write_page(folder, tmp_path / "report"))
+        for name, content in others.items():
+            figures.save_table(pandas.DataFrame(content), folder, name.replace("_", "-"))
+        site = tmp_path / "report"
+        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
+        return SimpleNamespace(index=Page(index), points=Page(site / "points.html"), folder=site)
 
     return write
 
 
-def test_every_linked_file_stands_beside_the_page(write_page, tmp_path):
-    page = write_page(names=FIGURES)
-    assert len(page.links) > 4 * len(FIGURES)
-    for link in page.links:
-        assert (tmp_path / "report" / unquote(urlsplit(link).path)).is_file(), link
+def write_notebook(runs, *outputs, machine="desk", point="reference-cpu", run="20261120T101500Z-aaaa", text="# Title"):
+    """Write an executed notebook of one cell with these outputs where a run's lies."""
+    folder = runs / machine / "mnist_speedup" / point
+    folder.mkdir(parents=True, exist_ok=True)
+    cell = new_code_cell("print(1)", id="code", outputs=list(outputs))
+    notebook = new_notebook(cells=[new_markdown_cell(text, id="text"), cell])
+    nbformat.write(notebook, folder / f"{run}.ipynb")
 
 
-def test_a_figure_without_rows_is_a_line_and_no_empty_axes(write_page):
-    page = write_page(names=FIGURES[:2], title="Nobody measured it", values=())
+def html_output(markup):
+    return new_output("display_data", {"text/html": markup, "text/plain": "plain"})
+
+
+def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
+    write_notebook(tmp_path / "runs")
+    others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
+    site = write_site(names=(*FIGURES, *report.PREDICTIONS), **others).folder
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) == 3
+    for path in pages:
+        for link in Page(path).links:
+            target = urlsplit(link)
+            if target.scheme != "data":
+                file = path.parent / unquote(target.path) if target.path else path
+                assert file.is_file(), link
+                assert not target.fragment or target.fragment in Page(file).ids, link
+
+
+def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):
+    fetching = '<img src="https://example.org/x.png"><link rel="stylesheet" href="https://example.org"><p>here</p>'
+    write_notebook(tmp_path / "runs", html_output(fetching))
+    site = write_site(summary_line(message="see https://example.org", status="crashed"))
+    for path in site.folder.rglob("*.html"):
+        page = Page(path)
+        assert page.links.count("data:,") == page.tags.count("link") == 1
+        for link in set(page.links) - {"data:,"}:
+            assert not urlsplit(link).scheme
+            assert not urlsplit(link).netloc
+            assert not link.startswith("/")
+        assert "url(" not in page.style
+        assert "@import" not in page.style
+        assert not {"iframe", "object", "embed", "base"} & set(page.tags)
+
+
+def test_the_library_stands_in_the_page_with_the_licences_of_its_parts(write_site):
+    content = (write_site().folder / "index.html").read_text()
+    assert "(c) 2019-2026 Marc Wouts" in content
+    assert "SpryMedia Ltd - datatables.net/license" in content
+    assert "Permission is hereby granted" in content
+
+
+def test_a_figure_without_rows_is_a_line_and_no_empty_axes(write_site):
+    page = write_site(names=FIGURES[:2], title="Nobody measured it", values=()).index
     assert page.text.count("Nobody measured it") == 2
     assert not [link for link in page.links if link.endswith(".svg")]
 
 
-def test_the_page_asks_no_other_host_for_anything(write_page, tmp_path):
-    page = write_page(summary_line(message="see https://example.org", status="crashed"))
-    for link in page.links:
-        assert not urlsplit(link).scheme
-        assert not urlsplit(link).netloc
-        assert not link.startswith("/")
-    assert "url(" not in page.style
-    assert "@import" not in page.style
-    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
-
-
-def test_no_markup_comes_from_rows_or_figures(write_page):
-    tags = write_page(summary_line(status="crashed", message="plain")).tags
-    page = write_page(
-        summary_line(machine=MARKUP, status="crashed", message=MARKUP),
-        claim=CLAIM | {"sentence": MARKUP},
+def test_no_markup_comes_from_rows_or_figures(write_site):
+    plain = {"headline": [HEADLINE], "machines": [{"machine": "desk", "condition": "calm"}]}
+    plain |= {"findings": [{"study": "mnist_speedup", "finding": "It is."}], "prediction_errors": [{"rule": "cores"}]}
+    hostile = {"headline": [HEADLINE | {"machine": MARKUP, "chip": MARKUP}]}
+    hostile |= {"machines": [{"machine": MARKUP, "condition": MARKUP}], "prediction_errors": [{"rule": MARKUP}]}
+    hostile |= {"findings": [{"study": "mnist_speedup", "finding": MARKUP}]}
+    before = write_site(summary_line(status="crashed", message="plain"), **plain)
+    after = write_site(
+        summary_line(machine=MARKUP, chip=MARKUP, status="crashed", message=MARKUP),
+        claims=[CLAIM | {"sentence": MARKUP, "reason": None}],
         alt=f'"{MARKUP}',
         title=MARKUP,
+        values=[DRAWN | {"machine": MARKUP}],
+        **hostile,
     )
-    assert page.tags == tags
-    assert page.line(MARKUP) is not None
-    assert page.text.count(MARKUP) >= 4  # machine, message, claim, caption
-    assert set(page.alts) == {f'"{MARKUP}'}
+    assert after.index.tags == before.index.tags
+    assert after.points.tags == before.points.tags
+    assert after.index.text.count(MARKUP) >= 8  # headline twice, finding, figure, citation, claim, machine twice
+    assert after.points.text.count(MARKUP) == 3  # table, list, message
+    assert after.index.alts == [f'"{MARKUP}']
 
 
-def test_numbers_have_four_digits_and_missing_ones_are_empty(write_page):
-    page = write_page(summary_line(), summary_line(machine="attic", samples_per_second=None, low=12.345678))
-    line = page.line("desk")
-    assert (line["images/s"], line["low"], line["accuracy"]) == ("1,234", "1,200", "0.9789")
-    assert (line["J/image"], line["status"], line["windows"]) == ("", "ok", "6")
-    assert (page.line("attic")["images/s"], page.line("attic")["low"]) == ("", "12.35")
-    claim = page.line("A GPU is twice as fast.")
-    assert (claim["value"], claim["low"], claim["verdict"]) == ("1.704", "", "confirmed")
-    assert "nan" not in page.text.lower().split()
-    assert "None" not in page.text
+def test_what_a_spreadsheet_would_run_as_a_formula_is_text(write_site):
+    formula = '=HYPERLINK("https://example.org","x")'
+    site = write_site(summary_line(machine=formula, message="@SUM(A1)", samples_per_second=-0.5, status="crashed"))
+    with (site.folder / "files" / "summary.csv").open(newline="") as file:
+        line = next(csv.DictReader(file))
+    assert (line["machine"], line["message"], line["samples_per_second"]) == (f"'{formula}", "'@SUM(A1)", "-0.5")
+    assert site.points.lines("machine")[0]["machine"] == formula
+
+
+def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
+    site = write_site(
+        summary_line(),
+        summary_line(machine="attic", samples_per_second=None, low=12.345678),
+        headline=[HEADLINE, HEADLINE | {"machine": "attic", "seconds_per_epoch": None, "energy_boundary": None}],
+    )
+    desk, attic = site.points.lines("machine")[:2]
+    assert (desk["images/s"], desk["low"], desk["accuracy"]) == ("1,234", "1,200", "0.9789")
+    assert (desk["J/image"], desk["status"], desk["windows"]) == ("", "ok", "6")
+    assert (attic["images/s"], attic["low"]) == ("", "12.35")
+    head, other = site.index.lines("machine")[:2]
+    assert head["machine"] == "desk Chip A"
+    assert (head["one epoch"], head["images/s"], head["J/image"]) == ("8.1 min", "1,234 1,200 to 1,300", "0.01235 wall")
+    assert (other["one epoch"], other["$ per million images"], other["J/image"]) == ("", "", "0.01235")
+    claim = site.index.lines("claim")[0]
+    assert (claim["value"], claim["verdict"]) == ("1.704 1.7 to 1.71", "contradicted")
+    for page in (site.index, site.points):
+        assert "nan" not in page.text.lower().split()
+        assert "None" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0123, "0.0123 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (32_760, "9.1 h"), (864_000, "10 days")],
+)
+def test_a_time_is_told_in_the_unit_that_fits(seconds, text):
+    assert tables.duration(seconds) == text
+
+
+def test_the_headline_shows_measured_machines_first_and_a_failure_as_its_verdict(write_site):
+    published = HEADLINE | {"machine": "m1", "chip": "Apple M1", "source": "published", "verdict": None}
+    failed = HEADLINE | {"status": "out_of_memory", "verdict": "too few windows"}
+    lines = write_site(headline=[published, failed]).index.lines("machine")
+    assert [line["machine"] for line in lines] == ["desk Chip A", "m1 Apple M1, published"]
+    assert [line["verdict"] for line in lines] == ["out_of_memory", ""]
 
 
 @pytest.mark.parametrize("name", ["2024", "007", "NA", "1e5"])
-def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_page, name):
-    page = write_page(summary_line(machine=name, status="crashed", message="null"), claim=CLAIM | {"machine": name})
-    assert page.line(name)["status"] == "crashed"
-    assert page.line("A GPU is twice as fast.")["machine"] == name
-    assert f"{name}, reference-cpu: crashed null" in page.text
-
-
-def test_failed_points_are_listed_with_their_message(write_page):
-    failed = summary_line(
-        point="reference-cuda", status="out_of_memory", message="allocating 9 GB", accuracy=None, low=None
+def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_site, name):
+    site = write_site(
+        summary_line(machine=name, chip=name, status="crashed", message="null"),
+        claims=[CLAIM | {"machine": name}],
+        headline=[HEADLINE | {"machine": name}],
+        values=[DRAWN | {"machine": name}],
     )
-    page = write_page(summary_line(), failed, summary_line(point="late", status="timeout"))
-    assert "Points that failed" in page.text
-    assert "desk, reference-cuda: out_of_memory allocating 9 GB" in page.text
-    assert "desk, late: timeout" in page.text
-    assert page.tags.count("li") == 2
+    assert site.points.lines("machine")[0]["machine"] == name
+    assert site.index.lines("machine")[0]["machine"] == f"{name} Chip A"
+    assert site.index.lines("claim")[0]["machine"] == name
+    assert f"{name}, reference-cpu: crashed null" in site.points.text
+    assert f"Measured on {name} ({name}); cpu;" in site.index.text
 
 
-def test_without_a_failure_there_is_no_list_of_them(write_page):
-    assert "failed" not in write_page().text
+def test_failed_points_are_counted_and_listed_with_their_message(write_site):
+    failed = summary_line(point="reference-cuda", status="out_of_memory", message="allocating 9 GB", accuracy=None)
+    site = write_site(summary_line(), failed, summary_line(point="late", status="timeout"))
+    assert "All points, 2 failed" in site.index.text
+    assert "desk, reference-cuda: out_of_memory allocating 9 GB" in site.points.text
+    assert "desk, late: timeout" in site.points.text
+    assert site.points.tags.count("li") == 2
 
 
-def test_figures_stand_in_their_order_and_one_that_was_not_drawn_is_left_out(write_page):
-    page = write_page(names=FIGURES[:2])
-    assert page.tags.count("img") == 2
-    assert [link for link in page.links if link.endswith(".svg")][::2] == [f"files/{name}.svg" for name in FIGURES[:2]]
-    assert page.alts == ["A bar."] * 2
+def test_without_a_failure_there_is_no_list_of_them(write_site):
+    site = write_site()
+    assert "failed" not in site.points.text
+    assert "failed" not in site.index.text
 
 
-def test_a_page_can_be_made_before_anything_was_measured(tmp_path):
+def test_the_lead_figure_stands_open_and_the_others_of_its_study_are_folded(write_site):
+    page = write_site(names=FIGURES[:3]).index
+    assert page.tags.count("img") == 3
+    assert "2 more figures of this study" in page.text
+    assert page.tags.index("img") < page.tags.index("details")
+    shown = [link for link in page.links if link.endswith(".svg")][::3]
+    assert shown == [f"files/{name}.svg" for name in FIGURES[:3]]
+
+
+def test_a_site_can_be_made_before_anything_was_measured(tmp_path):
     folder = tmp_path / "figures"
-    figures.save_table(pandas.DataFrame(columns=["machine", "study", "point"]), folder, "summary")
+    figures.save_table(pandas.DataFrame(columns=list(summary_line())), folder, "summary")
     figures.save_table(pandas.DataFrame([CLAIM]), folder, "claims")
     figures.save_table(pandas.DataFrame(columns=list(PARITY)), folder, "parity")
-    page = Page(report.write_page(folder, tmp_path / "report"))
-    assert page.line("A GPU is twice as fast.")["claimed"] == "1.95 to 2.05 x"
-    assert page.tags.count("table") == 2
+    page = Page(report.write_pages(folder, tmp_path / "report"))
+    assert page.lines("claim")[0]["claimed"] == "1.95 to 2.05 x"
+    assert "Nothing was measured here yet." in page.text
+    assert page.tags.count("table") == 1
 
 
-def test_a_page_written_again_shows_the_new_numbers_alone(write_page, tmp_path):
-    write_page(summary_line(machine="before"))
-    page = write_page(summary_line(machine="after"))
-    assert "before" not in page.text
-    assert "after" in (tmp_path / "report" / "files" / "summary.csv").read_text()
+def test_a_folder_without_the_newer_tables_makes_a_site_without_their_sections(write_site):
+    page = write_site().index
+    sections = {"mnist_speedup", "claims", "method", "cite", "add"}
+    assert {*sections, "content", FIGURES[0]} == set(page.ids)
 
 
-def test_the_caption_is_the_figures_title(write_page, tmp_path):
-    page = write_page(title="It takes 16 s, published 20 to 34 s")
-    assert page.text.count("It takes 16 s, published 20 to 34 s") == 1
+def test_findings_machines_and_prediction_errors_are_shown_where_they_were_written(write_site):
+    page = write_site(
+        names=(FIGURES[0], *report.PREDICTIONS),
+        findings=[{"study": "mnist_speedup", "finding": "It is the loader."}],
+        machines=[{"machine": "desk", "cores": 8, "memory_gib": 23.44, "condition": "On battery."}],
+        prediction_errors=[{"rule": "cores", "num_pairs": 35, "median_error": 0.3125, "coverage": None}],
+    ).index
+    assert page.text.index("or is it the loader?") < page.text.index("It is the loader.")
+    (machine,) = page.lines("machine", "cores")
+    assert (machine["cores"], machine["memory, GiB"], machine["condition"]) == ("8", "23.44", "On battery.")
+    line = page.lines("rule")[0]
+    assert (line["pairs"], line["median error"], line["covered"]) == ("35", "31.2%", "")
+    assert page.ids.index("predictions-section") < page.ids.index("predictions") < page.ids.index("scaling")
+
+
+def test_a_site_written_again_shows_the_new_numbers_alone(write_site, tmp_path):
+    write_notebook(tmp_path / "runs", point="before")
+    write_site(summary_line(machine="before"))
+    (tmp_path / "runs" / "desk").rename(tmp_path / "away")
+    site = write_site(summary_line(machine="after"))
+    assert "before" not in site.points.text
+    assert "after" in (site.folder / "files" / "summary.csv").read_text()
+    assert list((site.folder / "notebooks").iterdir()) == []
+
+
+def test_the_same_rows_give_the_same_bytes(write_site, tmp_path):
+    def contents(site):
+        return {path.relative_to(site.folder): path.read_bytes() for path in site.folder.rglob("*") if path.is_file()}
+
+    write_notebook(tmp_path / "runs", html_output("<p>here</p>"))
+    first = contents(write_site(headline=[HEADLINE]))
+    assert len(first) > 10
+    assert contents(write_site(headline=[HEADLINE])) == first
+
+
+def test_a_caption_tells_the_conditions_and_the_citation_machines_date_and_commit(write_site):
+    values = [DRAWN, DRAWN | {"num_windows": 18}, {"machine": "m1-mac-16gb", "source": "published"}]
+    later = summary_line(
+        session="20261121T090000Z-b", point="tuned-cpu", verdict="unstable: spread 8%", commit="456def"
+    )
+    other = summary_line(machine="attic", framework_version="2.9.0")
+    page = write_site(summary_line(), later, other, title="It takes 16 s", values=values).index
+    article = "PyTorch Apple Silicon GPU training and benchmark (Chinese blog post), 2022-05-19"
+    assert (
+        "Measured on desk (Chip A); cpu; torch 2.10.0; data mnist; 6 to 18 windows a point; 2026-11-20 to 2026-11-21; "
+        f"commit 0123abc, 456def; 1 of 2 points unstable. Published: {article}."
+    ) in page.text
+    assert (
+        "The benchmark authors (2026)".replace("mark", "book")
+        + ": It takes 16 s (figure mnist-epochs). benchbook 0.1.0."
+        " Measured on desk (Chip A), 2026-11-20 to 2026-11-21, commit 0123abc, 456def."
+        f" Published figures: {article}."
+    ) in page.text
+    assert "2 more" not in page.text
+
+
+def test_the_title_of_a_figure_is_its_heading(write_site, tmp_path):
+    page = write_site(title="It takes 16 s, published 20 to 34 s").index
+    assert page.text.count("It takes 16 s, published 20 to 34 s") == 2  # heading, citation
     description = json.loads((tmp_path / "figures" / f"{FIGURES[0]}.json").read_text())
     assert description == {"title": "It takes 16 s, published 20 to 34 s", "alt": "A bar.", "empty": False}
 
 
-def test_a_study_stands_under_the_question_of_its_notebook_and_without_figures_not_at_all(write_page):
-    text = write_page(names=("vae-loss",)).text
+def test_a_study_stands_under_the_question_of_its_notebook_and_without_figures_not_at_all(write_site):
+    text = write_site(names=("vae-loss",)).index.text
     assert "does its loss run away" in text
     assert "or is it the loader?" not in text
 
 
+def test_claims_are_counted_and_one_that_nobody_measured_is_no_second_line(write_site):
+    confirmed = CLAIM | {"id": "second", "sentence": "It is green.", "verdict": "confirmed", "reason": "counted again"}
+    alone = CLAIM | {"id": "third", "sentence": "Nobody told."} | NOT_MEASURED
+    page = write_site(claims=[CLAIM, CLAIM | NOT_MEASURED, confirmed, confirmed | {"id": "fourth"}, alone]).index
+    text = " ".join(page.text.split())
+    assert "own figures: 1 contradicted, 2 confirmed." in text
+    assert "measured machines: 2 not measured here." in text
+    lines = page.lines("claim")
+    assert [line["claim"] for line in lines] == [CLAIM["sentence"], "It is green.", "It is green.", "Nobody told."]
+    assert lines[1]["verdict"] == "confirmed counted again"
+
+
 @pytest.mark.parametrize(("passed", "word"), [(True, "yes"), (False, "no")])
-def test_parity_verdicts_are_told_with_their_reason(write_page, passed, word):
-    page = write_page(parity=PARITY | {"passed": passed})
-    line = next(cells for cells in page.cells if "worst loss 1e-4" in cells)
-    assert line[line.index("20") + 1] == word
+def test_parity_verdicts_are_told_with_their_reason(write_site, passed, word):
+    page = write_site(parity=PARITY | {"passed": passed}).points
+    (line,) = page.lines("machine", "agrees")
+    assert (line["steps"], line["agrees"], line["why"]) == ("20", word, "worst loss 1e-4")
 
 
-def test_without_parity_rows_there_is_no_section_of_it(write_page):
-    assert "float64" not in write_page(parity=None).text.partition("How it was measured")[0]
+def test_without_parity_rows_there_is_no_section_of_it(write_site):
+    assert "float64" not in write_site(parity=None).points.text
+
+
+def test_the_newest_run_of_each_point_has_a_page_and_a_torn_one_none(write_site, tmp_path):
+    runs = tmp_path / "runs"
+    write_notebook(runs, run="20261120T101500Z-aaaa", text="# Older")
+    write_notebook(runs, run="20261121T101500Z-aaaa", text="# Newer")
+    write_notebook(runs, point="tuned-cpu")
+    write_notebook(runs, point="torn")
+    (runs / "desk" / "mnist_speedup" / "torn" / "20261121T101500Z-aaaa.ipynb").write_text('{"cells": [')
+    site = write_site()
+    pages = sorted((site.folder / "notebooks").iterdir())
+    assert [path.name.rpartition("-")[0] for path in pages] == [
+        f"desk-mnist_speedup-{point}" for point in ("reference-cpu", "tuned-cpu")
+    ]
+    assert "Newer" in Page(pages[0]).text
+    assert "desk: 2 notebooks" in site.index.text
+
+
+@pytest.mark.parametrize("name", ["..x", "<b>&\"'", "a b#?%2e", "..", "=1+1", "é" * 60])
+def test_a_folders_name_stays_inside_the_site_and_is_text(write_site, tmp_path, name):
+    if name == "..":
+        name = "..%2f..%2fx"
+    write_notebook(tmp_path / "runs", machine=name)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    site = write_site(summary_line(machine="../../x"))
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert {path.relative_to(tmp_path).parts[0] for path in written} == {"figures", "report"}
+    assert len(list((site.folder / "notebooks").iterdir())) == 1
+    assert f"{name}: 1 notebook" in site.index.text
+    links = [link for link in site.index.links if link.startswith("notebooks/")]
+    assert [(site.folder / unquote(link)).is_file() for link in links] == [True]
+
+
+def test_an_executed_notebook_shows_its_outputs_and_runs_nothing_of_them(write_site, tmp_path):
+    picture = new_output("display_data", {"image/png": "iVBORw0KGgo=", "image/svg+xml": "<svg onload='x()'/>"})
+    table = "<style scoped>td {}</style><table><thead><tr><th>head</th></tr></thead><tr><td>cell</td></tr></table>"
+    hostile = (
+        '<script>document.title="run"</script><p onclick="x()">kept</p><iframe src="https://example.org"></iframe>'
+    )
+    code = new_output("display_data", {"application/javascript": "document.title='run'", "text/plain": "script"})
+    outputs = [picture, html_output(table), html_output(hostile), code]
+    outputs += [new_output("stream", text=f"{tmp_path.home()}/secret <b>bold</b>\n")]
+    outputs += [new_output("stream", name="stderr", text="10%|# | 1/10")]
+    write_notebook(tmp_path / "runs", *outputs, text=f"# Title\n\n## Below\n\n{MARKUP} ![x](https://example.org/x.png)")
+    (path,) = (write_site().folder / "notebooks").iterdir()
+    page, content = Page(path), path.read_text()
+    assert not {"script", "iframe", "svg"} & set(page.tags)
+    assert "onclick" not in content
+    assert page.alts == ["Figure drawn by the code above, under: Below"]
+    assert page.cells == [["head"], ["cell"]]
+    assert "kept" in page.text
+    assert "~/secret <b>bold</b>" in page.text
+    assert "1/10" not in page.text
+    assert page.tags.count("h1") == 1
+
+
+def test_a_page_of_a_thousand_points_and_pictures_stays_below_three_megabytes(write_site):
+    many = [summary_line(machine=f"machine-{n % 50}", point=f"tuned-cpu-batch_size_{n}-0123abcd") for n in range(1000)]
+    head = [HEADLINE | {"machine": f"machine-{n % 50}"} for n in range(350)]
+    site = write_site(*many, headline=head, names=FIGURES)
+    assert len(site.points.lines("machine")) == 1000
+    for path in site.folder.glob("*.html"):
+        assert path.stat().st_size < LARGEST_BYTES

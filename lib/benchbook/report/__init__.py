@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 
 import jinja2
-import yaml
 
 from benchbook import kernel, layout
 from benchbook.report import citing, executed, tables
@@ -26,7 +25,9 @@ FIGURES = {
     "calibrate": ("ceilings", "efficiency"),
 }
 PREDICTIONS = ("predictions", "scaling")
-FORMULA = re.compile(r"[=+\-@\t\r]")  # what a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+FORMULA = re.compile(
+    r"[=+\-@\t\r]"
+)  # what a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 
 
 def write() -> Path:
@@ -63,13 +64,15 @@ def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None
     summary = tables.read(figures / "summary.csv")
     lines = summary.astype(object).where(summary.notna(), None).to_dict("records")
     content = {
-        "sections": [section for study, names in FIGURES.items() if (section := _section(figures, study, names, lines))],
+        "sections": [
+            section for study, names in FIGURES.items() if (section := _section(figures, study, names, lines))
+        ],
         "predictions": _figures(figures, "", PREDICTIONS, lines),
         "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
         "measured": citing.measured(lines),
-        "citation": citing.project(lines),
+        "citation": citing.report(lines),
         "pages": pages,
     }
     for name in ("points", "index"):
@@ -88,7 +91,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"library": _library(), "project": yaml.safe_load((layout.root() / "CITATION.cff").read_text())}
+    environment.globals |= {"library": _library(), "project": citing.project()}
     return environment
 
 
@@ -129,7 +132,7 @@ def _section(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]
 
 
 def _figures(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
-    """Return the figures that were written, those that nobody measured apart; an empty dictionary where there are none."""
+    """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
     written = [name for name in names if (folder / f"{name}.json").exists()]
     drawn = [
         {"name": name}

@@ -25,18 +25,14 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
     sources = _sources(study, table[published])
     told = [_measured(points, table[~published]), f"Published: {_join(sources)}" if sources else ""]
     conditions = " ".join(f"{sentence}." for sentence in told if sentence)
-    where = [f"Measured on {_machines(points)}, {_dates(points)}, commit {_join(_values(points, 'commit'))}"] if points else []
-    where += [f"Published figures: {'; '.join(sources)}"] if sources else []
-    head = _head(f"{title} (figure {name})", _dates(points)[-10:-6])
-    return {"conditions": conditions, "citation": " ".join([head, *(f"{sentence}." for sentence in where)])}
+    citation = _citation(f"{title} (figure {name})", points)
+    citation += f" Published figures: {'; '.join(sources)}." if sources else ""
+    return {"conditions": conditions, "citation": citation}
 
 
-def project(summary: list[dict]) -> str:
+def report(summary: list[dict]) -> str:
     """Return how to cite the report: its machines, dates and commits."""
-    head = _head(_project()["title"], _dates(summary)[-10:-6])
-    if not summary:
-        return head
-    return f"{head} Measured on {_machines(summary)}, {_dates(summary)}, commit {_join(_values(summary, 'commit'))}."
+    return _citation(project()["title"], summary)
 
 
 def measured(summary: list[dict]) -> dict:
@@ -44,15 +40,18 @@ def measured(summary: list[dict]) -> dict:
     return {"machines": len(_values(summary, "machine")), "points": len(summary), "dates": _dates(summary)}
 
 
-def _project() -> dict:
+def project() -> dict:
+    """Return what CITATION.cff says of the project."""
     return yaml.safe_load((layout.root() / "CITATION.cff").read_text(encoding="utf-8"))
 
 
-def _head(title: str, year: str) -> str:
-    """Return authors, year, title and version, as a citation begins."""
-    project = _project()
-    authors = ", ".join(author["name"] for author in project["authors"])
-    return f"{authors}{f' ({year})' if year else ''}: {title}. benchbook {project['version']}."
+def _citation(title: str, points: list[dict]) -> str:
+    """Return authors, year, title, version, and on what, when and with which commits points were measured."""
+    this, days = project(), _dates(points)
+    authors = ", ".join(author["name"] for author in this["authors"])
+    head = f"{authors}{f' ({days[-10:-6]})' if days else ''}: {title}. benchbook {this['version']}."
+    commits = _join(_values(points, "commit"))
+    return f"{head} Measured on {_machines(points)}, {days}, commit {commits}." if points else head
 
 
 def _measured(points: list[dict], table: pandas.DataFrame) -> str:

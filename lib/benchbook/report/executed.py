@@ -11,7 +11,9 @@ from benchbook import layout
 
 SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
 # A notebook's own markup that is kept; everything else is dropped, so that no output runs or loads anything.
-TAGS = "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub sup table tbody td th thead tr ul"
+TAGS = (
+    "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub sup table tbody td th thead tr ul"
+)
 ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
 
 
@@ -66,7 +68,8 @@ def _exporter():
     from nbconvert import HTMLExporter  # takes a second, and a page without notebooks does not need it
 
     # "basic" is the inside of a page: nothing of MathJax, require.js or mermaid, which the others fetch.
-    return HTMLExporter(template_name="basic", sanitize_html=True, filters={"clean_html": _clean})
+    bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
+    return HTMLExporter(template_name="basic", sanitize_html=True, filters={"clean_html": _clean}, **bare)
 
 
 def _body(path: Path, exporter) -> str:
@@ -82,8 +85,11 @@ def _body(path: Path, exporter) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("#")), heading)
-        for output in cell.get("outputs", []):
-            _keep(output, f"Figure drawn by the code above, under: {heading}")
+        if cell.cell_type == "code":
+            # Progress bars and what libraries say at start; an error is an output of its own.
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                _keep(output, f"Figure drawn by the code above, under: {heading}")
     body, _ = exporter.from_notebook_node(notebook)
     body = body.replace('<div class="output_html rendered_html', '<div tabindex="0" class="output_html rendered_html')
     return _without_paths(body)

@@ -11,8 +11,6 @@ COLUMNS = {
     "headline": {
         "machine": "machine",
         "study": "study",
-        "setting": "how",
-        "source": "from",
         "seconds_per_epoch": "one epoch",
         "images_per_second": "images/s",
         "joules_per_image": "J/image",
@@ -55,10 +53,7 @@ COLUMNS = {
         "machine": "machine",
         "source": "from",
         "value": "value",
-        "low": "low",
-        "high": "high",
         "verdict": "verdict",
-        "reason": "why not",
     },
     "machines": {
         "machine": "machine",
@@ -82,10 +77,17 @@ COLUMNS = {
 }
 # Names and messages that look like a number, or like NA, stay what they are.
 TEXT = ("machine", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
-HEADLINE = ("variant", "device", "dataset", "low", "high", "status", "verdict", "source")
 PERCENT = ("median_error", "coverage")
-# What stands small below a cell of the headline.
-NOTES = {"machine": "chip", "images_per_second": "bounds", "joules_per_image": "energy_boundary"}
+# What stands small below a cell.
+NOTES = {
+    "headline": {
+        "machine": "chip",
+        "study": "setting",
+        "images_per_second": "bounds",
+        "joules_per_image": "energy_boundary",
+    },
+    "claims": {"value": "bounds", "verdict": "reason"},
+}
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -112,12 +114,12 @@ def table(path: Path, name: str) -> dict:
         `columns`: name, header and whether it holds numbers. `lines`: of each cell its text, a note or nothing, and
         `order`, all digits of a number. No lines where the file has none or is not there.
     """
+    notes = NOTES.get(name, {})
     content = read(path)
-    if name == "headline":
-        content = _headline(content)
-    content = content.reindex(columns=[*COLUMNS[name], *(NOTES.values() if name == "headline" else ())])
-    numeric = {column: pandas.api.types.is_numeric_dtype(content[column]) for column in COLUMNS[name]}
-    notes = NOTES if name == "headline" else {}
+    if name in NOTES:
+        content = {"headline": _headline, "claims": _claims}[name](content)
+    content = _with(content, *COLUMNS[name], *notes.values())
+    numeric = {column: _is_numeric(content[column]) for column in COLUMNS[name]}
     return {
         "columns": [{"name": key, "header": head, "numeric": numeric[key]} for key, head in COLUMNS[name].items()],
         "lines": [
@@ -154,6 +156,10 @@ def duration(seconds: float) -> str:
     return f"{float(f'{seconds / length:.3g}'):,g} {unit}"
 
 
+def _is_numeric(column: pandas.Series) -> bool:
+    return pandas.api.types.is_numeric_dtype(column) and not pandas.api.types.is_bool_dtype(column)
+
+
 def _cell(column: str, value, numeric: bool, note) -> dict:
     if pandas.isna(value):
         shown = ""
@@ -165,13 +171,36 @@ def _cell(column: str, value, numeric: bool, note) -> dict:
 
 
 def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the headline's lines, measured ones first, with its setting and bounds in words; a failure is a verdict."""
-    content = content.reindex(columns=[*content, *(name for name in HEADLINE if name not in content)])
+    """Return the headline's lines, measured ones first; a published machine says so, and a failure is a verdict."""
+    content = _with(content, "chip", "variant", "device", "dataset", "source", "status", "verdict")
     settings = content[["variant", "device", "dataset"]].astype("string")
-    bounds = zip(content["low"], content["high"], strict=True)
+    published = content["source"] != "measured"
     failed = content["status"].notna() & (content["status"] != "ok")
-    return content.assign(
-        setting=[" · ".join(line.dropna()) for _, line in settings.iterrows()],
-        bounds=[f"{text(low)} to {text(high)}" if low < high else None for low, high in bounds],
-        verdict=content["verdict"].where(~failed, content["status"]),
-    ).sort_values("source", key=lambda source: source != "measured", kind="stable")
+    chips = content["chip"].astype("string").fillna("")
+    return (
+        _bounded(content)
+        .assign(
+            chip=chips.where(~published, (chips + ", published").str.removeprefix(", ")),
+            setting=[", ".join(line.dropna()) for _, line in settings.iterrows()],
+            verdict=content["verdict"].where(~failed, content["status"]),
+        )
+        .sort_values("source", key=lambda source: source != "measured", kind="stable")
+    )
+
+
+def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the claims' lines; that nobody measured a claim is a line only where the claim has no other."""
+    content = _with(content, "id", "verdict")
+    told = content["verdict"] != "not measured here"
+    return _bounded(content[told | ~content["id"].isin(content.loc[told, "id"])])
+
+
+def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table with its bounds in words; those that read the same are none."""
+    pairs = _with(content, "low", "high")[["low", "high"]].map(text).itertuples(index=False)
+    return content.assign(bounds=[f"{low} to {high}" if low != high else None for low, high in pairs])
+
+
+def _with(content: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
+    """Return a table that has these columns; one it lacked is missing throughout."""
+    return content.reindex(columns=[*content, *(name for name in columns if name not in content)])

@@ -14,11 +14,18 @@ for (const table of document.querySelectorAll("table.sortable")) {
     paging: false,
     autoWidth: false,
     order: [],
-    layout: {topStart: "search", topEnd: "info", bottomStart: null, bottomEnd: null},
+    layout: {topStart: table.tBodies[0].rows.length > 5 ? "search" : null, topEnd: "info", bottomStart: null, bottomEnd: null},
     columnDefs: [{targets: "number", type: "measure"}],
-    language: {search: `Filter: `, info: "_TOTAL_ lines", infoEmpty: "no line", infoFiltered: "of _MAX_", zeroRecords: "No line holds this text."},
+    language: {
+      search: "Filter: ",
+      entries: {_: "lines", 1: "line"},
+      info: "_TOTAL_ _ENTRIES-TOTAL_",
+      infoEmpty: "no line",
+      infoFiltered: "of _MAX_",
+      zeroRecords: "No line holds this text.",
+    },
     initComplete() {
-      this.api().table().container().querySelector("input").setAttribute("aria-label", `Filter: ${label}`);
+      this.api().table().container().querySelector("input")?.setAttribute("aria-label", `Filter: ${label}`);
     },
   });
 }
