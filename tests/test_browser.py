@@ -1,0 +1,286 @@
+"""The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the dark and by keyboard."""
+
+import re
+import shutil
+
+import pandas
+import pytest
+from matplotlib.figure import Figure
+from nbformat.v4 import new_output
+
+from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, verdicts
+from benchbook.figures import mnist as charts
+from benchbook.report import executed
+from rows import make_row, make_rows
+from test_report import HEADLINE, html_output, write_notebook
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOST = "https://report.example"
+HOSTILE = "<img src=x onerror=\"document.title='run'\">"
+PAGES = ("index.html", "points.html", "notebook")
+
+
+def measured_rows():
+    """Return rows of a desk, of a slower attic, of a machine with a hostile name, and a failure."""
+    machines = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0}
+    lines = [
+        make_row(machine=name, run_id=f"run-{name[:4]}", index=index, samples_per_second=rate + index)
+        for name, rate in machines.items()
+        for index in range(6)
+    ]
+    failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"=1+1 {HOSTILE}")
+    measures = ("samples", "seconds", "input_seconds", "samples_per_second")
+    return make_rows([*lines, failed | dict.fromkeys(measures)])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return the folder of a report over those rows and all published ones, made as the aggregation makes it."""
+    folder = tmp_path_factory.mktemp("site")
+    tables, runs = folder / "figures", folder / "runs"
+    measured = measured_rows()
+    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
+    summary = verdicts.add(statistics.summarise(rows), rows)
+    judged = claims.table(claims.read(layout.published() / "claims.csv"), quantities.gather(rows, articles.prices()))
+    for name, table in {"summary": summary, "claims": judged, "parity": parity.verdicts(measured)}.items():
+        figures.save_table(table, tables, name)
+    epochs = charts.epoch_seconds(rows)
+    with figures.style():
+        figure = Figure(figsize=(8, 5))
+        charts.draw_epochs(figure.subplots(), epochs)
+    for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
+        figures.save(figure, epochs, tables, name, charts.epochs_title(epochs))
+    order = {"seconds_per_epoch": None, "machine": "nobody"}
+    head = [HEADLINE | {"machine": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()]
+    figures.save_table(pandas.DataFrame([*head, HEADLINE | order]), tables, "headline")
+    figures.save_table(pandas.DataFrame([{"machine": HOSTILE, "condition": HOSTILE}]), tables, "machines")
+    table = "<table><thead><tr><th>head</th></tr></thead><tbody><tr><td>cell</td></tr></tbody></table>"
+    hostile = f"<script>document.title='run'</script>{HOSTILE}"
+    picture = new_output("display_data", {"image/png": PIXEL})
+    write_notebook(runs, html_output(table + hostile), picture, new_output("stream", text="a line\n"))
+    return report.write_pages(tables, folder / "report", executed.newest(runs)).parent
+
+
+RATES = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0, "a": 9000.0, "b": 80.0}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Return Chromium; skip where it, or what drives it, is not installed."""
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not in this environment")
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed (Debian: apt install chromium)")
+    with driver.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser, site):
+    """Return a function that opens a page of the report; what went wrong there is an error at the end of the test."""
+    contexts, faults = [], []
+
+    def serve(route):
+        file = site / route.request.url.removeprefix(f"{HOST}/").partition("#")[0]
+        if route.request.url.startswith("file://"):
+            route.continue_()
+        elif route.request.url.startswith(HOST) and file.is_file():
+            route.fulfill(path=file)
+        else:
+            faults.append(f"asked for {route.request.url}")
+            route.abort()
+
+    def open_page(name="index.html", start=HOST, width=1280, scripts=True, **options):
+        name = f"notebooks/{next((site / 'notebooks').iterdir()).name}" if name == "notebook" else name
+        context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts, **options)
+        contexts.append(context)
+        context.route("**/*", serve)
+        page = context.new_page()
+        page.on(
+            "console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(f"{start}/{name}", wait_until="load")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def column(page, table, name):
+    """Return what a column of a table shows, from top to bottom, without the small print."""
+    return page.locator(f"table.{table} tbody td.{name}").evaluate_all(
+        "cells => cells.map(c => c.firstChild.data.trim())"
+    )
+
+
+def body_text(page):
+    return re.sub(r"\s+", " ", page.locator("main").inner_text())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_works_from_a_folder_and_asks_nothing_of_any_host(visit, site, name):
+    page = visit(name, start=f"file://{site}")
+    addresses = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [address for address in addresses if not address.startswith(("file://", "data:"))] == []
+    assert page.locator("h1").count() == 1
+    assert page.locator("table.sortable").count() == page.locator(".dt-container").count()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_works_from_a_host(visit, name):
+    page = visit(name)
+    page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    page.evaluate("document.querySelectorAll('img').forEach(image => image.loading = 'eager')")
+    page.wait_for_function("[...document.images].every(image => image.complete)")
+    assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).map(image => image.src)") == []
+    assert page.locator("img:not([alt]), img[alt='']").count() == 0
+
+
+def test_a_table_sorts_by_number_either_way_and_what_is_missing_is_last(visit):
+    page = visit()
+    header = page.locator("table.headline th.seconds_per_epoch")
+    expected = [name for name, _ in sorted(RATES.items(), key=lambda item: -item[1])]
+    header.click()
+    assert column(page, "headline", "machine") == [*expected, "nobody"]
+    assert header.get_attribute("aria-sort") == "ascending"
+    header.click()
+    assert column(page, "headline", "machine") == [*expected[::-1], "nobody"]
+
+
+def test_a_table_sorts_and_filters_by_keyboard(visit):
+    page = visit()
+    page.locator("table.headline th.machine [role=button], table.headline th.machine").last.focus()
+    page.keyboard.press("Enter")
+    assert column(page, "headline", "machine") == sorted([*RATES, "nobody"], key=str.lower)
+    claimed = page.locator("table.claims tbody tr")
+    everything = claimed.count()
+    page.get_by_role("searchbox", name="Filter: Do the published claims hold?").fill("contradicted")
+    assert 0 < claimed.count() < everything
+    assert {*column(page, "claims", "verdict")} == {"contradicted"}
+    page.get_by_role("searchbox", name="Filter: Do the published claims hold?").fill("no such text")
+    assert "No line holds this text." in body_text(page)
+
+
+def test_without_scripts_the_tables_figures_and_citations_are_there(visit):
+    page = visit(scripts=False)
+    assert column(page, "headline", "machine") == [*RATES, "nobody"]
+    assert page.locator("table.claims tbody tr").count() > 50
+    assert page.locator(".citation").first.is_visible()
+    assert not page.locator("button").first.is_visible()
+    assert page.locator("#mnist-epochs img").is_visible()
+
+
+@pytest.mark.parametrize("start", ["host", "folder"])
+def test_the_button_copies_the_citation_with_the_address_where_there_is_one(visit, site, start):
+    allowed = ["clipboard-read", "clipboard-write"]
+    page = visit(start=HOST if start == "host" else f"file://{site}", permissions=allowed)
+    figure = page.locator("#mnist-epochs")
+    figure.get_by_role("button", name="Copy citation of mnist-epochs").click()
+    figure.get_by_text("Copied.").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    address = f" {HOST}/index.html#mnist-epochs" if start == "host" else ""
+    assert copied == figure.locator(".citation").text_content() + address
+    assert "desk (Chip A)" in copied
+
+
+def test_where_the_browser_refuses_the_citation_is_shown_and_selected(visit):
+    page = visit()
+    page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('refused')))")
+    figure = page.locator("#mnist-epochs")
+    assert not figure.locator(".citation").is_visible()
+    figure.get_by_role("button", name="Copy citation").click()
+    figure.get_by_text("Copy the selected text:").wait_for()
+    assert figure.locator(".citation").is_visible()
+    assert page.evaluate("getSelection().toString()") == figure.locator(".citation").text_content()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_on_a_phone_only_boxes_scroll_sideways(visit, name):
+    page = visit(name, width=390)
+    page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    if name == "index.html":
+        box = page.locator("[role=region][aria-label='Do the published claims hold?']")
+        assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_fault_of_contrast_names_or_roles(visit, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not in this environment")
+    page = visit(name, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    # Names and roles are the same in the dark.
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] if scheme == "light" else ["color-contrast"]
+    results = axe.Axe().run(page, options={"runOnly": rules, "resultTypes": ["violations"]})
+    assert results.violations_count == 0, results.generate_report()
+    checked = {rule["id"] for rule in results.response["passes"]}
+    assert "color-contrast" in checked
+
+
+def test_dark_is_dark_and_a_figure_keeps_its_white_card(visit):
+    def lightness(page, selector):
+        colour = page.locator(selector).first.evaluate("element => getComputedStyle(element).backgroundColor")
+        return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
+
+    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    assert lightness(light, "body") > 200 > 60 > lightness(dark, "body")
+    assert lightness(dark, "#mnist-epochs .picture") == 255
+    dark.emulate_media(media="print")
+    assert lightness(dark, "body") > 200
+
+
+def test_the_keyboard_reaches_the_skip_link_first_and_then_the_content(visit):
+    page = visit()
+    page.keyboard.press("Tab")
+    skip = page.locator("a.skip")
+    assert skip.evaluate("link => link === document.activeElement")
+    assert skip.evaluate("link => link.getBoundingClientRect().left >= 0")
+    assert skip.evaluate("link => getComputedStyle(link).outlineStyle") == "solid"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#headline"
+    skip.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+
+
+def test_a_deep_link_opens_the_fold_its_figure_is_in(visit):
+    page = visit("index.html#mnist-speedup")
+    assert page.locator("#mnist-speedup img").is_visible()
+    page.evaluate("location.hash = '#claims'")
+    assert page.locator("#claims").is_visible()
+
+
+def test_print_shows_what_is_folded_and_hides_what_is_clicked(visit):
+    page = visit()
+    folded = page.locator("#mnist-speedup img")
+    assert not folded.is_visible()
+    page.emulate_media(media="print")
+    assert folded.is_visible()
+    assert page.locator("#mnist-speedup .citation").is_visible()
+    assert page.locator("button:visible, nav:visible, input:visible").count() == 0
+    assert page.evaluate("[...document.querySelectorAll('.wide')].every(box => box.scrollHeight <= box.clientHeight)")
+
+
+def test_hostile_names_and_messages_are_text_and_run_nothing(visit, site):
+    page = visit()
+    titles = [page.title()]
+    assert HOSTILE in column(page, "headline", "machine")
+    assert HOSTILE in column(page, "machines", "condition")
+    page.locator("table.headline th.machine").click()
+    page.get_by_role("searchbox", name="Filter: In one table").fill("onerror")
+    assert column(page, "headline", "machine") == [HOSTILE]
+    points = visit("points.html")
+    assert HOSTILE in column(points, "summary", "machine")
+    assert f"crashed =1+1 {HOSTILE}" in body_text(points)
+    notebook = visit("notebook")
+    titles += [points.title(), notebook.title()]
+    assert "run" not in titles
+    assert all(page.locator("img[src=x]").count() == 0 for page in (page, points, notebook))
