@@ -128,6 +128,7 @@ def _section(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]
     title = layout.cells(layout.notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
     shown = _figures(folder, study, names, lines)
     finding = next((line["finding"] for line in tables.lines(folder / "findings.csv") if line["study"] == study), "")
+    finding = finding.removeprefix(title).strip()  # the heading has asked it already
     return {"study": study, "title": title, "finding": finding} | shown if shown else {}
 
 

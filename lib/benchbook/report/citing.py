@@ -18,12 +18,13 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
         table: what it was drawn from.
         summary: the lines of all measured points.
     """
-    published = table["source"] != "measured" if "source" in table else pandas.Series(False, index=table.index)
+    source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
+    published = ~source.isin(["measured", "predicted"])
     machines = table.get("machine", pandas.Series(dtype="string"))
-    points = [line for line in summary if line["machine"] in set(machines[~published].dropna())]
+    points = [line for line in summary if line["machine"] in set(machines[source == "measured"].dropna())]
     points = [line for line in points if line["study"] == study] or points
     sources = _sources(study, table[published])
-    told = [_measured(points, table[~published]), f"Published: {_join(sources)}" if sources else ""]
+    told = [_measured(points, table[source == "measured"]), f"Published: {_join(sources)}" if sources else ""]
     conditions = " ".join(f"{sentence}." for sentence in told if sentence)
     citation = _citation(f"{title} (figure {name})", points)
     citation += f" Published figures: {'; '.join(sources)}." if sources else ""

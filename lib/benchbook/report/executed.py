@@ -84,7 +84,8 @@ def _body(path: Path, exporter) -> str:
     heading = ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("#")), heading)
+            titles = [line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("#")]
+            heading = titles[-1] if titles else heading
         if cell.cell_type == "code":
             # Progress bars and what libraries say at start; an error is an output of its own.
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]

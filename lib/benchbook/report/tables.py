@@ -87,6 +87,7 @@ NOTES = {
         "joules_per_image": "energy_boundary",
     },
     "claims": {"value": "bounds", "verdict": "reason"},
+    "prediction-errors": {"rule": "judged_on"},
 }
 
 
@@ -116,8 +117,8 @@ def table(path: Path, name: str) -> dict:
     """
     notes = NOTES.get(name, {})
     content = read(path)
-    if name in NOTES:
-        content = {"headline": _headline, "claims": _claims}[name](content)
+    if name in ("headline", "claims"):
+        content = (_headline if name == "headline" else _claims)(content)
     content = _with(content, *COLUMNS[name], *notes.values())
     numeric = {column: _is_numeric(content[column]) for column in COLUMNS[name]}
     return {
@@ -196,9 +197,12 @@ def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table with its bounds in words; those that read the same are none."""
+    """Return a table with its bounds and windows in words; bounds that read the same are none."""
     pairs = _with(content, "low", "high")[["low", "high"]].map(text).itertuples(index=False)
-    return content.assign(bounds=[f"{low} to {high}" if low != high else None for low, high in pairs])
+    texts = [f"{low} to {high}" if low != high else "" for low, high in pairs]
+    windows = _with(content, "num_windows")["num_windows"]
+    counted = [f"n={count:.0f}" if count > 0 else "" for count in windows]
+    return content.assign(bounds=[", ".join(filter(None, both)) for both in zip(texts, counted, strict=True)])
 
 
 def _with(content: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
