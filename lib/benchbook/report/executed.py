@@ -15,6 +15,9 @@ TAGS = (
     "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub sup table tbody td th thead tr ul"
 )
 ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
+# What scrolls sideways is reached by keyboard; the corner of a table of pandas heads no column.
+REACHABLE = {'<div class="output_html': '<div tabindex="0" class="output_html', "<pre>": '<pre tabindex="0">'}
+REACHABLE |= {"<th></th>": "<td></td>"}
 
 
 def newest(runs: Path) -> list[Path]:
@@ -92,7 +95,8 @@ def _body(path: Path, exporter) -> str:
             for output in cell.outputs:
                 _keep(output, f"Figure drawn by the code above, under: {heading}")
     body, _ = exporter.from_notebook_node(notebook)
-    body = body.replace('<div class="output_html rendered_html', '<div tabindex="0" class="output_html rendered_html')
+    for old, new in REACHABLE.items():
+        body = body.replace(old, new)
     return _without_paths(body)
 
 

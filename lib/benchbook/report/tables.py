@@ -198,11 +198,13 @@ def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table with its bounds and windows in words; bounds that read the same are none."""
-    pairs = _with(content, "low", "high")[["low", "high"]].map(text).itertuples(index=False)
-    texts = [f"{low} to {high}" if low != high else "" for low, high in pairs]
-    windows = _with(content, "num_windows")["num_windows"]
-    counted = [f"n={count:.0f}" if count > 0 else "" for count in windows]
-    return content.assign(bounds=[", ".join(filter(None, both)) for both in zip(texts, counted, strict=True)])
+    known = _with(content, "low", "high", "num_windows")[["low", "high", "num_windows"]]
+    bounds = []
+    for low, high, count in known.itertuples(index=False):
+        parts = [f"{text(low)} to {text(high)}"] if text(low) != text(high) else []
+        parts += [f"n={count:.0f}"] if text(low) and count > 0 else []
+        bounds.append(", ".join(parts))
+    return content.assign(bounds=bounds)
 
 
 def _with(content: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
