@@ -1,6 +1,5 @@
 """What articles printed: their figures as rows, how exactly they were printed, and the prices of their time."""
 
-import json
 from pathlib import Path
 
 import pandas
@@ -24,7 +23,7 @@ def bounds(row: dict, column: str) -> tuple[float, float]:
             the distance, in the column's unit, as `rounding`.
         column: which of its measures.
     """
-    settings = json.loads(row["settings"]) if isinstance(row["settings"], str) else {}
+    settings = records.settings(row["settings"])
     half = settings.get("rounding", {}).get(column, half_unit(row[column]))
     return row[column] - half, row[column] + half
 

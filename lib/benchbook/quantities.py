@@ -1,11 +1,10 @@
 """What claims are made of: named quantities of each machine, gathered from rows and prices."""
 
-import json
 from dataclasses import dataclass
 
 import pandas
 
-from benchbook import articles, estimate, statistics
+from benchbook import articles, estimate, records, statistics
 from benchbook.figures import mnist, mobilenetv2, simclr, support
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
@@ -83,7 +82,7 @@ def gather(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame
 
 def _by_rule(rows: pandas.DataFrame, rule: Rule) -> list[dict]:
     study = rows[rows["study"] == rule.study]
-    settings = [json.loads(text) if isinstance(text, str) else {} for text in study["settings"]]
+    settings = [records.settings(text) for text in study["settings"]]
     told = {name: [setting.get(name) for setting in settings] for name in KEPT}
     found = study.assign(**told).query(rule.where, engine="python")
     return [_quantity(row, rule.name, rule.column) for row in found.to_dict("records")]

@@ -205,6 +205,11 @@ def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[~refused]
 
 
+def settings(text: str | None) -> dict:
+    """Return a row's settings; of a row that has none, an empty dictionary."""
+    return json.loads(text) if isinstance(text, str) else {}
+
+
 def find(folder: Path) -> list[Path]:
     """Return every CSV of rows below a folder, or the file itself."""
     return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import pandas
 
-from benchbook import measure, parity, protocol, runs, statistics
+from benchbook import measure, parity, protocol, records, runs, statistics
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workloads import Settings, Workload
@@ -82,7 +82,7 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
         what: RESIDENT or MATRIX.
     """
     newest = statistics.newest(rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")])
-    settings = [json.loads(text) if isinstance(text, str) else {} for text in newest["settings"]]
+    settings = [records.settings(text) for text in newest["settings"]]
     wanted = [setting.get("tried") == what for setting in settings]
     return newest[pandas.Series(wanted, newest.index, dtype=bool)]
 

@@ -1,7 +1,6 @@
 """Train for minutes without a pause: a machine without a fan is not what its first seconds say."""
 
 import itertools
-import json
 
 import pandas
 
@@ -49,7 +48,7 @@ def windows(rows: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
         Columns: machine, study, point, device, framework, variant, minutes, samples, seconds, samples_per_second.
     """
-    told = [json.loads(text) if isinstance(text, str) else {} for text in rows["settings"]]
+    told = [records.settings(text) for text in rows["settings"]]
     long = pandas.Series([setting.get("sustained_minutes", 0) > 0 for setting in told], rows.index, dtype=bool)
     found = statistics.newest(rows[long & (rows["source"] == "measured")])
     found = found[(found["phase"] == "train") & found["samples_per_second"].notna()]

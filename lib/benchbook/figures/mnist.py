@@ -1,11 +1,9 @@
 """Tables and charts of the MNIST study: seconds for the article's epoch, speed-up, input, step time."""
 
-import json
-
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, figures, statistics
+from benchbook import articles, figures, records, statistics
 
 TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # what one epoch and one test of MNIST are
 BATCH_SIZE = 64  # the article's
@@ -226,7 +224,7 @@ def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
 def _loader(point: dict) -> str:
     if point["variant"] != "controlled":
         return point["variant"]
-    return "resident" if json.loads(point["settings"]).get("data_resident") else "equal loader"
+    return "resident" if records.settings(point["settings"]).get("data_resident") else "equal loader"
 
 
 def _published_epoch(row: dict) -> dict:

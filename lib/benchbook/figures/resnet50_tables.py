@@ -1,12 +1,11 @@
 """Tables of the ResNet-50 study: throughput by batch, scaling, money, accuracy by time and by money."""
 
 import itertools
-import json
 
 import numpy
 import pandas
 
-from benchbook import articles, estimate, roofline, statistics
+from benchbook import articles, estimate, records, roofline, statistics
 
 STUDY = "resnet50_cost"
 RENTED = ("on_demand", "reserved")
@@ -220,7 +219,7 @@ def reading(rows: pandas.DataFrame) -> str:
 
 
 def _measured(point: dict, counted: pandas.DataFrame, reached: dict) -> dict:
-    told, key = json.loads(point["settings"]), (point["machine"], point["point"])
+    told, key = records.settings(point["settings"]), (point["machine"], point["point"])
     counts = counted.loc[key].to_dict()
     share = reached.get(key, numpy.nan)
     share = share if point["device"] == "cpu" else share / counts["device_count"]
@@ -286,6 +285,6 @@ def _measured_curve(run: pandas.DataFrame) -> list[dict]:
             joules += row["energy_joules"] if pandas.notna(row["energy_joules"]) else numpy.nan
         if row["phase"] == "evaluate" and pandas.notna(row["accuracy"]):
             told = {name: row[name] for name in [*_CURVE, "run_id", "repeat", "epoch", "accuracy"]}
-            stated = json.loads(row["settings"]).get("price_per_hour")
+            stated = records.settings(row["settings"]).get("price_per_hour")
             lines.append(told | {"hours": seconds / 3600, "joules": joules, "stated": stated})
     return lines

@@ -7,7 +7,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, datasets, estimate, figures, statistics
+from benchbook import articles, datasets, estimate, figures, records, statistics
 from benchbook.figures.scaling import NUM_IMAGES
 from benchbook.workloads.segmentation import masks as encoded
 from benchbook.workloads.segmentation.network import ARTICLE_SIZE
@@ -210,7 +210,7 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
     more = rest.loc[(point["machine"], point["point"])]
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
     times = [1000 / rate if pandas.notna(rate) and rate > 0 else None for rate in rates]
-    peak, told = more["peak_memory_bytes"], json.loads(point["settings"])
+    peak, told = more["peak_memory_bytes"], records.settings(point["settings"])
     article = more["image_size"] == ARTICLE_SIZE and told.get("width") == 1
     return {
         **{name: point[name] for name in _KEPT if name in point},

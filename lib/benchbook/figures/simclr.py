@@ -1,12 +1,10 @@
 """Tables and charts of the SimCLR study: minutes an epoch, the input's share, accuracy, pairs of views."""
 
-import json
-
 import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, figures, statistics, support
+from benchbook import articles, figures, records, statistics, support
 
 STUDY = "simclr_epochs"
 BATCH_SIZE = 128  # the article's
@@ -68,7 +66,7 @@ def accuracies(rows: pandas.DataFrame) -> pandas.DataFrame:
     study = rows[rows["study"] == STUDY]
     printed = study[(study["source"] == "published") & study["accuracy"].notna() & (study["batch_size"] == BATCH_SIZE)]
     measured = statistics.newest(study[study["source"] == "measured"])
-    lines = [_evaluation(row, _settings(row)["epochs"]) for row in printed.to_dict("records")]
+    lines = [_evaluation(row, records.settings(row["settings"])["epochs"]) for row in printed.to_dict("records")]
     for _, run in measured.groupby(["machine", "point", "run_id", "repeat"], sort=True):
         seen = 0
         for row in run.to_dict("records"):
@@ -213,11 +211,7 @@ def _points(study: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _variant(row: dict) -> str:
-    return "tuned, joint views" if _settings(row).get("joint_views") else row["variant"]
-
-
-def _settings(row: dict) -> dict:
-    return json.loads(row["settings"]) if isinstance(row["settings"], str) else {}
+    return "tuned, joint views" if records.settings(row["settings"]).get("joint_views") else row["variant"]
 
 
 def _key(point: dict) -> tuple:
@@ -226,7 +220,7 @@ def _key(point: dict) -> tuple:
 
 def _published(row: dict) -> dict | None:
     """Return the line of a printed time of one epoch; totals of many epochs have none."""
-    if _settings(row).get("epochs", 1) != 1:
+    if records.settings(row["settings"]).get("epochs", 1) != 1:
         return None
     low, high = articles.bounds(row, "seconds")
     names = ("machine", "chip", "device", "variant", "precision", "compiled", "source", "dataset", "status")
@@ -253,7 +247,7 @@ def _measured(point: dict, study: pandas.DataFrame) -> dict:
 
 def _evaluation(row: dict, epochs: float) -> dict:
     names = ("machine", "chip", "device", "source", "dataset", "accuracy", "run_id")
-    seed = _settings(row).get("seed")
+    seed = records.settings(row["settings"]).get("seed")
     return {name: row[name] for name in names} | {"variant": _variant(row), "epochs": float(epochs), "seed": seed}
 
 

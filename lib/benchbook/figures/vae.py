@@ -1,12 +1,10 @@
 """Tables and charts of the autoencoder study: loss by images seen, steps beside float64, pictures."""
 
-import json
-
 import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, parity, statistics
+from benchbook import figures, parity, records, statistics
 
 SMALLEST_ERROR = 1e-9  # drawn for no error at all, on an axis that has no zero
 LINES = ("-", "--", ":", "-.")  # one for each precision of a device
@@ -27,7 +25,7 @@ def loss_curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = statistics.newest(study[study["source"] == "measured"])
     windows = pandas.concat([measured, study[study["source"] != "measured"]], ignore_index=True)
     windows = windows[windows["samples"].notna()].copy()  # a failure has none
-    settings = [json.loads(text) if isinstance(text, str) else {} for text in windows["settings"]]
+    settings = [records.settings(text) for text in windows["settings"]]
     windows["loader"] = ["resident" if setting.get("data_resident") else "loader" for setting in settings]
     windows.loc[windows["phase"] == "parity", "loader"] = "first steps"
     # A log's lines lie apart: they say themselves how much of the epoch was done.

@@ -6,13 +6,12 @@ beyond the tolerance in float32 from 11, in bfloat16 from all). So the strict to
 reference's own weights, step by step, and for the first step of the path; the rest of the path may not run away.
 """
 
-import json
 import math
 from dataclasses import dataclass
 
 import pandas
 
-from benchbook import statistics
+from benchbook import records, statistics
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
         own path), same_weights_error, tolerance (of both), apart (whether loss_error is beyond it or not finite).
     """
     found = rows[rows["phase"] == "parity"].reset_index(drop=True)
-    settings = [json.loads(text) if isinstance(text, str) else {} for text in found["settings"]]
+    settings = [records.settings(text) for text in found["settings"]]
     names = ("step", "reference_loss", "same_weights_loss")
     numbers = {name: [_number(setting.get(name)) for setting in settings] for name in names}
     found = found.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
@@ -150,7 +149,7 @@ def first_parting(rows: pandas.DataFrame) -> int | None:
 
 def _complaints(compared: pandas.DataFrame) -> list[str]:
     """Return what is beyond its tolerance."""
-    first, allowed = json.loads(compared["settings"].iloc[0]), tolerance_of(compared["precision"].iloc[0])
+    first, allowed = records.settings(compared["settings"].iloc[0]), tolerance_of(compared["precision"].iloc[0])
     checks = [
         (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
         (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
@@ -184,7 +183,7 @@ def _loss_complaints(compared: pandas.DataFrame, allowed: Tolerance) -> list[str
 
 def _praise(compared: pandas.DataFrame) -> str:
     """Return the worst figures of a comparison that kept all tolerances."""
-    first = json.loads(compared["settings"].iloc[0])
+    first = records.settings(compared["settings"].iloc[0])
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
     return (
         f"loss off by at most {compared['same_weights_error'].max():.1g}, a layer's gradient by {off:.1g} of its norm"

@@ -1,10 +1,11 @@
 """The best rates of a device from calibration rows, and trained points held against them."""
 
 import copy
-import json
 from typing import Any
 
 import pandas
+
+from benchbook import records
 
 WORK = {"matmul": "flops_per_sample", "copy": "bytes_per_sample", "launch": None}
 WORK |= {"host_to_device": "bytes_per_sample", "device_to_host": "bytes_per_sample"}
@@ -90,7 +91,7 @@ def _ceiling(group: pandas.DataFrame) -> dict:
     first = group.iloc[0]
     work = WORK[first["model"]]
     rates = group["samples_per_second"].astype(float) * (float(first[work]) if work else 1.0)
-    settings = json.loads(first["settings"])
+    settings = records.settings(first["settings"])
     return {name: first[name] for name in KEY} | {
         "size": settings.get("matrix_size", settings.get("copy_bytes")),
         "rate": float(rates.median()),

@@ -1,11 +1,9 @@
 """Tables of the MobileNetV2 study: images a second and joules an image by setting, losses, convergence."""
 
-import json
-
 import numpy
 import pandas
 
-from benchbook import articles, statistics
+from benchbook import articles, records, statistics
 
 STUDY = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
@@ -60,7 +58,7 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     study = statistics.newest(rows[(rows["study"] == STUDY) & (rows["source"] == "measured")])
     accuracies = study[study["phase"] == "evaluate"].groupby(["machine", "point"])["accuracy"].median().to_dict()
     windows = study[(study["phase"] == "train") & (study["repeat"] == 0) & study["samples"].notna()]
-    told = [json.loads(text) for text in windows["settings"]]
+    told = [records.settings(text) for text in windows["settings"]]
     named = {name: [setting.get(name) for setting in told] for name in _SETTINGS[:3]}
     middle = windows.groupby("run_id")["samples"].cumsum() - windows["samples"] / 2
     windows = windows.assign(**named, images_seen=middle.astype(float))
@@ -149,7 +147,7 @@ def reading(rows: pandas.DataFrame) -> str:
 
 
 def _point(point: dict, points: pandas.DataFrame) -> dict:
-    told, rest = json.loads(point["settings"]), points.loc[(point["machine"], point["point"])]
+    told, rest = records.settings(point["settings"]), points.loc[(point["machine"], point["point"])]
     measures = ("low", "high", "num_windows", "accuracy", "status", "message", "num_samples")
     return {
         **{name: point[name] for name in _KEPT if name in point},
@@ -164,7 +162,7 @@ def _point(point: dict, points: pandas.DataFrame) -> dict:
 
 
 def _printed(row: dict) -> dict:
-    told = json.loads(row["settings"]) if isinstance(row["settings"], str) else {}
+    told = records.settings(row["settings"])
     low, high = articles.bounds(row, "seconds") if pandas.notna(row["seconds"]) else (numpy.nan, numpy.nan)
     return {
         **{name: row[name] for name in [*_KEPT, "status", "message", "accuracy"]},
