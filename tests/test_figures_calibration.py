@@ -37,7 +37,7 @@ def test_arithmetic_is_a_bar_per_precision_and_the_title_names_the_fastest():
     axes, labels, texts = drawn(calibration.draw_arithmetic, calibration.latest(table()))
     assert [bar.get_width() for bar in axes.patches] == [2e11, 5e10]
     assert [label.rpartition(", ")[2] for label in labels] == ["bf16", "fp32"]
-    assert texts == ["200 GFLOP/s", "50 GFLOP/s"]
+    assert texts == ["200 GFLOP/s, n=1", "50 GFLOP/s, n=3"]
     assert axes.get_title(loc="left") == "Up to 200 GFLOP/s (cpu, torch, bf16)"
 
 
@@ -45,7 +45,7 @@ def test_memory_is_a_bar_per_way():
     axes, labels, texts = drawn(calibration.draw_memory, calibration.latest(table()))
     assert [bar.get_width() for bar in axes.patches] == [2e10]
     assert labels[0].endswith("cpu, torch, memory copy")
-    assert texts == ["20 GB/s"]
+    assert texts == ["20 GB/s, n=1"]
     assert axes.get_title(loc="left") == "Memory copies 20 GB/s"
 
 

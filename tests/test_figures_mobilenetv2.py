@@ -260,10 +260,10 @@ def test_the_same_rows_give_the_same_bytes(name, tmp_path):
 
 def test_bars_say_how_fast_how_it_ended_and_what_joules_cover():
     rates = drawn("rates", INPUTS["all"])
-    assert {"60", "950", "crashed", "235"} <= set(words(rates))
+    assert {"60, n=3", "950, n=2", "crashed", "235"} <= set(words(rates))
     assert title(rates) == "Up to 950 images/s (torch cuda, all layers, 128 px, batch 64); 1 of 5 settings failed"
     joules = drawn("joules", INPUTS["all"])
-    assert {"0.5 J (board)", "no sensor", "not printed"} <= set(words(joules))
+    assert {"0.5 J (board), n=2", "no sensor", "not printed"} <= set(words(joules))
     assert title(joules) == "0.5 J an image (board)"
     labels = [label.get_text() for label in rates.get_yticklabels()]
     assert any("shapes-32px" in label and "tuned" in label and "rate 0.0001" in label for label in labels)
@@ -281,8 +281,8 @@ def test_titles_say_when_nothing_was_measured():
 def test_losses_name_each_curve_with_its_test_accuracy():
     axes = drawn("losses", INPUTS["all"])
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert "tensorflow cpu, head, 128 px, batch 64: test 60%" in labels
-    assert "torch cuda, head, 128 px, batch 64, rate 0.0001, tuned, shapes-32px: test 60%" in labels
+    assert "tensorflow cpu, head, 128 px, batch 64, n=3: test 60%" in labels
+    assert "torch cuda, head, 128 px, batch 64, rate 0.0001, tuned, shapes-32px, n=3: test 60%" in labels
     assert len(labels) == mobilenetv2.num_curves(table("losses", INPUTS["all"])) == 4
     both = drawn("losses", [*point(), *point(machine="other")]).get_legend().get_texts()
     assert [text.get_text().partition(",")[0] for text in both] == ["desk", "other"]

@@ -212,7 +212,7 @@ def test_titles_say_what_is_shown():
         "3 of 5 combinations work; the fastest is amp_bf16, eager, at 3.00x of fp32 (cpu)"
     )
     words = [text.get_text() for text in matrix.texts]
-    assert {"1.00x", "3.00x", "2.00x"} <= set(words)
+    assert {"1.00x\n0.67 to 1.33, n=2", "3.00x\n3.00 to 3.00, n=1", "2.00x\n2.00 to 2.00, n=1"} <= set(words)
     assert any("no half" in text.replace("\n", " ") for text in words)
     assert (
         drawn("accuracies", INPUTS["one point"]).get_title(loc="left")

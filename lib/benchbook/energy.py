@@ -16,11 +16,10 @@ def summarise(windows: pandas.DataFrame) -> dict:
         energy_note (what keeps the figure from being taken as it stands, empty if nothing does). All are None where no
         window was read. Of windows read by several methods those of the last one count.
     """
-    read = windows[windows["energy_joules"].notna()]
+    read = read_windows(windows)
     if read.empty:
         return dict.fromkeys(("energy_per_sample", "energy_method", "energy_boundary", "idle_watts", "energy_note"))
     method, boundary = read["energy_method"].iloc[-1], read["energy_boundary"].iloc[-1]
-    read = read[read["energy_method"] == method]
     idle = read["idle_watts"].dropna().astype(float)
     return {
         "energy_per_sample": float((read["energy_joules"] / read["samples"]).astype(float).median()),
@@ -29,6 +28,12 @@ def summarise(windows: pandas.DataFrame) -> dict:
         "idle_watts": float(idle.median()) if len(idle) else None,
         "energy_note": _note(method, read["seconds"].astype(float).min()),
     }
+
+
+def read_windows(windows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the windows whose joules were read; of several methods, by that of the last one."""
+    read = windows[windows["energy_joules"].notna()]
+    return read[read["energy_method"] == read["energy_method"].iloc[-1]] if len(read) else read
 
 
 def sentence(point: dict) -> str:

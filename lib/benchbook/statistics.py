@@ -131,11 +131,12 @@ def summarise(rows: pandas.DataFrame, phase: str = "train") -> pandas.DataFrame:
         Columns: the point's key and description, num_kernels, num_windows, samples_per_second (median),
         spread (MAD over median), low, high (of samples_per_second), interval (its kind), num_samples (in all
         windows), seconds_per_step,
-        input_share_waited, accuracy, the columns of `energy.summarise`, status, message.
+        input_share_waited and its bounds (waited_low, waited_high), accuracy, the columns of `energy.summarise` and
+        the bounds of its joules (energy_low, energy_high), status, message.
     """
     measured = newest(rows[rows["source"] == "measured"])
     lines = [_summary(group, phase) for _, group in measured.groupby(POINT_KEY, sort=True)]
-    return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES])
+    return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
 
 
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
@@ -171,9 +172,12 @@ _DESCRIPTION = [
 ]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
-    *["seconds_per_step", "input_share_waited", "accuracy", "energy_per_sample", "energy_method", "energy_boundary"],
-    *["idle_watts", "energy_note", "status", "message"],
+    *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
+    *["energy_per_sample", "energy_low", "energy_high", "energy_method", "energy_boundary", "idle_watts"],
+    *["energy_note", "status", "message"],
 ]
+_NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
+_NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
 
 
 def _medians(values: numpy.ndarray, kernels: Sequence) -> numpy.ndarray:
@@ -229,6 +233,7 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
     }
     if len(windows):
         rates = windows["samples_per_second"].astype(float).to_numpy()
+        read = energy.read_windows(windows)
         bounds, median = interval(rates, windows["run_id"].to_numpy()), float(numpy.median(rates))
         line |= {
             "samples_per_second": median,
@@ -239,9 +244,20 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
             "num_samples": int(windows["samples"].sum()),
             "seconds_per_step": float(line["batch_size"]) / median,
             "input_share_waited": _median(windows["input_seconds"] / windows["seconds"]),
+            **_bounds("waited", windows["input_seconds"] / windows["seconds"], windows),
             **energy.summarise(windows),
+            **_bounds("energy", read["energy_joules"] / read["samples"], read),
         }
     return line
+
+
+def _bounds(name: str, values: pandas.Series, windows: pandas.DataFrame) -> dict:
+    """Return the interval of a measure's median, or the range of its few values; nothing where there is none."""
+    known = values.dropna().astype(float)
+    if known.empty:
+        return {}
+    found = interval(known.to_numpy(), windows.loc[known.index, "run_id"].to_numpy())
+    return {f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def _median(values: pandas.Series) -> float | None:

@@ -96,6 +96,26 @@ def add(
     return summary.assign(verdict=pandas.Series(verdicts, summary.index, dtype="object"))
 
 
+def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return the lines of `statistics.summarise`, each with its verdict.
+
+    Args:
+        rows, conditions: see `judge`; the rows may be of many points.
+    """
+    return add(statistics.summarise(rows), rows, conditions)
+
+
+def worse(one: str | None, other: str | None) -> str | None:
+    """Return what may be said of a figure that two points make: what is said of the one that is worse off.
+
+    Args:
+        one, other: verdicts as text, None where no window is.
+    """
+    words = (UNSTABLE, TOO_FEW, STABLE)
+    known = [text for text in (one, other) if isinstance(text, str)]
+    return min(known, key=lambda text: words.index(text.partition(":")[0]), default=None)
+
+
 def drift(rates: Sequence[float]) -> float:
     """Return by what fraction a run's last third of windows is faster than its first; 0 with fewer than 3."""
     third = len(rates) // 3

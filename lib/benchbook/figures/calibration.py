@@ -7,7 +7,7 @@ from benchbook import figures
 
 ORDER = ("fp64", "fp32", "tf32", "bf16", "fp16")
 MEMORY = {"copy": "memory copy", "host_to_device": "host to device", "device_to_host": "device to host"}
-EFFICIENCY = ["machine", "device", "study", "point", "framework", "precision", "dataset", "batch_size"]
+EFFICIENCY = ["machine", "device", "study", "point", "variant", "framework", "precision", "dataset", "batch_size"]
 
 
 def latest(ceilings: pandas.DataFrame) -> pandas.DataFrame:
@@ -24,7 +24,7 @@ def draw_arithmetic(axes: Axes, ceilings: pandas.DataFrame) -> None:
     """Draw the best rate of matrix products by precision, with the range over windows."""
     found = ceilings[ceilings["model"] == "matmul"]
     rank = found["precision"].map(ORDER.index)
-    order = found.assign(rank=rank).sort_values(["machine", "device", "framework", "rank"], ascending=False)
+    order = found.assign(rank=rank).sort_values(["machine", "device", "framework", "rank"])
     _bars(axes, order, [line["precision"] for line in order.to_dict("records")], "FLOP/s")
     axes.set_xlabel("matrix products, FLOP/s")
     axes.set_title(arithmetic_title(ceilings))
@@ -42,7 +42,7 @@ def arithmetic_title(ceilings: pandas.DataFrame) -> str:
 def draw_memory(axes: Axes, ceilings: pandas.DataFrame) -> None:
     """Draw the bandwidth of a large copy and of the transfers, with the range over windows."""
     order = ceilings[ceilings["model"].isin(list(MEMORY))]
-    order = order.sort_values(["machine", "device", "framework", "model"], ascending=False)
+    order = order.sort_values(["machine", "device", "framework", "model"])
     _bars(axes, order, [MEMORY[line["model"]] for line in order.to_dict("records")], "B/s")
     axes.set_xlabel("bytes read and written a second; transfers: bytes moved")
     copies = ceilings.loc[ceilings["model"] == "copy", "rate"]
@@ -50,21 +50,21 @@ def draw_memory(axes: Axes, ceilings: pandas.DataFrame) -> None:
 
 
 def efficiency_table(efficiency: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what is shown of `roofline.efficiency`."""
-    return efficiency.reindex(columns=[*EFFICIENCY, "flops_per_second", "ceiling", "efficiency"])
+    """Return what is shown of `roofline.efficiency`; its bounds are those of the rate, against the ceiling's median."""
+    columns = [*EFFICIENCY, "flops_per_second", "ceiling", "efficiency"]
+    rates = efficiency.reindex(columns=["samples_per_second", "low", "high"]).astype(float)
+    share = efficiency.reindex(columns=["efficiency"]).astype(float)["efficiency"] / rates["samples_per_second"]
+    bounded = efficiency.assign(low=share * rates["low"], high=share * rates["high"])
+    return bounded.reindex(columns=[*columns, "low", "high", "num_windows", "verdict", "status"])
 
 
 def draw_efficiency(axes: Axes, efficiency: pandas.DataFrame) -> None:
     """Draw the share of the ceiling that each trained point reached; points of sessions without one are left out."""
-    order = efficiency[efficiency["efficiency"].notna()].iloc[::-1].reset_index(drop=True)
-    shades = [figures.colour(device) for device in order["device"]]
-    axes.barh(order.index, order["efficiency"].astype(float), color=shades)
-    for position, value in order["efficiency"].items():
-        axes.text(value, position, f"  {value:.1%}", va="center")
-    names = [f"{line['machine']}\n{line['point'].rpartition('-')[0]}" for line in order.to_dict("records")]
-    axes.set_yticks(order.index, names, fontsize=8)
+    known = efficiency[efficiency["efficiency"].notna()]
+    names = [f"{line['machine']}\n{line['point'].rpartition('-')[0]}" for line in known.to_dict("records")]
+    figures.draw_bars(axes, known, "efficiency", names, lambda line: f"{line['efficiency']:.1%}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.margins(x=0.15)
+    axes.margins(x=0.2)
     axes.set_xlabel("FLOP/s of training over FLOP/s of matrix products, same device, precision and session")
     axes.set_title(efficiency_title(efficiency))
 
@@ -79,21 +79,13 @@ def efficiency_title(efficiency: pandas.DataFrame) -> str:
 
 def _bars(axes: Axes, order: pandas.DataFrame, names: list[str], unit: str) -> None:
     """Draw one bar per line with its range, amount and label."""
-    order = order.reset_index(drop=True)
-    rates = order["rate"].astype(float)
-    axes.barh(order.index, rates, color=[figures.colour(device) for device in order["device"]])
-    errors = [rates - order["low"].astype(float), order["high"].astype(float) - rates]
-    axes.errorbar(rates, order.index, xerr=errors, fmt="none", color=figures.COLOURS["line"], capsize=3)
-    for position, line in order.iterrows():
-        axes.text(line["high"], position, f"  {_amount(line['rate'])}{unit}", va="center")
     labels = [
         f"{line['machine']}\n{line['device']}, {line['framework']}, {name}"
         for line, name in zip(order.to_dict("records"), names, strict=True)
     ]
-    axes.set_yticks(order.index, labels, fontsize=8)
+    figures.draw_bars(axes, order, "rate", labels, lambda line: f"{_amount(line['rate'])}{unit}")
     axes.xaxis.set_major_formatter(lambda value, _: _amount(value))
-    axes.margins(x=0.25)
-    axes.set_ylim(-0.6, max(len(order), 3) - 0.4)  # a lone bar is no thicker than others
+    axes.margins(x=0.35)
 
 
 def _amount(value: float) -> str:

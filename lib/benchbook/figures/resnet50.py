@@ -8,16 +8,12 @@ from benchbook.figures.resnet50_tables import ALIKE
 
 
 def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw images a second by batch, a line for each setting; a cross where memory did not hold the batch."""
+    """Draw images a second by batch, a line for each setting; a cross at the foot where a point failed."""
     for line, group in _series(table):
-        known = group[group["images_per_second"].notna()]
-        errors = [known["images_per_second"] - known["low"], known["high"] - known["images_per_second"]]
-        style = {"color": _shade(line), "label": _label(line), "capsize": 3, "fmt": _format(line)}
-        axes.errorbar(known["batch_size"].astype(float), known["images_per_second"], errors, **style)
-        beyond = group.loc[group["status"] == "out_of_memory", "batch_size"].astype(float)
-        along = axes.get_xaxis_transform()  # at the foot of the chart, whatever the rates are
-        axes.plot(beyond, [0.03] * len(beyond), "X", color=_shade(line), transform=along)
-    axes.set(xlabel="images in a step, all devices together (cross: out of memory)", ylabel="images a second, training")
+        label = f"{_label(line)}{figures.num_windows(group)}\n{figures.view(line)}"
+        style = {"color": _shade(line), "label": label, "fmt": _format(line)}
+        figures.draw_points(axes, group, "batch_size", "images_per_second", style)
+    axes.set(xlabel="images in a step, all devices together", ylabel="images a second, training")
     if table["images_per_second"].notna().any():
         axes.set_yscale("log")
     _by_batch(axes, table)
@@ -26,8 +22,11 @@ def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
 
 def draw_efficiency(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw the share of the measured ceiling by batch; points of sessions without a calibration have none."""
-    for line, group in _series(table[table["efficiency"].notna()]):
-        axes.plot(group["batch_size"].astype(float), group["efficiency"], _format(line), color=_shade(line))
+    share = table["efficiency"] / table["images_per_second"]
+    bounded = table.assign(low=share * table["low"], high=share * table["high"])
+    for line, group in _series(bounded[bounded["efficiency"].notna()]):
+        style = {"color": _shade(line), "fmt": _format(line)}
+        figures.draw_points(axes, group, "batch_size", "efficiency", style)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set(xlabel="images in a step", ylabel="share of matrix products, same session")
     axes.set_ylim(bottom=0)
@@ -42,20 +41,15 @@ def draw_efficiency(axes: Axes, table: pandas.DataFrame) -> None:
 
 def draw_scaling(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw, for each point of several devices, the share of the ideal speed."""
-    order = table.iloc[::-1].reset_index(drop=True)
-    values = order["efficiency"].astype(float)
-    axes.barh(order.index, values, color=[figures.colour(device) for device in order["device"]])
-    figures.draw_whiskers(axes, order, "efficiency")
-    for position, line in order.iterrows():
-        axes.text(line["high"], position, f"  {line['efficiency']:.0%} ({line['ratio']:.2f}x of one)", va="center")
-    labels = [f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}" for line in order.to_dict("records")]
-    axes.set_yticks(order.index, labels, fontsize=8)
+    labels = [f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}" for line in table.to_dict("records")]
+    figures.draw_bars(
+        axes, table, "efficiency", labels, lambda line: f"{line['efficiency']:.0%} ({line['ratio']:.2f}x of one)"
+    )
     axes.axvline(1, color=figures.COLOURS["published"], linewidth=1)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_xlabel("of n devices' ideal; processes on one CPU: of one process with all its cores")
-    axes.margins(x=0.3)
-    axes.set_ylim(-0.6, max(len(order), 3) - 0.4)
-    known = values.dropna()
+    axes.margins(x=0.35)
+    known = table["efficiency"].astype(float).dropna()
     axes.set_title(
         f"Several devices reach {known.min():.0%} to {known.max():.0%} of the ideal"
         if len(known)
@@ -65,20 +59,18 @@ def draw_scaling(axes: Axes, table: pandas.DataFrame) -> None:
 
 def draw_money(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw dollars for a million images; published rates in grey."""
-    order = table.iloc[::-1].reset_index(drop=True)
-    values = order["per_million"].astype(float)
-    axes.barh(order.index, values, color=[_shade(line) for line in order.to_dict("records")])
-    figures.draw_whiskers(axes, order, "per_million")
-    for position, line in order.iterrows():
-        text = f"  {line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
-        axes.text(line["high"], position, text, va="center", fontsize=8)
+
+    def text(line: dict) -> str:
+        return f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
+
     labels = [
-        f"{line['machine']}, {line['dataset']}\n{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
-        for line in order.to_dict("records")
+        f"{line['machine']}, {line['variant']}, {line['dataset']}\n"
+        f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
+        for line in table.to_dict("records")
     ]
-    axes.set_yticks(order.index, labels, fontsize=8)
+    figures.draw_bars(axes, table, "per_million", labels, text)
     axes.set_xlabel("US dollars for a million training images, evaluation left out")
-    axes.margins(x=0.45)
+    axes.margins(x=0.55)
     axes.set_title(money_title(table))
 
 
@@ -109,7 +101,7 @@ def draw_accuracy(axes: Axes, found: pandas.DataFrame, column: str) -> None:
 
 def rates_title(table: pandas.DataFrame) -> str:
     """Return what the chart of rates shows, in a sentence with its numbers."""
-    known = table[(table["source"] == "measured") & table["images_per_second"].notna()]
+    known = table[(table["source"] == "measured") & table["images_per_second"].notna() & table["status"].eq("ok")]
     if known.empty:
         return "ResNet-50: nothing measured here yet"
     best = known.loc[known["images_per_second"].idxmax()].to_dict()

@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pandas
 
-from benchbook import articles, estimate, records, roofline, statistics
+from benchbook import articles, estimate, figures, records, roofline, statistics, verdicts
 
 STUDY = "resnet50_cost"
 RENTED = ("on_demand", "reserved")
@@ -16,33 +16,38 @@ _STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
 _CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
 
 
-def points(rows: pandas.DataFrame) -> pandas.DataFrame:
+def points(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return one line per point: images a second and the share of the measured ceiling, or how it ended.
 
     Of two points that are alike the one that measured more images counts. The share is against the ceiling of one
     device, calibrated in the same session, times the number of devices; processes on a CPU share its cores, and its
     ceiling. Published rates stand with their rounding.
 
+    Args:
+        rows: measured and published ones, and those of calibration.
+        conditions: from `condition.samples`, for the verdicts; None where there are none.
+
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
-        device_count, node_count, images_per_second, low, high, efficiency, energy_per_sample, price_per_hour,
-        purchase_price, electricity_per_kwh (as the run states them), status, message.
+        device_count, node_count, images_per_second, low, high, num_windows, verdict, efficiency, energy_per_sample,
+        price_per_hour, purchase_price, electricity_per_kwh (as the run states them), status, message.
     """
     study = rows[rows["study"] == STUDY]
     printed = study[(study["source"] != "measured") & study["samples_per_second"].notna()]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
     counted = measured.groupby(["machine", "point"])[_COUNTS].last()
-    summary = statistics.summarise(measured)
+    summary = verdicts.summarise(measured, conditions)
     reached = roofline.efficiency(summary, rows).set_index(["machine", "point"])["efficiency"].to_dict()
     lines += [_measured(point, counted, reached) for point in summary.to_dict("records")]
-    columns = [*_KEPT, *_COUNTS, "images_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
-    table = pandas.DataFrame(lines, columns=[*columns, "status", "message", "num_samples"])
+    columns = [*_KEPT, *_COUNTS, "images_per_second", "low", "high", "num_windows", "verdict", "efficiency"]
+    columns += ["energy_per_sample", *_STATED, "status", "message"]
+    table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
     numbers = ["images_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = table.astype(dict.fromkeys(numbers, float))
     alike = [*ALIKE, "batch_size", "device_count", "node_count"]
     table = table.sort_values("num_samples", kind="stable").drop_duplicates(alike, keep="last")
-    return table.sort_values(alike)[[*columns, "status", "message"]].reset_index(drop=True)
+    return table.sort_values(alike)[columns].reset_index(drop=True)
 
 
 def batches(table: pandas.DataFrame, swapped: frozenset = frozenset()) -> pandas.DataFrame:
@@ -81,9 +86,10 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, node_count,
-        batch_size, kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high.
+        batch_size, kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
+        num_windows (of the one with fewer), verdict (of the one that is worse off).
     """
-    known = table[(table["source"] == "measured") & table["images_per_second"].notna()]
+    known = table[(table["source"] == "measured") & table["images_per_second"].notna() & table["status"].eq("ok")]
     ones = {
         (*_identity(line), line["batch_size"]): line for line in known[known["device_count"] == 1].to_dict("records")
     }
@@ -97,53 +103,57 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         ideal = 1 if line["device"] == "cpu" else line["device_count"]
         ratio = line["images_per_second"] / one["images_per_second"]
         bounds = {"low": line["low"] / one["high"] / ideal, "high": line["high"] / one["low"] / ideal}
-        lines.append(line | {"kind": kind, "ratio": ratio, "efficiency": ratio / ideal} | bounds)
+        judged = {"verdict": verdicts.worse(line["verdict"], one["verdict"])}
+        judged["num_windows"] = min(line["num_windows"], one["num_windows"])
+        lines.append(line | {"kind": kind, "ratio": ratio, "efficiency": ratio / ideal} | bounds | judged)
     names = [name for name in ALIKE if name != "source"]
     names += ["device_count", "node_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
+    names += ["num_windows", "verdict"]
     return pandas.DataFrame(lines, columns=names)
 
 
 def money(table: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what a million training images cost on the fastest point of each machine, for every price there is.
+    """Return what a million training images cost on the fastest point of each machine and view, at every price.
 
     Args:
         table: from `points`.
         prices: from `articles.prices`, in one currency.
 
     Returns:
-        Columns: machine, device, source, dataset, batch_size, kind (on_demand, reserved, stated by the run, or
+        Columns: machine, device, variant, source, dataset, batch_size, kind (on_demand, reserved, stated by the run, or
         electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
-        per_million), rate_per_dollar (images a second for each dollar an hour).
+        per_million), num_windows, verdict, rate_per_dollar (images a second for each dollar an hour).
     """
-    best = table[table["images_per_second"].notna()].sort_values("images_per_second", kind="stable")
-    best = best.drop_duplicates(["machine", "device", "source", "dataset"], keep="last")
+    best = _fastest(table, ["machine", "device", "source", "dataset"])
     lines = []
-    for line in best.sort_values(["source", "machine", "dataset"]).to_dict("records"):
+    for line in best.sort_values(["source", "machine", "dataset"], kind="stable").to_dict("records"):
         for kind, per_hour in _hourly(line, prices).items():
             costs = [estimate.cost_per_million(line[name], per_hour) for name in ("images_per_second", "high", "low")]
             worth = estimate.rate_per_dollar(line["images_per_second"], per_hour)
             cost = dict(zip(("per_million", "low", "high"), costs, strict=True))
             lines.append(line | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth})
-    names = ["machine", "device", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
-    return pandas.DataFrame(lines, columns=[*names, "per_million", "low", "high", "rate_per_dollar"])
+    names = ["machine", "device", "variant", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
+    names += ["per_million", "low", "high", "num_windows", "verdict", "rate_per_dollar"]
+    return pandas.DataFrame(lines, columns=names)
 
 
 def break_even(table: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame:
     """Return after how many hours of training a machine that states its price has paid, against each rented one.
 
-    Both train on the same kind of data at their fastest. The power is that of the training windows, whose boundary a
-    row names: what it leaves out is not paid here.
+    Both train on the same kind of data at their fastest, in the same view. The power is that of the training windows,
+    whose boundary a row names: what it leaves out is not paid here.
 
     Returns:
-        Columns: machine, rented, kind, dataset, hours (of the bought machine; infinite where it never pays).
+        Columns: machine, variant, rented, kind, dataset, hours (of the bought machine; infinite where it never pays).
     """
     own = table[(table["purchase_price"] > 0) & (table["electricity_per_kwh"] > 0) & table["energy_per_sample"].notna()]
-    own = own.sort_values("images_per_second").drop_duplicates(["machine", "dataset"], keep="last")
+    own = _fastest(own, ["machine", "dataset"])
     rented = money(table, prices)
     rented = rented[rented["kind"].isin(RENTED)]
     lines = [
         {
             "machine": line["machine"],
+            "variant": line["variant"],
             "rented": other["machine"],
             "kind": other["kind"],
             "dataset": line["dataset"],
@@ -157,8 +167,9 @@ def break_even(table: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.Data
         }
         for line, other in itertools.product(own.to_dict("records"), rented.to_dict("records"))
         if line["dataset"] == other["dataset"] and line["machine"] != other["machine"]
+        if figures.view(line) == figures.view(other)
     ]
-    return pandas.DataFrame(lines, columns=["machine", "rented", "kind", "dataset", "hours"])
+    return pandas.DataFrame(lines, columns=["machine", "variant", "rented", "kind", "dataset", "hours"])
 
 
 def curves(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame:
@@ -224,7 +235,11 @@ def _measured(point: dict, counted: pandas.DataFrame, reached: dict) -> dict:
     share = reached.get(key, numpy.nan)
     share = share if point["device"] == "cpu" else share / counts["device_count"]
     return {
-        **{name: point[name] for name in (*_KEPT, "low", "high", "energy_per_sample") if name in point},
+        **{
+            name: point[name]
+            for name in (*_KEPT, "low", "high", "num_windows", "verdict", "energy_per_sample")
+            if name in point
+        },
         **counts,
         **{name: told.get(name) or numpy.nan for name in _STATED},
         **{name: point[name] for name in ("status", "message", "num_samples")},
@@ -238,6 +253,14 @@ def _printed(row: dict) -> dict:
     low, high = articles.bounds(row, "samples_per_second")
     told = {name: row[name] for name in (*_KEPT, *_COUNTS, "status", "message")}
     return told | {"images_per_second": row["samples_per_second"], "low": low, "high": high, "num_samples": 0}
+
+
+def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return the fastest of the points that did not fail, of those that are alike, each view for itself."""
+    known = table[table["images_per_second"].notna() & table["status"].eq("ok")]
+    known = known.assign(view=[figures.view(line) for line in known.to_dict("records")])
+    known = known.sort_values("images_per_second", kind="stable").drop_duplicates([*alike, "view"], keep="last")
+    return known.sort_values("view", ascending=False, kind="stable").drop(columns="view")
 
 
 def _identity(line: dict) -> tuple:

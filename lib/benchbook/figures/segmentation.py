@@ -7,7 +7,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, datasets, estimate, figures, records, statistics
+from benchbook import articles, datasets, estimate, figures, records, statistics, verdicts
 from benchbook.figures.scaling import NUM_IMAGES
 from benchbook.workloads.segmentation import masks as encoded
 from benchbook.workloads.segmentation.network import ARTICLE_SIZE
@@ -20,18 +20,22 @@ SHADES = {"start": "#56B4E9", "end": "#D55E00"}
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
 _KEPT += ["batch_size", "image_size"]
-_MEASURES = ["width", "sustained_minutes", "ms_per_image", "low", "high", "num_windows", "hours", "peak_gibibytes"]
-_MEASURES += ["iou", "status", "message", "note"]
+_MEASURES = ["width", "sustained_minutes", "ms_per_image", "low", "high", "num_windows", "verdict", "hours"]
+_MEASURES += ["peak_gibibytes", "iou", "status", "message", "note", "point"]
 
 
-def image_times(rows: pandas.DataFrame) -> pandas.DataFrame:
+def image_times(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return milliseconds for an image in training, of each measured point and of what was published.
+
+    Args:
+        rows: measured and published ones.
+        conditions: from `condition.samples`, for the verdicts; None where there are none.
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
-        image_size, width, sustained_minutes, ms_per_image, low, high, num_windows, hours (for 100,000 images),
-        peak_gibibytes, iou, status, message, note. Of a point that failed the time is missing; the IoU is that
-        after the last epoch.
+        image_size, width, sustained_minutes, ms_per_image, low, high, num_windows, verdict, hours (for 100,000
+        images), peak_gibibytes, iou, status, message, note, point. Of a point that failed the time is missing; the IoU
+        is that after the last epoch.
     """
     study = rows[rows["study"] == STUDY]
     printed = study[(study["source"] != "measured") & (study["samples"] == 1)]
@@ -39,7 +43,7 @@ def image_times(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = study[study["source"] == "measured"]
     rest = measured.groupby(["machine", "point"]).agg({"image_size": "last", "peak_memory_bytes": "max"})
     rest = rest.assign(iou=_last_overlaps(measured))
-    lines += [_point(point, rest) for point in statistics.summarise(measured).to_dict("records")]
+    lines += [_point(point, rest) for point in verdicts.summarise(measured, conditions).to_dict("records")]
     table = pandas.DataFrame(lines, columns=[*_KEPT, *_MEASURES])
     rates = 1000 / table["ms_per_image"].astype(float)
     table["hours"] = [estimate.run_hours(1, NUM_IMAGES, rate) if rate > 0 else numpy.nan for rate in rates]
@@ -90,21 +94,11 @@ def best(found: list[dict]) -> dict:
 
 def draw_image_times(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw milliseconds an image; the article's in grey, marked as of other code."""
-    order = table.iloc[::-1].reset_index(drop=True)
-    times = order["ms_per_image"].astype(float)
-    measured = order["source"] == "measured"
-    colours = [
-        figures.colour(device) if own else figures.COLOURS["published"]
-        for device, own in zip(order["device"], measured, strict=True)
-    ]
-    axes.barh(order.index, times.fillna(0), color=colours)
-    figures.draw_whiskers(axes, order, "ms_per_image")
-    for position, line in order.iterrows():
-        parts = [f"{line['ms_per_image']:,.0f} ms" if pandas.notna(line["ms_per_image"]) else ""]
-        parts += [line["status"].replace("_", " ") if line["status"] != "ok" else "", line["note"] or ""]
-        reach = line["high"] if pandas.notna(line["high"]) else 0
-        axes.text(reach, position, "   " + ", ".join(part for part in parts if part), va="center", fontsize=8)
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
+
+    def text(line: dict) -> str:
+        return ", ".join(part for part in (f"{line['ms_per_image']:,.0f} ms", line["note"]) if part)
+
+    figures.draw_bars(axes, table, "ms_per_image", [_label(line) for line in table.to_dict("records")], text)
     axes.set_xlabel("milliseconds an image, training")
     axes.margins(x=0.45)
     axes.set_title(image_times_title(table))
@@ -121,7 +115,13 @@ def draw_sustained(axes: Axes, windows: pandas.DataFrame, ends: pandas.DataFrame
     for line in ends.to_dict("records"):
         run = windows[(windows["machine"] == line["machine"]) & (windows["point"] == line["point"])]
         colour = figures.colour(line["device"])
-        axes.plot(run["minutes"], run["samples_per_second"].astype(float), ".-", color=colour, label=_where(line))
+        axes.plot(
+            run["minutes"],
+            run["samples_per_second"].astype(float),
+            ".-",
+            color=colour,
+            label=f"{_where(line)}, n={len(run)}",
+        )
         axes.plot([0, line["stretch"]], [line["first"]] * 2, color=figures.COLOURS["line"], linewidth=3)
         axes.plot([line["minutes"] - line["stretch"], line["minutes"]], [line["last"]] * 2, color="black", linewidth=3)
     axes.set(xlabel="minutes of training without a pause", ylabel="images a second")
@@ -155,7 +155,7 @@ def draw_masks(panels: numpy.ndarray, found: dict) -> None:
 
 def image_times_title(table: pandas.DataFrame) -> str:
     """Return what the chart of times shows, in a sentence with its numbers."""
-    measured = table[(table["note"] == "") & table["ms_per_image"].notna()]
+    measured = table[(table["note"] == "") & table["ms_per_image"].notna() & table["status"].eq("ok")]
     if measured.empty:
         return f"ms an image: not measured here yet at {ARTICLE_SIZE} px and full width"
     fastest = measured.sort_values("ms_per_image").iloc[0]
@@ -215,7 +215,7 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **dict(zip(("ms_per_image", "low", "high"), times, strict=True)),
-        **{name: point[name] for name in ("num_windows", "status", "message")},
+        **{name: point[name] for name in ("num_windows", "verdict", "status", "message", "point")},
         "source": "measured",
         "image_size": more["image_size"],
         **{name: told.get(name) for name in ("width", "sustained_minutes")},

@@ -4,56 +4,79 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, figures, records, statistics, support
+from benchbook import articles, figures, records, statistics, support, verdicts
 
 STUDY = "simclr_epochs"
 BATCH_SIZE = 128  # the article's
 TRAIN_IMAGES = 50_000 // BATCH_SIZE * BATCH_SIZE  # of an epoch of CIFAR-10: a last batch with fewer is dropped
 EVALUATED_IMAGES = 50_000 + 10_000  # those that vote and those that are judged
+PARTS = {"cpu": "training on the CPU", "accelerator": "on an accelerator", "evaluate": "evaluation"}
+PARTS |= {"published": "published (parts not told)"}
 VARIANTS = ("reference", "controlled", "tuned", "tuned, joint views")
 
 
-def epoch_minutes(rows: pandas.DataFrame) -> pandas.DataFrame:
+def epoch_minutes(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return minutes for the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
 
     Measured rows keep the two apart, and here they are added, each scaled from its median rate to the article's images;
-    the bounds are those of the training. Points at the article's batch size count; of two that are alike the one that
-    measured more images. The start of a loader's workers is in windows that are whole epochs alone.
+    the bounds are those of the training. Points at the article's batch size count, and those that failed before they
+    had one; of two that are alike the one that measured more images. The start of a loader's workers is in windows that
+    are whole epochs alone.
+
+    Args:
+        rows: measured and published ones.
+        conditions: from `condition.samples`, for the verdicts; None where there are none.
 
     Returns:
         Columns: machine, chip, device, variant (see VARIANTS), precision, compiled, source, dataset, train_minutes,
-        evaluate_minutes, minutes, low, high, num_windows, status.
+        evaluate_minutes, minutes, low, high, num_windows, verdict, status, point. Of a point that failed before its
+        first window the minutes are missing.
     """
     study = rows[rows["study"] == STUDY]
     printed = study[(study["phase"] == "total") & (study["source"] == "published")]
     lines = [_published(row) for row in printed.to_dict("records")]
-    lines += [_measured(point, study) for point in _points(study).to_dict("records")]
+    lines += [_measured(point, study) for point in _points(study, conditions).to_dict("records")]
     columns = ["machine", "chip", "device", "variant", "precision", "compiled", "source", "dataset"]
-    columns += ["train_minutes", "evaluate_minutes", "minutes", "low", "high", "num_windows", "status"]
+    columns += [
+        "train_minutes",
+        "evaluate_minutes",
+        "minutes",
+        "low",
+        "high",
+        "num_windows",
+        "verdict",
+        "status",
+        "point",
+    ]
     epochs = pandas.DataFrame([line for line in lines if line], columns=columns)
     rank = epochs["variant"].map(VARIANTS.index)
     return epochs.assign(rank=rank).sort_values(["source", "machine", "device", "rank"])[columns].reset_index(drop=True)
 
 
-def input_shares(rows: pandas.DataFrame) -> pandas.DataFrame:
+def input_shares(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return how much of a training step is input: making the views, waiting for them, moving them.
+
+    Args:
+        rows, conditions: see `epoch_minutes`.
 
     Returns:
         Columns: machine, device, dataset, variant, waited (host wait over window), share (1 - resident step / loop
-        step, both of the same run; missing where no resident step was timed).
+        step, both of the same run; missing where no resident step was timed), the bounds of both (waited_low and so
+        on; of the resident steps, which are few, their range), num_windows, verdict, status.
     """
     study = rows[rows["study"] == STUDY]
     tried = support.rows_tried(study, support.RESIDENT)
-    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].median().to_dict()
-    lines = [
-        {
-            **{name: point[name] for name in ("machine", "device", "dataset", "variant")},
-            "waited": point["input_share_waited"],
-            "share": 1 - point["samples_per_second"] / rates.get(_key(point), float("nan")),
-        }
-        for point in _points(study).to_dict("records")
-    ]
-    return pandas.DataFrame(lines, columns=["machine", "device", "dataset", "variant", "waited", "share"])
+    ready = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"])
+    points = _points(study, conditions)
+    points = points[points["seconds_per_step"].notna()].join(ready.astype(float), on=statistics.POINT_KEY)
+    shares = {
+        "share": 1 - points["samples_per_second"] / points["median"],
+        "share_low": 1 - points["high"] / points["min"],
+        "share_high": 1 - points["low"] / points["max"],
+    }
+    columns = ["machine", "device", "dataset", "variant", "waited", "waited_low", "waited_high", *shares]
+    shares["waited"] = points["input_share_waited"]
+    return points.assign(**shares)[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
 def accuracies(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -99,19 +122,13 @@ def quantities(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
     """Draw one bar per machine, device and variant, training and evaluation; published ones in grey."""
-    order = epochs.iloc[::-1].reset_index(drop=True)
-    published = order["source"] != "measured"
-    axes.barh(order.index[published], order["minutes"][published], color=figures.COLOURS["published"])
-    train = order["train_minutes"].astype(float).fillna(0)
-    axes.barh(order.index, train, color=[figures.colour(device) for device in order["device"]])
-    axes.barh(order.index, order["evaluate_minutes"].astype(float), left=train, color=figures.COLOURS["evaluate"])
-    figures.draw_whiskers(axes, order, "minutes")
-    for position, line in order.iterrows():
-        axes.text(line["high"], position, f"  {line['minutes']:.3g} min", va="center")
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")])
+    parts, labels = (
+        {"train_minutes": "", "evaluate_minutes": "evaluate"},
+        [_label(line) for line in epochs.to_dict("records")],
+    )
+    figures.draw_bars(axes, epochs, "minutes", labels, lambda line: f"{line['minutes']:.3g} min", parts, PARTS)
     axes.set_xlabel("minutes for one epoch of CIFAR-10 and its nearest-neighbour evaluation")
-    axes.margins(x=0.12)
-    axes.figure.legend(handles=_legend(), loc="outside lower center", ncols=4, fontsize=8)
+    axes.margins(x=0.25)
     axes.set_title(epochs_title(epochs))
 
 
@@ -119,7 +136,7 @@ def epochs_title(epochs: pandas.DataFrame) -> str:
     """Return what the epoch chart shows, in a sentence with its numbers."""
     published = epochs[epochs["source"] != "measured"]["minutes"]
     known = f"published {published.min():.2f} to {published.max():.1f} min" if len(published) else "none published"
-    measured = epochs[epochs["source"] == "measured"]
+    measured = epochs[(epochs["source"] == "measured") & epochs["status"].eq("ok")]
     if measured.empty:
         return f"An epoch of SimCLR: {known}; not measured here yet"
     best = measured.sort_values("minutes").iloc[0]
@@ -147,7 +164,8 @@ def draw_accuracies(axes: Axes, found: pandas.DataFrame) -> None:
         shade = figures.colour(device) if source == "measured" else figures.COLOURS["published"]
         dash = ("-", "--", ":", "-.")[VARIANTS.index(variant)]
         errors = [curve["accuracy"] - curve["low"], curve["high"] - curve["accuracy"]]
-        label = _label(line).replace("\n", ", ")
+        most = curve["num_runs"].max()
+        label = _label(line).replace("\n", ", ") + (f", range of {most} runs" if most > 1 else "")
         axes.errorbar(curve["epochs"], curve["accuracy"], errors, fmt=f"o{dash}", color=shade, capsize=3, label=label)
     axes.set(xscale="log", xlabel="epochs trained", ylabel="nearest-neighbour accuracy")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -201,21 +219,18 @@ def reading(rows: pandas.DataFrame) -> str:
     )
 
 
-def _points(study: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the measured points at the article's batch size that have windows; of two alike, the longer one."""
-    points = statistics.summarise(study)
-    points = points[points["seconds_per_step"].notna() & (points["batch_size"] == BATCH_SIZE)]
+def _points(study: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return the measured points at the article's batch size, with verdicts; of two alike, the longer one."""
+    points = verdicts.summarise(study, conditions)
+    points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
     points = points.assign(variant=[_variant(point) for point in points.to_dict("records")])
     alike = ["machine", "device", "dataset", "variant"]
-    return points.sort_values("num_samples", kind="stable").drop_duplicates(alike, keep="last").sort_index()
+    longest_last = points.sort_values("num_samples", kind="stable", na_position="first")  # a failure may have none
+    return longest_last.drop_duplicates(alike, keep="last").sort_index()
 
 
 def _variant(row: dict) -> str:
     return "tuned, joint views" if records.settings(row["settings"]).get("joint_views") else row["variant"]
-
-
-def _key(point: dict) -> tuple:
-    return tuple(point[name] for name in statistics.POINT_KEY)
 
 
 def _published(row: dict) -> dict | None:
@@ -234,7 +249,8 @@ def _measured(point: dict, study: pandas.DataFrame) -> dict:
     rate = newest["samples_per_second"].astype(float).median()
     evaluate, train = EVALUATED_IMAGES / rate / 60, TRAIN_IMAGES / point["samples_per_second"] / 60
     added = 0.0 if pandas.isna(evaluate) else evaluate
-    names = ("machine", "chip", "device", "variant", "precision", "compiled", "dataset", "num_windows", "status")
+    names = ("machine", "chip", "device", "variant", "precision", "compiled", "dataset", "num_windows")
+    names += ("verdict", "status", "point")
     return {name: point[name] for name in names} | {
         "source": "measured",
         "train_minutes": train,
@@ -252,17 +268,7 @@ def _evaluation(row: dict, epochs: float) -> dict:
 
 
 def _label(line: dict) -> str:
-    stand_in = "" if line["dataset"] == "cifar10" else f", {line['dataset']}"
+    stand_in = "" if line["dataset"] == "cifar10" or pandas.isna(line["dataset"]) else f", {line['dataset']}"
     precision = f", {line['precision']}" if line.get("precision", "fp32") != "fp32" else ""
     published = "" if line.get("source", "measured") == "measured" else f", {line['source']}"
     return f"{line['machine']}\n{line['device']}, {line['variant']}{precision}{stand_in}{published}"
-
-
-def _legend() -> list:
-    names = {
-        "cpu": "training on the CPU",
-        "accelerator": "on an accelerator",
-        "evaluate": "evaluation",
-        "published": "published (parts not told)",
-    }
-    return figures.patches(names)

@@ -18,7 +18,7 @@ def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
         One line per machine, study, device, framework version, compiler and precision, of the last run that tried:
         chip, dataset, batch_size, status (see STATUS_COLOURS), samples_per_second, speedup (over fp32
-        without the compiler in the same run), low, high, message.
+        without the compiler in the same run), low, high (range over windows), num_windows, message.
     """
     tried = support.rows_tried(rows, support.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
@@ -31,7 +31,7 @@ def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
             identity = dict(zip(key, values, strict=True)) | {"compiled": bool(compiled), "precision": precision}
             lines.append(identity | _cell(cell, base))
     columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
-    return pandas.DataFrame(lines, columns=[*columns, "low", "high", "message"])
+    return pandas.DataFrame(lines, columns=[*columns, "low", "high", "num_windows", "message"])
 
 
 def events(cells: pandas.DataFrame) -> dict[str, float]:
@@ -97,11 +97,14 @@ def _cell(cell: pandas.DataFrame, base: float) -> dict:
     if len(failed):
         return known
     measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
-    return known | {"samples_per_second": rates.median()} | measures
+    return known | {"samples_per_second": rates.median(), "num_windows": len(cell)} | measures
 
 
 def _words(cell: dict) -> str:
     if cell["status"] == "ok":
-        return f"{cell['speedup']:.2f}x" if pandas.notna(cell["speedup"]) else "works"
+        if pandas.isna(cell["speedup"]):
+            return f"works\nn={cell['num_windows']:.0f}"
+        span = f"{cell['low']:.2f} to {cell['high']:.2f}, n={cell['num_windows']:.0f}"
+        return f"{cell['speedup']:.2f}x\n{span}"
     message = textwrap.shorten(str(cell["message"]).replace(":", ": "), 40, placeholder=" ...")
     return textwrap.fill(cell["status"].replace("_", " ") + ": " + message, 20)

@@ -18,7 +18,8 @@ def loss_curves(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, variant, loader (loader, resident, first steps), source, dataset,
-        framework_version, epoch, images_seen, loss (missing where it was not finite), status.
+        framework_version, epoch, images_seen, loss (missing where it was not finite), low, high (over runs),
+        num_runs, status.
     """
     study = rows[(rows["study"] == "vae_stability") & (rows["precision"] == "fp32") & (rows["repeat"] == 0)]
     study = study[study["phase"].isin(["train", "parity"])]
@@ -36,7 +37,8 @@ def loss_curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     windows["loss"] = windows["loss"].astype(float).where(numpy.isfinite(windows["loss"].astype(float)))
     kept = ["machine", "chip", "device", "variant", "loader", "source", "dataset", "framework_version"]
     groups = windows.groupby([*kept, "epoch", "images_seen"], dropna=False, sort=True)
-    return groups.agg(loss=("loss", "median"), status=("status", _worst)).reset_index()
+    spread = {"low": ("loss", "min"), "high": ("loss", "max"), "num_runs": ("run_id", "nunique")}
+    return groups.agg(loss=("loss", "median"), **spread, status=("status", _worst)).reset_index()
 
 
 def parity_curves(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -62,7 +64,8 @@ def draw_losses(axes: Axes, curves: pandas.DataFrame) -> None:
         first = curve.iloc[0]
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
         dash = {"loader": "-", "resident": "--", "first steps": ":"}[first["loader"]]
-        axes.plot(curve["images_seen"], curve["loss"], dash, marker="o", color=shade, label=_label(first))
+        axes.plot(curve["images_seen"], curve["loss"], dash, marker="o", color=shade, label=_label(curve))
+        axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=shade, linewidth=1)
         broken = curve[curve["status"] == "diverged"]
         height = curves["loss"].max() * 3
         axes.plot(broken["images_seen"], [height] * len(broken), "X", color=shade, markersize=9)
@@ -185,8 +188,10 @@ def _dash(compared: pandas.DataFrame, precision: str) -> str:
     return LINES[sorted(compared["precision"].unique()).index(precision) % len(LINES)]
 
 
-def _label(line: pandas.Series) -> str:
+def _label(curve: pandas.DataFrame) -> str:
+    line, runs = curve.iloc[0], curve["num_runs"].max()
     if line["source"] != "measured":
         return f"{line['machine']}, {line['device']}, torch {line['framework_version']}, {line['source']}"
     stand_in = "" if line["dataset"] == "mnist" else f", {line['dataset']}"
-    return f"{line['machine']}, {line['device']}, {line['loader']}{stand_in}"
+    counted = f", n={len(curve)}" + (f", range of {runs} runs" if runs > 1 else "")
+    return f"{line['machine']}, {line['device']}, {line['loader']}{stand_in}{counted}"

@@ -11,47 +11,36 @@ from benchbook.figures.mobilenetv2.tables import NUM_CLASSES
 
 DASHES = {"tensorflow": "-", "jax": "--", "torch": ":"}
 MARKERS = "os^vDP*X"
-NO_CURVE_OF_ITS_OWN = ("images_seen", "loss", "accuracy", "status")  # columns in which the points of one curve differ
+NO_CURVE_OF_ITS_OWN = (
+    "images_seen",
+    "loss",
+    "low",
+    "high",
+    "num_runs",
+    "accuracy",
+    "status",
+)  # columns in which the points of one curve differ
 TITLE = 48  # characters in a line: half of a wide figure
 
 
 def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw images a second of each setting; a cross and a word where it failed."""
-    order = table.iloc[::-1].reset_index(drop=True)
-    rates = order["images_per_second"].astype(float)
-    axes.barh(order.index, rates.fillna(0), color=_colours(order))
-    figures.draw_whiskers(axes, order, "images_per_second")
-    for position, line in order.iterrows():
-        if line["status"] != "ok":
-            axes.plot(0, position, "X", color=figures.COLOURS["line"], clip_on=False)
-        broken = line["status"].replace("_", " ") if line["status"] != "ok" else ""
-        rate = f"{line['images_per_second']:,.0f}" if pandas.notna(line["images_per_second"]) else ""
-        start = line["high"] if pandas.notna(line["high"]) else 0
-        axes.text(start, position, f"   {' '.join(part for part in (rate, broken) if part)}", va="center", fontsize=8)
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
+    labels = [_label(line) for line in table.to_dict("records")]
+    figures.draw_bars(axes, table, "images_per_second", labels, lambda line: f"{line['images_per_second']:,.0f}")
     axes.set_xlabel("images a second, training")
-    axes.margins(x=0.15)
-    axes.set_ylim(-0.6, max(1, len(order)) - 0.4)
+    axes.margins(x=0.25)
     axes.set_title(textwrap.fill(rates_title(table), TITLE))
 
 
 def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw joules an image of each setting, with what they cover; said where no sensor could be read."""
-    order = table.iloc[::-1].reset_index(drop=True)
-    joules = order["joules_per_image"].astype(float)
-    axes.barh(order.index, joules.fillna(0), color=_colours(order))
-    for position, line in order.iterrows():
-        known = pandas.notna(line["joules_per_image"])
-        text = f"{line['joules_per_image']:.3g} J ({line['boundary']})" if known else "no sensor"
-        text = "not printed" if not known and line["source"] != "measured" else text
-        text = "" if not known and line["status"] not in ("ok", "diverged") else text
-        axes.text(joules[position] if known else 0, position, f"  {text}", va="center", fontsize=8)
-    axes.set_yticks(order.index, [_label(line) for line in order.to_dict("records")], fontsize=8)
+    joules = table.assign(low=table["joules_low"], high=table["joules_high"])
+    labels = [_label(line) for line in table.to_dict("records")]
+    figures.draw_bars(axes, joules, "joules_per_image", labels, _joules)
     axes.set_xlabel("joules an image")
-    axes.margins(x=0.25)
-    if not joules.notna().any():
+    axes.margins(x=0.4)
+    if not table["joules_per_image"].notna().any():
         axes.set(xticks=[], xlim=(0, 1))
-    axes.set_ylim(-0.6, max(1, len(order)) - 0.4)
     axes.set_title(textwrap.fill(joules_title(table), TITLE))
 
 
@@ -62,8 +51,9 @@ def draw_losses(axes: Axes, table: pandas.DataFrame) -> None:
     for curve in _curves(table):
         first = curve.iloc[0].to_dict()
         marker = MARKERS[sizes.index((first["trainable"], first["image_size"], first["batch_size"])) % len(MARKERS)]
-        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_label(first, several)}
+        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_label(curve, several)}
         axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
+        axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=style["color"], linewidth=1)
     axes.axhline(numpy.log(NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
     axes.set_ylim(0, 1.1 * axes.dataLim.ymax)  # a loss that does not fall is not to look as if it did
@@ -80,8 +70,9 @@ def num_curves(table: pandas.DataFrame) -> int:
 
 def rates_title(table: pandas.DataFrame) -> str:
     """Return what the chart of rates shows, in a sentence with its numbers."""
-    measured = table[(table["source"] == "measured") & table["images_per_second"].notna()]
-    broken = table[(table["source"] == "measured") & ~table["status"].isin(["ok", "diverged"])]
+    own = table[table["source"] == "measured"]
+    broken = own[~own["status"].isin(["ok", "diverged"])]
+    measured = own[own["status"].isin(["ok", "diverged"]) & own["images_per_second"].notna()]
     failed = f"; {len(broken)} of {len(broken) + len(measured)} settings failed" if len(broken) else ""
     if measured.empty:
         return f"Nothing measured here yet{failed}"
@@ -113,22 +104,23 @@ def _curves(table: pandas.DataFrame) -> list[pandas.DataFrame]:
     return [curve for _, curve in table.groupby(key, dropna=False, sort=True)]
 
 
-def _curve_label(line: dict, several: bool) -> str:
+def _curve_label(curve: pandas.DataFrame, several: bool) -> str:
+    line, runs = curve.iloc[0].to_dict(), curve["num_runs"].max()
+    counted = f", n={len(curve)}" + (f", range of {runs} runs" if runs > 1 else "")
     machine = f"{line['machine']}, " if several else ""
     tested = f": test {line['accuracy']:.0%}" if pandas.notna(line["accuracy"]) else ""
-    return machine + _work(line) + tested
+    return machine + _work(line) + counted + tested
+
+
+def _joules(line: dict) -> str:
+    if pandas.notna(line["joules_per_image"]):
+        return f"{line['joules_per_image']:.3g} J ({line['boundary']})"
+    return "no sensor" if line["source"] == "measured" else "not printed"
 
 
 def _work(line: dict) -> str:
     """Return a setting in few words; data that stand in for CIFAR-10 are named."""
     return _short(line) + ("" if line["dataset"] == "cifar10" else f", {line['dataset']}")
-
-
-def _colours(order: pandas.DataFrame) -> list[str]:
-    return [
-        figures.colour(line["device"]) if line["source"] == "measured" else figures.COLOURS["published"]
-        for line in order.to_dict("records")
-    ]
 
 
 def _short(line: dict) -> str:

@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook import articles, records, statistics
+from benchbook import articles, records, statistics, verdicts
 
 STUDY = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
@@ -18,32 +18,36 @@ _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
 
 
-def settings(rows: pandas.DataFrame) -> pandas.DataFrame:
+def settings(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return one line per setting: images a second and joules an image, or how it ended.
 
     Of two points that are alike (quick and paper, say) the one that measured more images counts. What an article
     printed of training and test together is one rate.
 
+    Args:
+        rows: measured and published ones.
+        conditions: from `condition.samples`, for the verdicts; None where there are none.
+
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, batch_size, image_size, trainable,
-        learning_rate, weights, image_size_over, images_per_second, low, high, num_windows, joules_per_image, boundary,
-        accuracy, status, message. A rate is missing where a point failed, and joules where no sensor could be read.
+        learning_rate, weights, image_size_over, images_per_second, low, high, num_windows, verdict, joules_per_image,
+        joules_low, joules_high, boundary, accuracy, status, message, point. A rate is missing where a point failed, and
+        joules where no sensor could be read.
     """
     study = rows[rows["study"] == STUDY]
     lines = [_printed(row) for row in study[study["source"] != "measured"].to_dict("records")]
     measured = study[study["source"] == "measured"]
     points = measured.groupby(["machine", "point"])[["image_size", "energy_boundary"]].last()
-    lines += [_point(point, points) for point in statistics.summarise(measured).to_dict("records")]
-    columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "num_windows", "joules_per_image", "boundary"]
-    table = pandas.DataFrame(lines, columns=[*columns, "accuracy", "status", "message", "num_samples"])
+    lines += [_point(point, points) for point in verdicts.summarise(measured, conditions).to_dict("records")]
+    columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "num_windows", "verdict"]
+    columns += ["joules_per_image", "joules_low", "joules_high", "boundary", "accuracy", "status", "message", "point"]
+    table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
     alike = [*_KEPT, *_SETTINGS]
     known_last = table.sort_values("num_samples", kind="stable", na_position="first")  # a failure has no images
     table = known_last.drop_duplicates(alike, keep="last")
     rank = table["framework"].map({name: place for place, name in enumerate(FRAMEWORKS)}).fillna(len(FRAMEWORKS))
     order = ["source", "machine", "trainable", "image_size", "batch_size", "learning_rate", "variant", "device", "rank"]
-    return (
-        table.assign(rank=rank).sort_values(order)[[*columns, "accuracy", "status", "message"]].reset_index(drop=True)
-    )
+    return table.assign(rank=rank).sort_values(order)[columns].reset_index(drop=True)
 
 
 def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -53,7 +57,7 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, variant, dataset, batch_size, image_size, trainable, learning_rate,
-        weights, point, images_seen, loss, accuracy, status.
+        weights, point, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     study = statistics.newest(rows[(rows["study"] == STUDY) & (rows["source"] == "measured")])
     accuracies = study[study["phase"] == "evaluate"].groupby(["machine", "point"])["accuracy"].median().to_dict()
@@ -64,9 +68,12 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     windows = windows.assign(**named, images_seen=middle.astype(float))
     kept = [name for name in _KEPT if name not in ("chip", "source")] + _SETTINGS[:3] + ["point"]
     groups = windows.groupby([*kept, "images_seen"], dropna=False, sort=True)
-    table = groups.agg(loss=("loss", "median"), status=("status", lambda states: states.iloc[-1])).reset_index()
+    spread = {"low": ("loss", "min"), "high": ("loss", "max"), "num_runs": ("run_id", "nunique")}
+    last = ("status", lambda states: states.iloc[-1])
+    table = groups.agg(loss=("loss", "median"), **spread, status=last).reset_index()
     ends = [accuracies.get(key) for key in zip(table["machine"], table["point"], strict=True)]
-    return table.assign(accuracy=pandas.Series(ends, dtype=float))[[*kept, "images_seen", "loss", "accuracy", "status"]]
+    columns = [*kept, "images_seen", "loss", *spread, "accuracy", "status"]
+    return table.assign(accuracy=pandas.Series(ends, dtype=float))[columns]
 
 
 def convergence(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -116,9 +123,9 @@ def quantities(rows: pandas.DataFrame) -> list[dict]:
         lines.append(_event(probes, "crashed_over_196", (probes["status"] == "crashed").any()))
     judged = convergence(measured)
     judged = judged[(judged["dataset"] == "cifar10") & (judged["verdict"] != NOT_JUDGED) & (judged["device"] != "cpu")]
-    for machine, verdicts in judged[judged["learning_rate"] == 5e-4].groupby("machine"):
+    for machine, found in judged[judged["learning_rate"] == 5e-4].groupby("machine"):
         chip = table.loc[table["machine"] == machine]
-        lines.append(_event(chip, "frozen_diverged", (verdicts["verdict"] == NOT_CONVERGED).any()))
+        lines.append(_event(chip, "frozen_diverged", (found["verdict"] == NOT_CONVERGED).any()))
     return lines
 
 
@@ -148,7 +155,7 @@ def reading(rows: pandas.DataFrame) -> str:
 
 def _point(point: dict, points: pandas.DataFrame) -> dict:
     told, rest = records.settings(point["settings"]), points.loc[(point["machine"], point["point"])]
-    measures = ("low", "high", "num_windows", "accuracy", "status", "message", "num_samples")
+    measures = ("low", "high", "num_windows", "verdict", "accuracy", "status", "message", "num_samples", "point")
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **{name: told.get(name) for name in _SETTINGS},
@@ -157,6 +164,8 @@ def _point(point: dict, points: pandas.DataFrame) -> dict:
         "image_size": rest["image_size"],
         "images_per_second": point["samples_per_second"],
         "joules_per_image": point["energy_per_sample"],
+        "joules_low": point["energy_low"],
+        "joules_high": point["energy_high"],
         "boundary": rest["energy_boundary"],
     }
 

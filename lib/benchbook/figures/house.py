@@ -1,0 +1,54 @@
+"""The house style: fonts and colours of every figure."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib
+
+# Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
+COLOURS = {
+    "cpu": "#0072B2",
+    "accelerator": "#D55E00",
+    "published": "#999999",
+    "setup": "#CC79A7",
+    "evaluate": "#56B4E9",
+    "line": "#000000",
+}
+
+STYLE = {
+    "figure.figsize": (8.0, 4.0),
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "hatch.linewidth": 1.5,
+    "legend.frameon": False,
+    "svg.hashsalt": "benchbook",  # without it, element ids differ from run to run
+    "svg.fonttype": "path",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the house style inside a `with` block."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def colour(device: str) -> str:
+    """Return a device's colour: one for CPUs, one for accelerators."""
+    return COLOURS["cpu" if device == "cpu" else "accelerator"]
+
+
+def patches(names: dict[str, str]) -> list:
+    """Return a legend's entries: a name of COLOURS to what it stands for."""
+    from matplotlib.patches import Patch
+
+    return [Patch(color=COLOURS[name], label=label) for name, label in names.items()]
