@@ -15,7 +15,7 @@ from benchbook.figures.house import COLOURS, patches
 SAME, BEST = "same precision everywhere", "the best each device can do"
 HATCHES = {"unstable": "///", "diverged": "xxx"}
 MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed, no measure"}
-WHISKERS = "95 % interval (n < 6: range)"
+WHISKERS = {True: "95 % interval (n < 6: range)", False: "rounding of what was printed"}
 NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
 
 
@@ -43,6 +43,7 @@ def view(line: dict) -> str:
 def num_windows(table: pandas.DataFrame) -> str:
     """Return how many windows the points of a table have, to stand after a label; of published ones nothing."""
     counts = table["num_windows"].dropna().astype(int)
+    counts = counts[counts > 0]
     if counts.empty:
         return ""
     return f", n={counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
@@ -82,13 +83,13 @@ def draw_bars(
     draw_whiskers(axes, table.set_axis(places), column)
     ticks = sorted(zip(places, labels, strict=True))
     axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
-    top = max([1.0, *places]) + (0.6 if len(set(map(view, lines))) < 2 else 1.3)  # a lone bar is no thicker than others
+    axes.tick_params(axis="y", length=0)
+    top = max([1.0, *places]) + (0.6 if len(set(map(view, lines))) < 2 else 1.1)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
     called = NAMES | (names or {})
     add_legend(axes.figure, patches({name: words for name, words in called.items() if name in drawn}))
     add_legend(axes.figure, [_meaning(way) for way in MEANINGS if way in drawn])
-    if _bounded(table).any():
-        add_legend(axes.figure, [_whisker()])
+    add_legend(axes.figure, _whiskers(table))
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
@@ -117,8 +118,7 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         axes.text(place, 0.07, _words(status), transform=along, rotation=90, fontsize=7, ha="center", va="bottom")
     drawn = {*ways[values.index], *ways[failed.index]}
     add_legend(axes.figure, [_meaning(way, on_points=True) for way in MEANINGS if way in drawn])
-    if _bounded(known).any():
-        add_legend(axes.figure, [_whisker()])
+    add_legend(axes.figure, _whiskers(known))
 
 
 def draw_whiskers(axes: Axes, order: pandas.DataFrame, column: str) -> None:
@@ -170,8 +170,8 @@ def add_legend(figure: Figure, entries: list[Artist]) -> None:
     for legend in list(figure.legends):
         known |= {text.get_text(): mark for mark, text in zip(legend.legend_handles, legend.get_texts(), strict=True)}
         legend.remove()
-    known = {entry.get_label(): entry for entry in entries} | known
-    known = dict(sorted(known.items(), key=lambda both: isinstance(both[1], Line2D)))  # colours before marks
+    known |= {entry.get_label(): entry for entry in entries}
+    known = dict(sorted(known.items(), key=lambda both: isinstance(both[1], Line2D) or 2 * _is_hatched(both[1])))
     figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=min(4, len(known)), fontsize=8)
 
 
@@ -242,8 +242,15 @@ def _meaning(way: str, on_points: bool = False) -> Artist:
     return Patch(facecolor=COLOURS["published"], edgecolor="white", hatch=HATCHES[way] * 2, label=MEANINGS[way])
 
 
-def _whisker() -> Artist:
-    return Line2D([], [], color=COLOURS["line"], marker="|", label=WHISKERS)
+def _is_hatched(mark: Artist) -> bool:
+    return isinstance(mark, Patch) and bool(mark.get_hatch())
+
+
+def _whiskers(table: pandas.DataFrame) -> list[Artist]:
+    """Return a legend's entry for the intervals of lines that have one: a measured one says more than a printed one."""
+    own = {_is_measured(line) for line in table[_bounded(table)].to_dict("records")}
+    label = ", published: ".join(WHISKERS[kind] for kind in (True, False) if kind in own)
+    return [Line2D([], [], color=COLOURS["line"], marker="|", label=label)] if own else []
 
 
 def _percent(value: float, digits: int) -> str:

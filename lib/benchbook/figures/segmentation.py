@@ -47,8 +47,9 @@ def image_times(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = No
     table = pandas.DataFrame(lines, columns=[*_KEPT, *_MEASURES])
     rates = 1000 / table["ms_per_image"].astype(float)
     table["hours"] = [estimate.run_hours(1, NUM_IMAGES, rate) if rate > 0 else numpy.nan for rate in rates]
-    order = ["source", "machine", "image_size", "variant", "device", "framework", "batch_size"]
-    return table.sort_values(order, kind="stable").reset_index(drop=True)
+    order = ["printed", "source", "machine", "image_size", "variant", "device", "framework", "batch_size"]
+    table = table.assign(printed=table["source"] != "measured").sort_values(order, kind="stable")
+    return table.drop(columns="printed").reset_index(drop=True)
 
 
 def masks(folder: Path) -> list[dict]:
