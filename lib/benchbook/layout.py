@@ -57,6 +57,11 @@ def cells(notebook: Path) -> list[dict]:
     return [cell | {"source": "".join(cell["source"])} for cell in content["cells"]]
 
 
+def question(study: str) -> str:
+    """Return the question that a study's notebook asks in its title."""
+    return cells(notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
+
+
 def profile(name: str) -> Path:
     """Return the YAML file of a profile.
 

@@ -260,7 +260,7 @@ def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
     known = table[table["images_per_second"].notna() & table["status"].eq("ok")]
     known = known.assign(view=[figures.view(line) for line in known.to_dict("records")])
     known = known.sort_values("images_per_second", kind="stable").drop_duplicates([*alike, "view"], keep="last")
-    return known.sort_values("view", ascending=False, kind="stable").drop(columns="view")
+    return known.sort_values("view", kind="stable").drop(columns="view")
 
 
 def _identity(line: dict) -> tuple:

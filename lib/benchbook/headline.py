@@ -1,0 +1,140 @@
+"""The headline: what training costs a machine in time, energy and money, a line for each study, variant and device."""
+
+import numpy
+import pandas
+
+from benchbook import articles, estimate, records, statistics
+from benchbook.figures import mnist, simclr
+
+COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
+COLUMNS += ["num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
+COLUMNS += ["dollars_per_million", "status"]
+LINE = ["machine", "study", "variant", "device", "source"]
+OWN = ["batch_size", "framework", "image_size"]  # what makes a point that of the study's own setting
+NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
+
+
+def table(rows: pandas.DataFrame, summary: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per machine, study, variant and device, measured ones first.
+
+    Of several points one speaks for its line: one that trained before one that failed, then one in the study's own
+    setting (batch size, framework and image size that most of its published rows have), then one on the study's own
+    data set, then one that is not unstable, and of those that are left the fastest (of printed ones the first). A
+    published machine has a line where a rate or a time of training was printed of it, from the study's own setting if
+    it has one; bounds are then the rounding.
+
+    An epoch is as many images as the article's, or as the line's own data set has where nothing is printed of that. It
+    is what the article timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the
+    article's batch size; else training alone. What is printed of an epoch holds what its article counted. Dollars are
+    those of the price on demand, or the one that the run states. What is not known is missing.
+
+    Args:
+        rows: measured and published ones, of all studies.
+        summary: from `verdicts.summarise`, of these rows.
+        prices: from `articles.prices`.
+
+    Returns:
+        Columns: COLUMNS; joules_per_image with the boundary they were read at, source is measured or published.
+    """
+    own = _own_settings(rows)
+    measured = _measured(rows, summary[summary["study"].isin(own.index)], own["dataset_samples"])
+    printed = rows[(rows["source"] == "published") & rows["study"].isin(own.index)]
+    lines = pandas.DataFrame([*measured, *map(_printed, printed.to_dict("records"))], columns=_KEPT)
+    lines = lines[
+        (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
+    ]
+    lines = lines.astype(dict.fromkeys(NUMBERS, float))
+    spoken = _rank(lines, own).drop_duplicates(LINE)
+    dollars = [_dollars(line, prices) for line in spoken.to_dict("records")]
+    spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float))
+    return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
+
+
+_KEPT = [*COLUMNS, *OWN, "price_per_hour"]
+
+
+def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return each study's own setting and data set: what most of its published rows have."""
+    printed = rows[(rows["source"] == "published") & (rows["study"] != "related")]
+    columns = [*OWN, "dataset", "dataset_samples"]
+    return printed.groupby("study")[columns].agg(lambda values: next(iter(values.dropna().mode()), None))
+
+
+def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines with those first that are to speak for the others."""
+    theirs = own[[*OWN, "dataset"]].reindex(lines["study"]).set_axis(lines.index)
+    same = pandas.DataFrame({name: (lines[name] == theirs[name]) | theirs[name].isna() for name in theirs})
+    keys = {
+        "failed": ~lines["status"].isin(["ok", "diverged"]),
+        "other_setting": ~same[OWN].fillna(False).astype(bool).all(axis=1),
+        "other_data": ~same["dataset"].fillna(False).astype(bool),
+        "unstable": lines["verdict"].astype(str).str.startswith("unstable"),
+        "slowness": -lines["images_per_second"].where(lines["source"] == "measured", 0),
+    }
+    ranked = lines.assign(**keys).sort_values(list(keys), kind="stable", na_position="last")
+    return ranked.drop(columns=list(keys))
+
+
+def _measured(rows: pandas.DataFrame, summary: pandas.DataFrame, num_images: pandas.Series) -> list[dict]:
+    sizes = rows.groupby(statistics.POINT_KEY)["image_size"].last().to_dict()
+    measured = rows[rows["source"] == "measured"]
+    timed = {
+        **_epochs(mnist.epoch_seconds(measured), "seconds", 1),
+        **_epochs(simclr.epoch_minutes(measured), "minutes", 60),
+    }
+    return [_point(point, sizes, timed, num_images[point["study"]]) for point in summary.to_dict("records")]
+
+
+def _epochs(table: pandas.DataFrame, column: str, factor: float) -> dict:
+    return dict(zip(zip(table["machine"], table["point"], strict=True), table[column] * factor, strict=True))
+
+
+def _point(point: dict, sizes: dict, timed: dict, num_images: float | None) -> dict:
+    trained = point["status"] in ("ok", "diverged")
+    rate = point["samples_per_second"] if trained else numpy.nan
+    epoch = timed.get((point["machine"], point["point"]), numpy.nan)
+    if point["study"] not in ("mnist_speedup", "simclr_epochs"):
+        images = point["dataset_samples"] if pandas.isna(num_images) else num_images
+        epoch = images / rate if pandas.notna(images) else numpy.nan
+    kept = ("machine", "chip", "study", "variant", "device", "dataset", "num_windows", "verdict", "status")
+    return {
+        **{name: point[name] for name in (*kept, "batch_size", "framework")},
+        **{name: point[name] if trained else numpy.nan for name in ("low", "high")},
+        "source": "measured",
+        "images_per_second": rate,
+        "seconds_per_epoch": epoch if trained else numpy.nan,
+        "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
+        "energy_boundary": point["energy_boundary"] if trained else None,
+        "image_size": sizes.get(tuple(point[name] for name in statistics.POINT_KEY)),
+        "price_per_hour": records.settings(point["settings"]).get("price_per_hour"),
+    }
+
+
+def _printed(row: dict) -> dict:
+    """Return the line of a printed figure: a rate of training, or the time of something that holds an epoch."""
+    kept = ("machine", "chip", "source", "study", "variant", "device", "dataset", "status", *OWN)
+    line = {name: row[name] for name in kept}
+    if row["phase"] == "train" and pandas.notna(row["samples_per_second"]):
+        low, high = articles.bounds(row, "samples_per_second")
+        line |= {"images_per_second": row["samples_per_second"], "low": low, "high": high}
+    elif row["phase"] == "train" and pandas.notna(row["seconds"]) and pandas.notna(row["samples"]):
+        low, high = articles.bounds(row, "seconds")
+        rates = {"images_per_second": row["seconds"], "low": high, "high": low}
+        line |= {name: row["samples"] / seconds for name, seconds in rates.items()}
+    elif row["phase"] == "total" and pandas.notna(row["seconds"]):
+        epochs = records.settings(row["settings"]).get("epochs", row["epoch"])
+        line |= {"seconds_per_epoch": row["seconds"] / epochs}
+    if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
+        line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}
+    return line
+
+
+def _dollars(line: dict, prices: pandas.DataFrame) -> float:
+    """Return the dollars for a million images, at the price on demand or at the one that the run states."""
+    listed = prices[
+        (prices["machine"] == line["machine"]) & prices["kind"].eq("on_demand") & prices["currency"].eq("USD")
+    ]
+    per_hour = estimate.hourly(listed.iloc[0].to_dict()) if len(listed) else line["price_per_hour"]
+    if pandas.isna(per_hour) or not per_hour or pandas.isna(line["images_per_second"]):
+        return numpy.nan
+    return estimate.cost_per_million(line["images_per_second"], per_hour)

@@ -1,0 +1,143 @@
+"""All machines side by side: what each is, and in what condition it measured, from the manifests of its runs.
+
+Nothing here names a user, a host or a path: the manifests hold none (see `machine` and `condition`).
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pandas
+
+from benchbook import condition, verdicts
+
+COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
+COLUMNS += ["rows"]
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+
+
+def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return one line per machine that measured; its newest run says what it is.
+
+    Args:
+        rows: measured ones.
+        folder: that holds them with their manifests.
+
+    Returns:
+        Columns: COLUMNS; cores are physical, condition is sentences. Of a machine without manifests only its rows tell.
+    """
+    found = _manifests(folder)
+    lines = []
+    for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
+        manifests = [found[run_id] for run_id in sorted(set(own["run_id"])) if run_id in found]
+        line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
+        line |= {"sessions": own["session"].nunique(), "rows": len(own)}
+        lines.append(line | (_description(manifests) if manifests else {}))
+    return pandas.DataFrame(lines, columns=COLUMNS)
+
+
+def _manifests(folder: Path) -> dict[str, dict]:
+    """Return the manifests by run, in the order of their names, which begin with the time."""
+    paths = sorted(folder.rglob("*Z-*.json"), key=lambda path: path.stem)
+    return {path.stem: json.loads(path.read_text()) for path in paths}
+
+
+def _description(manifests: list[dict]) -> dict:
+    this = manifests[-1].get("machine") or {}
+    names = Counter(this.get("accelerators") or ())
+    memory = this.get("memory_bytes")
+    return {
+        "chip": this.get("chip"),
+        "cores": this.get("physical_cores"),
+        "memory_gib": memory / 2**30 if memory else None,
+        "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
+        "system": this.get("system"),
+        "software": _software(manifests[-1].get("environment") or {}),
+        "condition": " ".join(_sentences(manifests)),
+    }
+
+
+def _software(environment: dict) -> str | None:
+    packages = environment.get("packages") or {}
+    parts = [f"Python {environment['python']}"] if environment.get("python") else []
+    parts += [f"{name} {packages[name]}" for name in FRAMEWORKS if name in packages]
+    return ", ".join(parts) or None
+
+
+def _sentences(manifests: list[dict]) -> list[str]:
+    """Return the condition of a machine over all its runs: power, load, heat, swap, sleep, what changed."""
+    befores = [manifest.get("condition_before") or {} for manifest in manifests]
+    samples = [manifest.get("conditions") or [] for manifest in manifests]
+    everything = [*befores, *(sample for run in samples for sample in run)]
+    return [
+        _power(everything),
+        _load(befores),
+        _heat(everything),
+        _swap(manifests),
+        *_sleep(samples),
+        *_neighbours(everything),
+        *_changes(manifests),
+    ]
+
+
+def _power(states: list[dict]) -> str:
+    sources = sorted({state["power_source"] for state in states if state.get("power_source")})
+    text = f"Power: {' and '.join(sources)}" if sources else "Power source not told"
+    return text + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else ".")
+
+
+def _load(befores: list[dict]) -> str:
+    loads = [state["load_average_1_minute"] for state in befores if state.get("load_average_1_minute") is not None]
+    return f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not told."
+
+
+def _heat(states: list[dict]) -> str:
+    pressures = {state["thermal_pressure"] for state in states if state.get("thermal_pressure")}
+    celsius = [state["cpu_temperature_celsius"] for state in states if state.get("cpu_temperature_celsius") is not None]
+    parts = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
+    parts += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
+    return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor tells it."
+
+
+def _swap(manifests: list[dict]) -> str:
+    pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in manifests]
+    growths = [after["swap_used_bytes"] - before["swap_used_bytes"] for before, after in pairs if _tell(before, after)]
+    if not growths:
+        return "Swap not told."
+    return (
+        f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if max(growths) > 0 else "Swap did not grow."
+    )
+
+
+def _tell(before: dict, after: dict) -> bool:
+    return before.get("swap_used_bytes") is not None and after.get("swap_used_bytes") is not None
+
+
+def _sleep(samples: list[list[dict]]) -> list[str]:
+    slept = [
+        condition.seconds_asleep(
+            *((run[0][clock], run[-1][clock]) for clock in ("awake_seconds", "elapsed_seconds")),
+        )
+        for run in samples
+        if run
+    ]
+    count = sum(seconds > verdicts.ASLEEP_SECONDS for seconds in slept)
+    return [f"It slept in {count} of {len(slept)} runs."] if count else []
+
+
+def _neighbours(states: list[dict]) -> list[str]:
+    shared = any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ())
+    return ["Another process used the GPU."] if shared else []
+
+
+def _changes(manifests: list[dict]) -> list[str]:
+    """Return what was not the same in all runs."""
+    kinds = {
+        "system": [(manifest.get("machine") or {}).get("system") for manifest in manifests],
+        "Python": [(manifest.get("environment") or {}).get("python") for manifest in manifests],
+        "lock": [(manifest.get("environment") or {}).get("lock_sha256") for manifest in manifests],
+        "commit": [manifest.get("commit") for manifest in manifests],
+    }
+    counts = {name: len({value for value in values if value}) for name, values in kinds.items()}
+    changed = [f"{name} ({count} versions)" for name, count in counts.items() if count > 1]
+    return [f"Changed between runs: {', '.join(changed)}."] if changed else []

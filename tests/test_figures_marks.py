@@ -1,0 +1,157 @@
+"""How points look: hatched, crossed, or a cross and a word; the number of windows, the legend, the two views."""
+
+import matplotlib
+import pandas
+import pytest
+from matplotlib.figure import Figure
+
+from benchbook import figures
+from benchbook.figures import marks
+
+
+def line(value=2.0, **columns):
+    told = {"device": "cpu", "source": "measured", "variant": "reference", "status": "ok", "verdict": "stable"}
+    return told | {"value": value, "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8} | columns
+
+
+PRINTED = line(source="published", verdict=None, num_windows=None)
+FAILED = line(status="out_of_memory", value=None, low=None, high=None, num_windows=0, verdict=None)
+LINES = {
+    "stable": line(),
+    "unstable": line(verdict="unstable: drift +9%"),
+    "diverged": line(status="diverged"),
+    "failed": FAILED,
+    "stopped midway": line(status="interrupted"),
+    "published": PRINTED,
+}
+
+
+def drawn(*lines, draw=figures.draw_bars, **options):
+    table = pandas.DataFrame(lines)
+    with figures.style():
+        axes = Figure().subplots()
+        if draw is figures.draw_bars:
+            draw(axes, table, "value", list(map(str, range(len(lines)))), lambda one: f"{one['value']:.1f}", **options)
+        else:
+            draw(axes, table, "batch_size", "value", {"fmt": "o-", "color": "black"})
+        axes.figure.draw_without_rendering()
+    return axes
+
+
+def words(axes):
+    return [text.get_text().strip() for text in axes.texts]
+
+
+def legend(axes):
+    return [text.get_text() for found in axes.figure.legends for text in found.get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("name", "hatch", "text", "entry"),
+    [
+        ("stable", None, "2.0, n=6", None),
+        ("unstable", "///", "2.0, n=6", "unstable"),
+        ("diverged", "xxx", "2.0, n=6, diverged", "diverged"),
+        ("published", None, "2.0", "published"),
+    ],
+)
+def test_a_bar_shows_what_may_be_said_of_its_point(name, hatch, text, entry):
+    axes = drawn(LINES[name])
+    assert [(bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [(2.0, hatch)]
+    assert words(axes) == [text]
+    assert {"unstable", "diverged", "published"} & set(legend(axes)) == ({entry} if entry else set())
+
+
+@pytest.mark.parametrize("name", ["failed", "stopped midway"])
+def test_a_failure_is_a_cross_and_its_status_at_the_axis_never_a_bar(name):
+    axes = drawn(LINES[name])
+    assert not axes.patches
+    assert words(axes) == [LINES[name]["status"].replace("_", " ")]
+    assert [text.get_position()[0] for text in axes.texts] == [0]
+    assert [(mark.get_marker(), mark.get_xdata()[0]) for mark in axes.lines] == [("X", 0)]
+    assert legend(axes) == ["failed, no measure"]
+
+
+def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rounding():
+    axes = drawn(line(), PRINTED, FAILED)
+    (bars,) = axes.containers[-1].lines[2]
+    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[1.5, 2.5]] * 2
+    assert "95 % interval (n < 6: range), published: rounding of what was printed" in legend(axes)
+    assert "rounding of what was printed" in legend(drawn(PRINTED))
+    assert "95 % interval (n < 6: range)" in legend(drawn(line()))
+    assert legend(drawn(line(low=None, high=None))) == ["CPU"]
+
+
+def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading():
+    axes = drawn(line(variant="tuned"), line(), line(variant="tuned, joint views"), line(variant="controlled"))
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["2", "0", "3", "1"]  # from below
+    heads = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text().endswith(":")}
+    ticks = dict(zip(labels, axes.get_yticks(), strict=True))
+    assert set(heads) == {f"{marks.SAME}:", f"{marks.BEST}:"}
+    assert ticks["1"] < heads[f"{marks.SAME}:"]
+    assert ticks["0"] < heads[f"{marks.BEST}:"] < ticks["3"]
+    assert not [text for text in words(drawn(line(), line(variant="controlled"))) if text.endswith(":")]
+
+
+def test_a_bar_of_parts_is_as_long_as_they_are_and_hatched_all_along():
+    table = line(first=0.5, second=1.5, verdict="unstable: spread 8%")
+    axes = drawn(table, parts={"first": "setup", "second": ""}, names={"setup": "set-up"})
+    assert [(bar.get_x(), bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [
+        (0, 0.5, "///"),
+        (0.5, 1.5, "///"),
+    ]
+    assert {"set-up", "CPU", "unstable"} <= set(legend(axes))
+
+
+def test_panels_of_one_figure_share_a_legend_without_doubles():
+    with figures.style():
+        figure = Figure()
+        for axes, lines in zip(figure.subplots(1, 2), ([line(), FAILED], [line(device="cuda"), PRINTED]), strict=True):
+            figures.draw_bars(axes, pandas.DataFrame(lines), "value", ["a", "b"], lambda _: "")
+    (found,) = figure.legends
+    texts = [text.get_text() for text in found.get_texts()]
+    assert len(texts) == len(set(texts))
+    assert {"CPU", "accelerator", "published", "failed, no measure"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "marker", "hollow"), [("stable", "o", False), ("unstable", "o", True), ("diverged", "X", False)]
+)
+def test_a_point_is_hollow_where_unstable_and_crossed_where_diverged(name, marker, hollow):
+    axes = drawn(LINES[name], draw=figures.draw_points)
+    mark = max(axes.lines, key=lambda one: one.get_zorder())
+    assert mark.get_marker() == marker
+    assert (mark.get_markerfacecolor() == "white") == hollow
+    assert [text for text in ("unstable", "diverged") if text in legend(axes)] == [name] * (name != "stable")
+
+
+def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
+    axes = drawn(line(), FAILED | {"batch_size": 16}, draw=figures.draw_points)
+    assert words(axes) == ["out of memory"]
+    cross = next(one for one in axes.lines if one.get_marker() == "X")
+    assert cross.get_xdata()[0] == 16
+    assert cross.get_transform() == axes.get_xaxis_transform()
+    assert "failed, no measure (at the foot)" in legend(axes)
+
+
+@pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])
+def test_a_label_says_how_many_windows_its_points_have(counts, text):
+    assert figures.num_windows(pandas.DataFrame({"num_windows": counts})) == text
+
+
+def test_no_colour_and_no_hatch_stands_for_two_things():
+    axes = drawn(line(), line(device="cuda"), PRINTED)
+    colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches}
+    assert len(colours) == 3
+    assert len(set(marks.HATCHES.values())) == len(marks.HATCHES)
+
+
+def test_the_same_lines_give_the_same_bytes(tmp_path):
+    table = pandas.DataFrame(LINES.values())
+    for folder in ("first", "second"):
+        axes = drawn(*LINES.values())
+        axes.set_title("All there is")
+        figures.save(axes.figure, table, tmp_path / folder, "bars", "words")
+    for file in sorted((tmp_path / "first").iterdir()):
+        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()

@@ -1,0 +1,174 @@
+"""The headline's lines against sums done by hand: which point speaks, what an epoch is, what it costs."""
+
+import json
+
+import pandas
+import pytest
+
+from benchbook import articles, headline, verdicts
+from rows import make_row, make_rows
+
+PRINTED = {
+    "source": "published",
+    "machine": "printed-box",
+    "run_id": "printed",
+    "session": "printed",
+    "point": "printed",
+    "study": "resnet50_cost",
+    "framework": "tensorflow",
+    "dataset": "imagenet",
+    "dataset_samples": 1000,
+    "batch_size": 1024,
+    "image_size": 224,
+    "device": "cuda",
+    "samples": None,
+    "seconds": None,
+    "samples_per_second": 50.0,
+}
+NO_PRICES = articles.prices().iloc[:0]
+
+
+def point(rates=(100.0,) * 6, batch_size=1024, **columns):
+    """Return the rows of a measured point of ResNet-50, in the article's setting where nothing else is said."""
+    common = {name: PRINTED[name] for name in ("study", "framework", "dataset", "dataset_samples", "image_size")}
+    common |= {"batch_size": batch_size, "device": "cuda"} | columns
+    parts = ("device", "framework", "dataset", "batch_size", "image_size", "status", "variant")
+    name = "-".join(str(common.get(part)) for part in parts)
+    common = {"point": name, "run_id": name, "session": name} | common
+    if common.get("status", "ok") not in ("ok", "diverged"):
+        common |= dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
+        return [make_row(**common)]
+    return [make_row(**common | {"samples_per_second": rate, "index": i}) for i, rate in enumerate(rates)]
+
+
+def table(*parts, printed=(PRINTED,), prices=NO_PRICES):
+    rows = make_rows([row for part in parts for row in part] + [make_row(**line) for line in printed])
+    return headline.table(rows, verdicts.summarise(rows), prices)
+
+
+def spoken(*parts, **options):
+    """Return the only measured line."""
+    found = table(*parts, **options)
+    found = found[found["source"] == "measured"]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_a_line_is_a_points_median_bounds_windows_and_verdict():
+    line = spoken(
+        point(
+            (99.0, 101.0, 98.0, 100.0, 102.0, 97.0), energy_joules=30.0, energy_method="nvml", energy_boundary="board"
+        )
+    )
+    assert line[["machine", "chip", "variant", "device", "dataset"]].tolist() == [
+        *("desk", "Chip A", "reference", "cuda", "imagenet")
+    ]
+    assert line["images_per_second"] == 99.5
+    assert line["low"] < 99.5 < line["high"]
+    assert line[["num_windows", "verdict", "status", "energy_boundary"]].tolist() == [6, "stable", "ok", "board"]
+    assert line["joules_per_image"] == pytest.approx(30 / 640)
+    assert line["seconds_per_epoch"] == pytest.approx(1000 / 99.5)
+
+
+def test_the_columns_are_those_that_the_report_reads():
+    assert table(point()).columns.tolist() == headline.COLUMNS
+    assert (
+        headline.table(make_rows([]), verdicts.summarise(make_rows([])), NO_PRICES).columns.tolist() == headline.COLUMNS
+    )
+
+
+def test_the_studys_own_setting_speaks_before_a_faster_one():
+    others = [point((500.0,) * 6, 64), point((600.0,) * 6, framework="torch"), point((700.0,) * 6, image_size=32)]
+    assert spoken(point(), *others)["images_per_second"] == 100
+
+
+def test_without_the_own_setting_the_fastest_that_is_not_unstable_speaks():
+    unstable = point((700.0, 800.0, 900.0, 1000.0, 1100.0, 1200.0), 32)
+    assert spoken(point((200.0,) * 6, 64), point((300.0,) * 6, 128), unstable)["images_per_second"] == 300
+    assert spoken(unstable)["verdict"].startswith("unstable")
+
+
+def test_the_studys_own_data_speak_before_a_stand_in():
+    assert spoken(point(), point((500.0,) * 6, dataset="synthetic"))["dataset"] == "imagenet"
+
+
+def test_a_failure_is_a_line_without_measures_only_where_nothing_trained():
+    failed = point(status="out_of_memory")
+    line = spoken(failed)
+    assert line["status"] == "out_of_memory"
+    assert line[["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image"]].isna().all()
+    assert spoken(failed, point((50.0,) * 6, 64))["images_per_second"] == 50
+
+
+def test_what_was_measured_before_a_run_broke_off_is_no_measure_of_its_line():
+    rows = point(point="p", run_id="p", session="p") + point(
+        status="crashed", point="p", run_id="p", session="p", phase="total"
+    )
+    line = spoken(rows)
+    assert line[["status", "num_windows"]].tolist() == ["crashed", 6]
+    assert pandas.isna(line["images_per_second"])
+
+
+def test_each_variant_and_device_of_a_machine_has_its_line():
+    found = table(point(), point(variant="tuned"), point(device="cpu"), point(machine="attic"))
+    assert len(found[found["source"] == "measured"]) == 4
+
+
+def test_an_epoch_of_mnist_is_what_the_article_timed_at_its_batch_size():
+    common = {"study": "mnist_speedup", "device": "cpu", "dataset": "mnist", "image_size": 28, "framework": "torch"}
+    common |= {"point": "m", "run_id": "m", "session": "m"}
+    rows = [
+        make_row(**common, phase="setup", seconds=1.0, samples=None, samples_per_second=None, batch_size=None),
+        *(make_row(**common, index=index, samples_per_second=600.0) for index in range(6)),
+        make_row(**common, phase="evaluate", samples_per_second=5000.0),
+    ]
+    printed = PRINTED | common | {"phase": "total", "samples": 60_000, "seconds": 33.4, "epoch": 1, "batch_size": 64}
+    printed |= {"samples_per_second": None, "dataset_samples": 60_000, "run_id": "printed"}
+    found = table(rows, printed=[printed]).set_index("source")
+    assert found.loc["measured", "seconds_per_epoch"] == 1 + 60_000 / 600 + 10_000 / 5000
+    assert found.loc["published", "seconds_per_epoch"] == 33.4
+    assert pandas.isna(found.loc["published", "images_per_second"])
+    other = [row | {"batch_size": 256} for row in rows]
+    assert pandas.isna(spoken(other, printed=[printed])["seconds_per_epoch"])
+
+
+def test_a_printed_total_of_many_epochs_is_divided_and_a_printed_time_an_image_is_a_rate():
+    total = PRINTED | {"phase": "total", "seconds": 1882.0, "samples_per_second": None, "settings": '{"epochs": 10}'}
+    assert table(printed=[total])["seconds_per_epoch"].tolist() == pytest.approx([188.2])
+    single = PRINTED | {"samples": 1, "seconds": 0.328, "samples_per_second": None, "dataset_samples": None}
+    line = table(printed=[single]).iloc[0]
+    assert line[["low", "images_per_second", "high"]].tolist() == pytest.approx([1 / 0.3285, 1 / 0.328, 1 / 0.3275])
+    assert pandas.isna(line["seconds_per_epoch"])
+
+
+def test_a_published_machine_without_a_rate_or_a_time_has_no_line():
+    crash = PRINTED | {"status": "crashed", "samples_per_second": None}
+    assert table(printed=[crash, PRINTED | {"phase": "evaluate", "run_id": "e"}]).empty
+
+
+def test_dollars_are_those_of_the_price_on_demand_or_of_the_one_stated_or_missing():
+    price = {"machine": "desk", "kind": "on_demand", "amount": 3.6, "currency": "USD", "per": "hour"}
+    prices = pandas.DataFrame([price, price | {"machine": "printed-box", "kind": "reserved"}])
+    stated = {"settings": json.dumps({"price_per_hour": 7.2})}
+    assert spoken(point(**stated), prices=prices)["dollars_per_million"] == pytest.approx(10)
+    assert spoken(point(**stated))["dollars_per_million"] == pytest.approx(20)
+    assert pandas.isna(spoken(point())["dollars_per_million"])
+    assert pandas.isna(spoken(point(), prices=prices.assign(currency="EUR"))["dollars_per_million"])
+    assert table(prices=prices)["dollars_per_million"].isna().all()  # reserved is not on demand
+
+
+def test_of_everything_published_each_machine_with_a_rate_or_a_time_has_a_line():
+    rows = articles.rows()
+    found = headline.table(rows, verdicts.summarise(rows), articles.prices()).set_index(["machine", "study", "device"])
+    assert set(found["source"]) == {"published"}
+    assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "images_per_second"] == 2796
+    assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "dollars_per_million"] == pytest.approx(
+        0.666, abs=5e-4
+    )
+    assert found.loc[("macbook-pro-14-2021", "simclr_epochs", "mps"), "seconds_per_epoch"] == 405
+    assert found.loc[("a6000-workstation", "simclr_epochs", "cuda"), "seconds_per_epoch"] == 29.4
+    assert found.loc[("macbook-air-m1", "segmentation_scaling", "metal"), "images_per_second"] == pytest.approx(
+        1 / 0.328
+    )
+    assert "vae_stability" not in found.index.get_level_values("study")
+    assert not found.index.duplicated().any()

@@ -1,0 +1,106 @@
+"""Machines side by side, from manifests: what each is, in what condition it measured, and nothing private."""
+
+import json
+
+import pytest
+
+from benchbook import condition, machine, machines
+from rows import make_row, make_rows
+
+STATE = {"power_source": "mains", "load_average_1_minute": 0.5, "swap_used_bytes": 0}
+MANIFEST = {
+    "machine": {
+        "name": "desk",
+        "chip": "Chip A",
+        "physical_cores": 8,
+        "memory_bytes": 16 * 2**30,
+        "system": "Linux 6.1",
+        "accelerators": ["NVIDIA A", "NVIDIA A", "NVIDIA B"],
+    },
+    "environment": {
+        "python": "3.11.7",
+        "packages": {"torch": "2.10.0", "jax": "0.10.2", "numpy": "1"},
+        "lock_sha256": "a",
+    },
+    "commit": "abc",
+    "condition_before": STATE,
+    "condition_after": STATE,
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Return a function that makes the table of runs with these manifests, named by their order."""
+
+    def made(*manifests):
+        rows = []
+        for number, manifest in enumerate(manifests):
+            run_id = f"2026010{number + 1}T000000Z-aa"
+            rows += [make_row(run_id=run_id, session=f"session-{number}", index=index) for index in range(2)]
+            if manifest:
+                (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
+        return machines.table(make_rows(rows), tmp_path)
+
+    return made
+
+
+def test_a_machine_is_what_its_newest_manifest_says(table):
+    newer = MANIFEST | {"machine": MANIFEST["machine"] | {"system": "Linux 6.2"}}
+    line = table(MANIFEST, newer).iloc[0].to_dict()
+    text = line.pop("condition")
+    assert line == {
+        "machine": "desk",
+        "chip": "Chip A",
+        "cores": 8,
+        "memory_gib": 16,
+        "accelerator": "2 x NVIDIA A, NVIDIA B",
+        "system": "Linux 6.2",
+        "software": "Python 3.11.7, torch 2.10.0, jax 0.10.2",
+        "sessions": 2,
+        "rows": 4,
+    }
+    assert text == (
+        "Power: mains. Load before a run: 0.5 to 0.5. Heat: no sensor tells it. Swap did not grow."
+        " Changed between runs: system (2 versions)."
+    )
+
+
+def test_what_disturbed_a_machine_is_told(table):
+    awake = {"awake_seconds": 0.0, "elapsed_seconds": 0.0}
+    samples = [awake, {"awake_seconds": 10.0, "elapsed_seconds": 100.0, "cpu_temperature_celsius": 81.2}]
+    bad = MANIFEST | {
+        "condition_before": STATE | {"power_source": "battery", "low_power_mode": True, "thermal_pressure": "heavy"},
+        "condition_after": STATE | {"swap_used_bytes": 300 * 2**20},
+        "conditions": [sample | {"gpus": [{"num_other_processes": 1}]} for sample in samples],
+        "commit": "def",
+    }
+    text = table(MANIFEST, bad)["condition"].item()
+    assert "Power: battery and mains, in low-power mode." in text
+    assert "Heat: thermal pressure at most heavy, CPU at most 81 °C." in text
+    assert "Swap grew by at most 300 MiB in a run. It slept in 1 of 1 runs. Another process used the GPU." in text
+    assert text.endswith("Changed between runs: commit (2 versions).")
+
+
+def test_what_is_not_told_is_missing_and_said(table):
+    line = table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
+    assert line[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
+    assert line["condition"] == "Power source not told. Load not told. Heat: no sensor tells it. Swap not told."
+
+
+def test_a_machine_without_manifests_is_told_by_its_rows(table):
+    line = table(None).iloc[0]
+    assert line[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
+    assert line[["cores", "condition"]].isna().all()
+
+
+def test_without_rows_there_is_no_machine(tmp_path):
+    assert machines.table(make_rows([]), tmp_path).columns.tolist() == machines.COLUMNS
+
+
+def test_this_computers_own_manifest_is_read(table):
+    own = {"machine": machine.as_dictionary(machine.identify("desk")), "environment": machine.environment()}
+    state = condition.read()
+    line = table(own | {"condition_before": state, "condition_after": state}).iloc[0]
+    assert line["cores"] == machine.identify().physical_cores
+    assert line["software"].startswith("Python 3.")
+    assert "Load before a run" in line["condition"]
