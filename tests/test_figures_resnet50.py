@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from benchbook import articles, figures, layout, records
 from benchbook.figures import resnet50 as charts
+from benchbook.figures import resnet50_money as costs
 from benchbook.figures import resnet50_tables as tables
 from rows import make_row, make_rows
 
@@ -109,7 +110,7 @@ def test_scaling_is_against_one_device_with_the_same_images_each():
 
 
 def test_a_million_images_cost_what_the_rate_and_the_price_say():
-    found = tables.money(table(point(stated={"price_per_hour": 3.6}), published=True), PRICES)
+    found = costs.money(table(point(stated={"price_per_hour": 3.6}), published=True), PRICES)
     line = only(found, machine="desk")
     assert (line["kind"], line["per_million"], line["rate_per_dollar"]) == ("stated by the run", 10.0, 100 / 3.6)
     assert (line["low"], line["high"]) == pytest.approx((1e6 / 110 * 0.001, 1e6 / 90 * 0.001))
@@ -117,7 +118,7 @@ def test_a_million_images_cost_what_the_rate_and_the_price_say():
     assert round(reserved["rate_per_dollar"]) == 375
     tpu = only(found, machine="cloud-tpu-v2-8", dataset="imagenet")
     assert tpu["per_million"] == pytest.approx(1e6 / 2796 / 3600 * 6.7)
-    assert tables.money(table(point()), PRICES).empty
+    assert costs.money(table(point()), PRICES).empty
 
 
 def test_electricity_is_a_cost_and_a_bought_machine_pays_after_some_hours():
@@ -125,37 +126,37 @@ def test_electricity_is_a_cost_and_a_bought_machine_pays_after_some_hours():
     windows = [row | {"energy_joules": 12_800.0, "energy_method": "nvml"} for row in point(stated=stated)]
     windows = [row | {"energy_boundary": "board", "idle_watts": 10.0} for row in windows]
     found = table(windows, published=True)
-    line = only(tables.money(found, PRICES), machine="desk")
+    line = only(costs.money(found, PRICES), machine="desk")
     watts = 12_800 / 640 * 100
     assert line["per_hour"] == pytest.approx(watts / 1000 * 0.3)
-    hours = only(tables.break_even(found, PRICES), rented="cloud-tpu-v2-8")["hours"]
+    hours = only(costs.break_even(found, PRICES), rented="cloud-tpu-v2-8")["hours"]
     assert hours == float("inf")  # a TPU's hour at a thirtieth of the work costs less than this machine's electricity
-    dear = only(tables.break_even(found, PRICES.assign(amount=PRICES["amount"] * 100)), rented="cloud-tpu-v2-8")
+    dear = only(costs.break_even(found, PRICES.assign(amount=PRICES["amount"] * 100)), rented="cloud-tpu-v2-8")
     assert dear["hours"] == pytest.approx(2000 / (670 * 100 / 3186 - 0.6))
 
 
 def test_time_energy_and_money_to_an_accuracy_are_read_off_the_raw_curve():
     rows = make_rows(run([0.2, 0.6, 0.5, 0.7], stated={"price_per_hour": 36.0}))
-    found = tables.curves(rows, PRICES)
+    found = costs.curves(rows, PRICES)
     assert found["hours"].tolist() == pytest.approx([hour / 36 for hour in (1, 2, 3, 4)])
     assert found["dollars"].tolist() == pytest.approx([1, 2, 3, 4])
-    reached = tables.to_target(found, 0.55).iloc[0]
+    reached = costs.to_target(found, 0.55).iloc[0]
     assert (reached["epoch"], reached["hours"], reached["joules"], reached["dollars"]) == pytest.approx(
         (2, 2 / 36, 20, 2)
     )
-    missed = tables.to_target(found, 0.71).iloc[0]
+    missed = costs.to_target(found, 0.71).iloc[0]
     assert missed[["epoch", "hours", "joules", "dollars"]].isna().all()
     assert missed["best_accuracy"] == 0.7
-    unread = tables.curves(make_rows(run([0.2], joules=None)), PRICES)
+    unread = costs.curves(make_rows(run([0.2], joules=None)), PRICES)
     assert unread[["joules", "dollars"]].isna().all().all()
 
 
 def test_the_articles_dollars_to_its_accuracies_come_out():
-    found = tables.curves(PUBLISHED, PRICES)
+    found = costs.curves(PUBLISHED, PRICES)
     cost = {(line["machine"], line["epoch"]): line["dollars"] for line in found.to_dict("records")}
     assert round(cost["cloud-tpu-v2-8", 64]) == 55
     assert round(cost["cloud-tpu-v2-8", 86]) == 73
-    assert tables.to_target(found, 0.757).set_index("machine")["epoch"].to_dict() == {
+    assert costs.to_target(found, 0.757).set_index("machine")["epoch"].to_dict() == {
         "aws-p3-8xlarge": 84,
         "cloud-tpu-v2-8": 64,
     }
@@ -169,9 +170,9 @@ def everything():
 
 @pytest.mark.parametrize("rows", [make_rows([]), PUBLISHED, make_rows(point()), everything()], ids=len)
 def test_every_chart_draws_what_there_is(rows):
-    found, learned = tables.points(rows), tables.curves(rows, PRICES)
+    found, learned = tables.points(rows), costs.curves(rows, PRICES)
     drawn = [(charts.draw_rates, found), (charts.draw_efficiency, found), (charts.draw_scaling, tables.scaling(found))]
-    drawn += [(charts.draw_money, tables.money(found, PRICES))]
+    drawn += [(charts.draw_money, costs.money(found, PRICES))]
     drawn += [(lambda axes, what, by=by: charts.draw_accuracy(axes, what, by), learned) for by in ("hours", "dollars")]
     for draw, what in drawn:
         with figures.style():
@@ -186,7 +187,7 @@ def test_titles_say_what_was_measured():
     found = tables.points(everything())
     assert charts.rates_title(found) == "Up to 320 images/s (reference, cuda, batch 256)"
     assert "nothing measured" in charts.rates_title(tables.points(PUBLISHED))
-    assert charts.money_title(tables.money(tables.points(PUBLISHED), PRICES)).startswith(
+    assert charts.money_title(costs.money(tables.points(PUBLISHED), PRICES)).startswith(
         "A million images: published 0."
     )
 
