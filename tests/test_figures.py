@@ -235,6 +235,28 @@ def test_the_input_share_is_missing_without_a_resident_point_of_the_same_device_
     assert shares["share"].isna().all()
 
 
+def test_the_bounds_of_an_input_share_are_the_farthest_that_both_rates_allow():
+    line = line_of(
+        tables(point([900, 1000, 1100]), point([2000, 2500], loader="resident"))["input_shares"], machine="desk"
+    )
+    shares = line[["share_low", "share", "share_high"]].tolist()
+    assert shares == pytest.approx([1 - 1100 / 2000, 1 - 1000 / 2250, 1 - 900 / 2500])
+    assert line[["waited_low", "waited_high", "num_windows"]].tolist() == [0.25, 0.25, 3]
+
+
+def test_tables_carry_the_verdict_with_what_the_conditions_add():
+    steady = [1000, 1001, 999, 1000, 1002, 998]
+    rows = make_rows(point(steady) + point(steady, device="cuda"))
+    assert mnist.epoch_seconds(rows)["verdict"].tolist() == ["stable", "stable"]
+    states = [{"run_id": "desk-reference-cpu-64-mnist", "index": 0, "power_source": "battery"}]
+    clocks = {"awake_seconds": 0.0, "elapsed_seconds": 0.0}
+    epochs = mnist.epoch_seconds(rows, pandas.DataFrame([state | clocks for state in states]))
+    assert epochs["verdict"].tolist() == ["unstable: on battery", "stable"]
+    assert mnist.speedups(epochs)["verdict"].tolist() == ["unstable: on battery"]
+    hatches = {bar.get_hatch() for bar in draw("epochs", epochs).patches}
+    assert hatches == {None, "///"}
+
+
 def test_step_times_are_split_by_a_line_through_resident_points():
     seconds = {size: 4e-3 + 5e-5 * size for size in (64, 16, 256)}
     points = [point([size / time], loader="resident", batch_size=size) for size, time in seconds.items()]
@@ -307,14 +329,14 @@ def test_the_speedup_chart_shows_measured_beside_published():
     axes = draw("speedups", table)
     assert bars(axes) == pytest.approx(sorted(table["speedup"]))
     measured = table.loc[table["source"] == "measured", "speedup"]
-    assert f"measured {measured.min():.2f}x to {measured.max():.2f}x" in title(axes)
-    assert "published 1.68x to 1.70x" in title(axes)
+    assert f"measured {measured.min():.2f} to {measured.max():.2f} times" in title(axes)
+    assert "published 1.68 to 1.70 times" in title(axes)
     assert "1.70x" in words(axes)
 
 
 def test_the_speedup_chart_says_when_no_machine_has_both():
     text = title(draw("speedups", tables_of("one_machine")["speedups"]))
-    assert "published 1.68x to 1.70x" in text
+    assert "published 1.68 to 1.70 times" in text
     assert "measured 1" not in text
 
 

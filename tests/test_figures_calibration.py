@@ -53,7 +53,7 @@ def test_efficiency_leaves_out_points_without_a_ceiling():
     lines = {"machine": "desk", "device": "cpu", "point": ["a-12345678", "b-12345678"], "efficiency": [0.25, None]}
     axes, labels, texts = drawn(calibration.draw_efficiency, pandas.DataFrame(lines))
     assert (labels, texts) == (["desk\na"], ["25.0%"])
-    assert axes.get_title(loc="left") == "Training reaches 25.0% to 25.0% of the ceiling measured in its session"
+    assert axes.get_title(loc="left") == "Training reaches 25.0% of the ceiling measured in its session"
 
 
 @pytest.mark.parametrize("draw", [calibration.draw_arithmetic, calibration.draw_memory])

@@ -254,3 +254,8 @@ def test_files_of_rows_are_found_at_any_depth(tmp_path):
         path.touch()
     assert records.find(tmp_path) == sorted([deep / "run.csv", tmp_path / "run.csv"])
     assert records.find(deep / "run.csv") == [deep / "run.csv"]
+
+
+@pytest.mark.parametrize(("text", "settings"), [('{"width": 1.0}', {"width": 1.0}), (None, {}), (pandas.NA, {})])
+def test_a_rows_settings_are_a_dictionary_empty_where_it_has_none(text, settings):
+    assert records.settings(text) == settings

@@ -236,3 +236,16 @@ def test_equal_windows_differ_in_nothing():
 def test_a_ratio_needs_rates_above_zero(rates):
     with pytest.raises(ValueError, match="allowed: "):
         statistics.ratio(rates, ["a"] * len(rates), [1.0] * 6, ["b"] * 6)
+
+
+def test_waiting_and_joules_have_bounds_over_windows():
+    energy = {"energy_method": "nvml", "energy_boundary": "board"}
+    windows = [
+        make_row(index=index, input_seconds=waited, energy_joules=joules, **energy)
+        for index, (waited, joules) in enumerate([(0.2, 64.0), (0.4, 128.0), (0.6, 320.0)])
+    ]
+    line = statistics.summarise(make_rows(windows)).iloc[0]
+    assert line[["waited_low", "input_share_waited", "waited_high"]].tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert line[["energy_low", "energy_per_sample", "energy_high"]].tolist() == pytest.approx([0.1, 0.2, 0.5])
+    unread = statistics.summarise(make_rows([make_row()])).iloc[0]
+    assert unread[["energy_low", "energy_high"]].isna().all()

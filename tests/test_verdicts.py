@@ -148,3 +148,22 @@ def test_a_summary_gets_a_verdict_for_each_point():
     assert judged["short"] == "too few windows"
     assert judged["failed"] is None
     assert "verdict" in verdicts.add(statistics.summarise(frame[:0]), frame[:0])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "worse"),
+    [
+        ("stable", "stable", "stable"),
+        ("stable", "too few windows", "too few windows"),
+        ("too few windows", "unstable: spread 8%", "unstable: spread 8%"),
+        (None, "stable", "stable"),
+        (None, None, None),
+    ],
+)
+def test_of_two_verdicts_that_of_the_point_that_is_worse_off_counts(one, other, worse):
+    assert verdicts.worse(one, other) == verdicts.worse(other, one) == worse
+
+
+def test_a_summary_has_a_verdict_a_point():
+    rows = make_rows([make_row(index=index, samples_per_second=100.0) for index in range(6)])
+    assert verdicts.summarise(rows)[["num_windows", "verdict"]].to_numpy().tolist() == [[6, "stable"]]

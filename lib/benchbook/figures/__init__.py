@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook.figures.house import COLOURS, colour, patches, style
+from benchbook.figures.house import COLOURS, colour, patches, span, style
 from benchbook.figures.marks import (
     add_legend,
     draw_bars,
@@ -31,6 +31,7 @@ __all__ = [
     "patches",
     "save",
     "save_table",
+    "span",
     "style",
     "view",
 ]

@@ -74,7 +74,7 @@ def efficiency_title(efficiency: pandas.DataFrame) -> str:
     known = efficiency["efficiency"].dropna()
     if known.empty:
         return "Efficiency: no point was calibrated in its own session"
-    return f"Training reaches {known.min():.1%} to {known.max():.1%} of the ceiling measured in its session"
+    return f"Training reaches {figures.span(known, '.1%')} of the ceiling measured in its session"
 
 
 def _bars(axes: Axes, order: pandas.DataFrame, names: list[str], unit: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import matplotlib
+import pandas
 
 # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
 COLOURS = {
@@ -45,6 +46,17 @@ def style() -> Iterator[None]:
 def colour(device: str) -> str:
     """Return a device's colour: one for CPUs, one for accelerators."""
     return COLOURS["cpu" if device == "cpu" else "accelerator"]
+
+
+def span(values: pandas.Series, form: str) -> str:
+    """Return the least and the most of some values as a title says them; where both read alike, once.
+
+    Args:
+        values: of which there is at least one.
+        form: a format specification, such as `.0%`.
+    """
+    low, high = f"{values.min():{form}}", f"{values.max():{form}}"
+    return low if low == high else f"{low} to {high}"
 
 
 def patches(names: dict[str, str]) -> list:

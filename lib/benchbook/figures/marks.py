@@ -15,7 +15,8 @@ from benchbook.figures.house import COLOURS, patches
 SAME, BEST = "same precision everywhere", "the best each device can do"
 HATCHES = {"unstable": "///", "diverged": "xxx"}
 MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed, no measure"}
-WHISKERS = {True: "95 % interval (n < 6: range)", False: "rounding of what was printed"}
+WHISKERS = {True: "95 % interval (n < 6: range)", False: "published: its rounding"}
+LEGEND_MARK, LEGEND_LETTER = 0.6, 0.063  # inches that an entry's mark and space, and each of its letters, take
 NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
 
 
@@ -84,6 +85,8 @@ def draw_bars(
     ticks = sorted(zip(places, labels, strict=True))
     axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
     axes.tick_params(axis="y", length=0)
+    if not axes.patches:
+        axes.set(xlim=(0, 1), xticks=[])
     top = max([1.0, *places]) + (0.6 if len(set(map(view, lines))) < 2 else 1.1)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
     called = NAMES | (names or {})
@@ -172,7 +175,9 @@ def add_legend(figure: Figure, entries: list[Artist]) -> None:
         legend.remove()
     known |= {entry.get_label(): entry for entry in entries}
     known = dict(sorted(known.items(), key=lambda both: isinstance(both[1], Line2D) or 2 * _is_hatched(both[1])))
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=min(4, len(known)), fontsize=8)
+    widest = LEGEND_MARK + LEGEND_LETTER * max(map(len, known))
+    columns = max(1, min(len(known), int(figure.get_figwidth() / widest)))
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def _places(lines: list[dict]) -> list[float]:
@@ -247,10 +252,9 @@ def _is_hatched(mark: Artist) -> bool:
 
 
 def _whiskers(table: pandas.DataFrame) -> list[Artist]:
-    """Return a legend's entry for the intervals of lines that have one: a measured one says more than a printed one."""
+    """Return a legend's entries for the intervals of lines that have one: measured, or printed."""
     own = {_is_measured(line) for line in table[_bounded(table)].to_dict("records")}
-    label = ", published: ".join(WHISKERS[kind] for kind in (True, False) if kind in own)
-    return [Line2D([], [], color=COLOURS["line"], marker="|", label=label)] if own else []
+    return [Line2D([], [], color=COLOURS["line"], marker="|", label=WHISKERS[kind]) for kind in WHISKERS if kind in own]
 
 
 def _percent(value: float, digits: int) -> str:

@@ -156,7 +156,7 @@ def epochs_title(epochs: pandas.DataFrame) -> str:
     """Return what the epoch chart shows, in a sentence with its numbers."""
     measured = epochs[(epochs["source"] == "measured") & (epochs["loader"] == "reference") & epochs["status"].eq("ok")]
     published = epochs[epochs["source"] != "measured"]["seconds"]
-    between = f"published {published.min():.0f} to {published.max():.0f} s" if len(published) else "none published"
+    between = f"published {figures.span(published, '.0f')} s" if len(published) else "none published"
     if measured.empty:
         return f"One MNIST epoch: {between}; none measured with the article's loaders yet"
     best = measured.sort_values("seconds").iloc[0]
@@ -178,11 +178,10 @@ def speedups_title(ratios: pandas.DataFrame) -> str:
     """Return what the chart of speed-ups shows, in a sentence with its numbers."""
     measured = ratios[ratios["source"] == "measured"]
     published = ratios[ratios["source"] != "measured"]["speedup"]
-    known = f"published {published.min():.2f}x to {published.max():.2f}x" if len(published) else "none published"
+    known = f"published {figures.span(published, '.2f')} times" if len(published) else "none published"
     if measured.empty:
         return f"Accelerator over CPU: {known}; not measured here"
-    low, high = measured["speedup"].min(), measured["speedup"].max()
-    return f"Accelerator over CPU: measured {low:.2f}x to {high:.2f}x, {known}"
+    return f"Accelerator over CPU: measured {figures.span(measured['speedup'], '.2f')} times, {known}"
 
 
 def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
@@ -191,7 +190,7 @@ def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
     figures.draw_input_shares(axes, shares, labels, "the data were on the device")
     known = shares["share"].dropna()
     axes.set_title(
-        f"Input takes {known.min():.0%} to {known.max():.0%} of a training step"
+        f"Input takes {figures.span(known, '.0%')} of a training step"
         if len(known)
         else "Input share: not known without a resident point"
     )

@@ -33,9 +33,7 @@ def draw_efficiency(axes: Axes, table: pandas.DataFrame) -> None:
     _by_batch(axes, table)
     known = table["efficiency"].dropna()
     axes.set_title(
-        f"{known.min():.0%} to {known.max():.0%} of the measured ceiling"
-        if len(known)
-        else "Ceiling: not calibrated yet"
+        f"{figures.span(known, '.0%')} of the measured ceiling" if len(known) else "Ceiling: not calibrated yet"
     )
 
 
@@ -51,7 +49,7 @@ def draw_scaling(axes: Axes, table: pandas.DataFrame) -> None:
     axes.margins(x=0.35)
     known = table["efficiency"].astype(float).dropna()
     axes.set_title(
-        f"Several devices reach {known.min():.0%} to {known.max():.0%} of the ideal"
+        f"Several devices reach {figures.span(known, '.0%')} of the ideal"
         if len(known)
         else "Scaling: no point of several devices yet"
     )
@@ -64,7 +62,7 @@ def draw_money(axes: Axes, table: pandas.DataFrame) -> None:
         return f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
 
     labels = [
-        f"{line['machine']}, {line['variant']}, {line['dataset']}\n"
+        f"{line['machine']}, {line['variant']}, {line['dataset']}{_printed(line)}\n"
         f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
         for line in table.to_dict("records")
     ]
@@ -114,7 +112,7 @@ def money_title(table: pandas.DataFrame) -> str:
     if table.empty:
         return "A million images: no price is known"
     parts = [
-        f"{source} {group['per_million'].min():.3g} to {group['per_million'].max():.3g} USD"
+        f"{source} {figures.span(group['per_million'], '.3g')} USD"
         for source, group in table.assign(source=table["source"].replace({"secondary": "published"})).groupby("source")
     ]
     return "A million images: " + "; ".join(parts)
@@ -149,6 +147,10 @@ def _label(line: dict) -> str:
     parts = [line["machine"], f"{line['device_count']} x {line['device']}", line["variant"], line.get("framework")]
     parts += [line.get("precision"), line["dataset"]]
     return ", ".join(part for part in parts if isinstance(part, str))
+
+
+def _printed(line: dict) -> str:
+    return "" if line["source"] == "measured" else f", {line['source']}"
 
 
 def _best(line: dict, column: str) -> str:

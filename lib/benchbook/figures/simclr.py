@@ -150,7 +150,7 @@ def draw_input_shares(axes: Axes, shares: pandas.DataFrame) -> None:
     figures.draw_input_shares(axes, shares, labels, "the views lay on the device", digits=1)
     known = shares["share"].dropna()
     axes.set_title(
-        f"Input takes {known.min():.1%} to {known.max():.1%} of a training step"
+        f"Input takes {figures.span(known, '.1%')} of a training step"
         if len(known)
         else "Input share: no step on ready batches was timed yet"
     )

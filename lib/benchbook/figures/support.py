@@ -53,9 +53,9 @@ def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
     lines = cells[LINE].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
-    for cell in cells.to_dict("records"):
-        here = (lines[list(lines)] == pandas.Series({name: cell[name] for name in lines})).all(axis=1)
-        x, y = names.index(cell["precision"]), int(here.idxmax())
+    places = cells.groupby(LINE, dropna=False, sort=False).ngroup()
+    for cell, y in zip(cells.to_dict("records"), places, strict=True):
+        x = names.index(cell["precision"])
         axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=STATUS_COLOURS[cell["status"]], alpha=0.35, lw=0)
         axes.text(x + 0.5, y + 0.5, _words(cell), ha="center", va="center", fontsize=8)
     axes.set_xticks(numpy.arange(len(names)) + 0.5, names)

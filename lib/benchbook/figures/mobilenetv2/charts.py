@@ -39,8 +39,6 @@ def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
     figures.draw_bars(axes, joules, "joules_per_image", labels, _joules)
     axes.set_xlabel("joules an image")
     axes.margins(x=0.4)
-    if not table["joules_per_image"].notna().any():
-        axes.set(xticks=[], xlim=(0, 1))
     axes.set_title(textwrap.fill(joules_title(table), TITLE))
 
 
@@ -83,11 +81,10 @@ def rates_title(table: pandas.DataFrame) -> str:
 def joules_title(table: pandas.DataFrame) -> str:
     """Return what the chart of joules shows, in a few words with their numbers."""
     known = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
+    known = known[known["status"].isin(["ok", "diverged"])]
     if known.empty:
         return "Joules an image: no sensor could be read"
-    low, high = known["joules_per_image"].min(), known["joules_per_image"].max()
-    span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-    return f"{span} J an image ({', '.join(sorted(set(known['boundary'])))})"
+    return f"{figures.span(known['joules_per_image'], '.3g')} J an image ({', '.join(sorted(set(known['boundary'])))})"
 
 
 def losses_title(table: pandas.DataFrame) -> str:
