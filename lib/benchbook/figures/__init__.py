@@ -6,29 +6,22 @@ from pathlib import Path
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook.figures.house import COLOURS, colour, patches, span, style
+from benchbook.figures.house import COLOURS, colour, span, style
 from benchbook.figures.marks import (
-    add_legend,
     draw_bars,
     draw_input_shares,
     draw_points,
-    draw_whiskers,
     num_windows,
-    outcome,
     view,
 )
 
 __all__ = [
     "COLOURS",
-    "add_legend",
     "colour",
     "draw_bars",
     "draw_input_shares",
     "draw_points",
-    "draw_whiskers",
     "num_windows",
-    "outcome",
-    "patches",
     "save",
     "save_table",
     "span",
