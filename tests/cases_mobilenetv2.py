@@ -346,6 +346,24 @@ def test_tuned_settings_change_how_it_is_computed_and_not_what(frozen):
         assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=memory_format())
 
 
+@pytest.mark.skipif(IS_KERAS, reason="Keras's layers are not taken apart")
+def test_a_frozen_networks_batch_norms_are_folded_only_where_they_are_never_trained():
+    import torch
+
+    made = {
+        kept: build(variant="tuned", trainable=kept, weights=("imagenet", lively_weights())) for kept in (False, True)
+    }
+    norms = {
+        kept: [m for m in one.model.modules() if isinstance(m, torch.nn.BatchNorm2d)] for kept, one in made.items()
+    }
+    assert (len(norms[False]), len(norms[True])) == (0, 52)
+    images = torch.from_numpy(inputs.enlarge(DATA.test_images, 32, channels_first=True)).double()
+    folded, plain = (one.model.double().eval()(images).detach() for one in made.values())
+    assert plain.abs().max() > 1
+    torch.testing.assert_close(folded, plain, rtol=0, atol=0.02)  # as above
+    assert made[False].description()["parameters"] == made[True].description()["parameters"]
+
+
 def memory_format():
     import torch
 

@@ -74,7 +74,7 @@ def fastest(
     Args:
         build: from settings to a workload with fresh weights; its batches should lie on the device.
         device: where it computes.
-        time_limit_seconds: no new trial begins after this; one that has begun is finished.
+        time_limit_seconds: no new trial begins after this; one that has begun is finished. 0: none is begun.
         parity_steps: steps each trial is compared with float64.
         choices: what to try; None takes `candidates`.
 
@@ -83,7 +83,7 @@ def fastest(
     """
     deadline = time.monotonic() + time_limit_seconds
     best, trials = Settings(), []
-    best_workload = _warm(build(best))
+    best_workload = _warm(build(best)) if time_limit_seconds else None
     for name, values in (choices or candidates(device)).items():
         for value in values:
             trial = replace(best, **{name: value})
@@ -98,12 +98,12 @@ def fastest(
 def _try(
     build: Callable[[Settings], Workload],
     trial: Settings,
-    best: Workload,
+    best: Workload | None,
     parity_steps: int,
     deadline: float,
 ) -> tuple[dict, Workload | None]:
     """Return a trial's outcome, and its workload if it was measured."""
-    if time.monotonic() > deadline:
+    if best is None or time.monotonic() > deadline:
         return {"outcome": "no time left"}, None
     try:
         workload = build(trial)

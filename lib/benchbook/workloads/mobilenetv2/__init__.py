@@ -39,7 +39,8 @@ def build(
     Args:
         dataset: colour images in classes.
         device: where to train, and with which framework.
-        variant: `reference` has a loader, threads of this process; `tuned` may have the data on the device instead.
+        variant: `reference` has a loader, threads of this process; `tuned` may have the data on the device instead,
+            and in torch a frozen network's batch norms are folded into its convolutions.
         trainable: train all layers, or the head alone; then batch norms are in inference mode.
         weights: from `weights.choose`, or random.
         image_size: pixels a side that images are enlarged to, by nearest neighbours.
@@ -83,6 +84,7 @@ def build(
         data_resident=data_resident,
         num_workers=num_workers,
         seed=seed,
+        folded=variant == "tuned" and not trainable,
         settings=settings,
     )
     return _framework(device).build(plan)

@@ -27,6 +27,7 @@ class Plan:
     Attributes:
         weights: imagenet or random, as there are.
         arrays: the weights themselves, by Keras's layer names.
+        folded: whether frozen batch norms may be folded into their convolutions.
     """
 
     dataset: Dataset
@@ -40,6 +41,7 @@ class Plan:
     data_resident: bool
     num_workers: int
     seed: int
+    folded: bool
     settings: Settings
 
     @property
