@@ -17,7 +17,8 @@ from tqdm import tqdm
 from benchbook import datasets, devices, measure, protocol, statistics
 from benchbook.devices import Device
 
-STEPS = {"mnist_speedup": 40, "simclr_epochs": 2, "mobilenetv2_energy": 20}
+STEPS = {"mnist_speedup": 40, "simclr_epochs": 2, "resnet50_cost": 2}
+STEPS |= (KERAS := {"mobilenetv2_energy": 20, "segmentation_scaling": 3})
 
 
 def bare_seconds(workload, batches) -> float:
@@ -39,41 +40,51 @@ def measured_seconds(workload, batches, sensor) -> float:
         return time.perf_counter() - started
 
 
-def torch_loops(study: str, kind: str, num_steps: int) -> tuple[Device, Callable, Callable]:
-    """Return the device, and functions to the seconds of a plain and of a measured window.
+def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
+    """Return functions to the seconds of a plain and of a measured window.
 
     Batches lie on the device or are made there: no worker process, so no noise of theirs.
     """
-    from benchbook.workloads import mnist, simclr
-
-    device = devices.pick(kind)
-    if study == "simclr_epochs":
-        workload = simclr.build(datasets.load("shapes"), device, "tuned", batch_size=16)
-    else:
-        workload = mnist.build(datasets.load("digits"), device, "controlled", data_resident=True)
-    sensor = measure.open_sensor(device)
+    sensor = measure.open_sensor(workload.device)
 
     def batches() -> list:
         return list(itertools.islice(protocol.endless(workload), num_steps))
 
-    return (
-        device,
-        lambda: bare_seconds(workload, batches()),
-        lambda: measured_seconds(workload, batches(), sensor),
-    )
+    return lambda: bare_seconds(workload, batches()), lambda: measured_seconds(workload, batches(), sensor)
 
 
-def keras_loops(study: str, kind: str, num_steps: int) -> tuple[Device, Callable, Callable]:
-    """Return the device, and functions to the seconds of an epoch of `model.fit` and of a measured window."""
-    from benchbook.workloads import mobilenetv2
+def torch_workload(study: str, device: Device):
+    """Return a workload whose batches are ready, with few images where a step is long."""
+    from benchbook.workloads import mnist, resnet50, simclr
+
+    if study == "simclr_epochs":
+        return simclr.build(datasets.load("shapes"), device, "tuned", batch_size=16)
+    if study == "resnet50_cost":
+        return resnet50.build(None, device, image_size=64, batch_size=16)
+    return mnist.build(datasets.load("digits"), device, "controlled", data_resident=True)
+
+
+def keras_workload(study: str, device: Device):
+    """Return a workload and the loss that Keras's own `fit` takes for it."""
+    from benchbook.workloads import mobilenetv2, segmentation
     from benchbook.workloads.keras import import_keras
 
-    device, keras = devices.pick(kind, "tensorflow"), import_keras("tensorflow")
-    options = {"image_size": 64, "batch_size": 32, "num_workers": 0}
-    workload, plain = (mobilenetv2.build(datasets.load("shapes"), device, **options) for _ in range(2))
+    keras = import_keras("tensorflow")
+    if study == "segmentation_scaling":
+        data = datasets.triangles(24, 2, 128)
+        made = segmentation.build(data, device, batch_size=4, num_workers=0)
+        return made, lambda masks, outputs: made.loss(outputs, masks)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return mobilenetv2.build(datasets.load("shapes"), device, image_size=64, batch_size=32, num_workers=0), loss
+
+
+def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, Callable]:
+    """Return functions to the seconds of an epoch of `model.fit` and of a measured window."""
+    import keras
+
+    (workload, _), (plain, loss) = keras_workload(study, device), keras_workload(study, device)
     batches, sensor = list(itertools.islice(workload.batches(0), num_steps)), measure.open_sensor(device)
     images, labels = (numpy.concatenate(part) for part in zip(*batches, strict=True))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # Without XLA, as the workload: Keras 3 would choose it by itself.
     plain.model.compile(plain.make_optimizer(), loss, jit_compile=plain.settings.compiled)
 
@@ -89,7 +100,7 @@ def keras_loops(study: str, kind: str, num_steps: int) -> tuple[Device, Callable
         plain.model.fit(images, labels, plain.batch_size, shuffle=False, verbose=0, callbacks=[watch])
         return watch.seconds
 
-    return device, fit_seconds, lambda: measured_seconds(workload, batches, sensor)
+    return fit_seconds, lambda: measured_seconds(workload, batches, sensor)
 
 
 def main() -> None:
@@ -101,8 +112,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps in a window")
     options = parser.parse_args()
     num_steps = options.steps or STEPS[options.study]
-    loops = keras_loops if options.study == "mobilenetv2_energy" else torch_loops
-    device, plain, measured = loops(options.study, options.device, num_steps)
+    device = devices.pick(options.device, "tensorflow" if options.study in KERAS else "torch")
+    if options.study in KERAS:
+        plain, measured = keras_loops(options.study, device, num_steps)
+    else:
+        plain, measured = torch_loops(torch_workload(options.study, device), num_steps)
     plain(), measured()  # warm-up
     ratios = []
     for _ in tqdm(range(options.blocks), desc="Blocks"):
