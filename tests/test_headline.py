@@ -70,6 +70,12 @@ def test_a_line_is_a_points_median_bounds_windows_and_verdict():
     assert line["seconds_per_epoch"] == pytest.approx(1000 / 99.5)
 
 
+def test_where_no_article_printed_an_epochs_images_there_is_no_time_of_one():
+    own = point(dataset_samples=16)
+    assert spoken(own)["seconds_per_epoch"] == 10  # the article's 1000 images, not the 16 of a short profile
+    assert pandas.isna(spoken(own, printed=[PRINTED | {"dataset_samples": None}])["seconds_per_epoch"])
+
+
 def test_the_columns_are_those_that_the_report_reads():
     assert table(point()).columns.tolist() == headline.COLUMNS
     assert (

@@ -23,10 +23,10 @@ def table(rows: pandas.DataFrame, summary: pandas.DataFrame, prices: pandas.Data
     published machine has a line where a rate or a time of training was printed of it, from the study's own setting if
     it has one; bounds are then the rounding.
 
-    An epoch is as many images as the article's, or as the line's own data set has where nothing is printed of that. It
-    is what the article timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the
-    article's batch size; else training alone. What is printed of an epoch holds what its article counted. Dollars are
-    those of the price on demand, or the one that the run states. What is not known is missing.
+    An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
+    timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
+    size; else training alone. What is printed of an epoch holds what its article counted. Dollars are those of the
+    price on demand, or the one that the run states. What is not known is missing.
 
     Args:
         rows: measured and published ones, of all studies.
@@ -94,8 +94,7 @@ def _point(point: dict, sizes: dict, timed: dict, num_images: float | None) -> d
     rate = point["samples_per_second"] if trained else numpy.nan
     epoch = timed.get((point["machine"], point["point"]), numpy.nan)
     if point["study"] not in ("mnist_speedup", "simclr_epochs"):
-        images = point["dataset_samples"] if pandas.isna(num_images) else num_images
-        epoch = images / rate if pandas.notna(images) else numpy.nan
+        epoch = num_images / rate if pandas.notna(num_images) else numpy.nan
     kept = ("machine", "chip", "study", "variant", "device", "dataset", "num_windows", "verdict", "status")
     return {
         **{name: point[name] for name in (*kept, "batch_size", "framework")},
