@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import compare as comparison
-from benchbook import condition, estimate, layout, machine, packing, profiles, records, session
+from benchbook import condition, estimate, layout, machine, packing, profiles, records, session, verdicts
 from benchbook.devices import DeviceUnavailable
 from benchbook.progress import rate_text
 
@@ -226,7 +226,7 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
-            if line[f"stability_{side}"].startswith("unstable"):
+            if line[f"stability_{side}"].startswith(verdicts.UNSTABLE):
                 _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
         note = f" ({line['energy_note']})" if line["energy_note"] else ""

@@ -1,13 +1,12 @@
 """Hold two sets of runs against each other: which is faster, point by point, and is that more than chance?"""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas
 
-from benchbook import condition, energy, records, statistics, verdicts
+from benchbook import condition, energy, layout, records, statistics, verdicts
 
 KINDS = ("path", "machine", "session", "commit", "library")
 # What two points must have in common to be compared across machines. The data set is the one that was loaded.
@@ -136,8 +135,8 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
         plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
         same = (plain == version) | (rows["framework_version"] == version)
         return rows[(rows["framework"] == library).fillna(False) & same.fillna(False)]
-    manifests = {path.stem: json.loads(path.read_text()) for path in folder.rglob("*Z-*.json")}
-    packages = {run_id: manifest.get("environment", {}).get("packages", {}) for run_id, manifest in manifests.items()}
+    manifests = layout.manifests(folder).items()
+    packages = {run_id: manifest.get("environment", {}).get("packages", {}) for run_id, manifest in manifests}
     runs = [run_id for run_id, versions in packages.items() if versions.get(library.lower()) == version]
     return rows[rows["run_id"].isin(runs)]
 

@@ -4,7 +4,6 @@ Nothing here needs root. Everything may be published: processes of others are co
 battery's or disk's serial number is read. The parsers are pure functions of what a tool prints.
 """
 
-import json
 import os
 import platform
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook import nvidia
+from benchbook import layout, nvidia
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
@@ -54,10 +53,9 @@ def samples(folder: Path) -> pandas.DataFrame:
         holds for a whole run (low_power_mode, power_source) is that of the manifest's condition_before.
     """
     lines = []
-    for path in sorted(folder.rglob("*Z-*.json")):
-        manifest = json.loads(path.read_text())
+    for run_id, manifest in layout.manifests(folder).items():
         before = manifest.get("condition_before") or {}
-        kept = {"run_id": path.stem} | {name: before.get(name) for name in ("low_power_mode", "power_source")}
+        kept = {"run_id": run_id} | {name: before.get(name) for name in ("low_power_mode", "power_source")}
         lines += [kept | line for line in manifest.get("conditions", ())]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 

@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import layout, statistics
+from benchbook import layout, records, statistics, verdicts
 from benchbook.figures import view
 
 
@@ -79,9 +79,9 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
     """Return what the measured figures may not be taken for, a sentence each."""
     theirs = set(printed["dataset"].dropna())
     others = sorted(set(own["dataset"].dropna()) - theirs) if theirs else []
-    failed = summary[~summary["status"].isin(["ok", "diverged"])]
+    failed = summary[~summary["status"].isin(records.TRAINED)]
     few, unstable = (
-        summary[summary["verdict"].astype(str).str.startswith(word)] for word in ("too few windows", "unstable")
+        summary[summary["verdict"].astype(str).str.startswith(word)] for word in (verdicts.TOO_FEW, verdicts.UNSTABLE)
     )
     counted = [
         (few, f"have fewer than {statistics.FEWEST_WINDOWS} windows, so that a range stands for their interval"),

@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook import articles, estimate, records, statistics
+from benchbook import articles, estimate, records, statistics, verdicts
 from benchbook.figures import mnist, simclr
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
@@ -65,10 +65,10 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
     theirs = own[[*OWN, "dataset"]].reindex(lines["study"]).set_axis(lines.index)
     same = pandas.DataFrame({name: (lines[name] == theirs[name]) | theirs[name].isna() for name in theirs})
     keys = {
-        "failed": ~lines["status"].isin(["ok", "diverged"]),
+        "failed": ~lines["status"].isin(records.TRAINED),
         "other_setting": ~same[OWN].fillna(False).astype(bool).all(axis=1),
         "other_data": ~same["dataset"].fillna(False).astype(bool),
-        "unstable": lines["verdict"].astype(str).str.startswith("unstable"),
+        "unstable": lines["verdict"].astype(str).str.startswith(verdicts.UNSTABLE),
         "slowness": -lines["images_per_second"].where(lines["source"] == "measured", 0),
     }
     ranked = lines.assign(**keys).sort_values(list(keys), kind="stable", na_position="last")
@@ -90,7 +90,7 @@ def _epochs(table: pandas.DataFrame, column: str, factor: float) -> dict:
 
 
 def _point(point: dict, sizes: dict, timed: dict, num_images: float | None) -> dict:
-    trained = point["status"] in ("ok", "diverged")
+    trained = point["status"] in records.TRAINED
     rate = point["samples_per_second"] if trained else numpy.nan
     epoch = timed.get((point["machine"], point["point"]), numpy.nan)
     if point["study"] not in ("mnist_speedup", "simclr_epochs"):

@@ -3,13 +3,12 @@
 Nothing here names a user, a host or a path: the manifests hold none (see `machine` and `condition`).
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pandas
 
-from benchbook import condition, verdicts
+from benchbook import condition, layout, verdicts
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
 COLUMNS += ["rows"]
@@ -26,7 +25,7 @@ def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
     Returns:
         Columns: COLUMNS; cores are physical, condition is sentences. Of a machine without manifests only its rows tell.
     """
-    found = _manifests(folder)
+    found = layout.manifests(folder)
     lines = []
     for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
         manifests = [found[run_id] for run_id in sorted(set(own["run_id"])) if run_id in found]
@@ -34,12 +33,6 @@ def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
         lines.append(line | (_description(manifests) if manifests else {}))
     return pandas.DataFrame(lines, columns=COLUMNS)
-
-
-def _manifests(folder: Path) -> dict[str, dict]:
-    """Return the manifests by run, in the order of their names, which begin with the time."""
-    paths = sorted(folder.rglob("*Z-*.json"), key=lambda path: path.stem)
-    return {path.stem: json.loads(path.read_text()) for path in paths}
 
 
 def _description(manifests: list[dict]) -> dict:

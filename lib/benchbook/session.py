@@ -68,7 +68,7 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """
     rows = read_rows(machine_name)
     conditions = condition.samples(layout.runs(machine_name))
-    lines = verdicts.add(statistics.summarise(rows), rows, conditions)
+    lines = verdicts.summarise(rows, conditions)
     found = {(line["study"], line["point"]): line for line in lines.to_dict("records")}
     missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in found]
     if missing:
@@ -127,7 +127,7 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
 def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     """Return the median seconds a run's process took beside its training windows; 0 where no manifest tells."""
     training = rows[rows["phase"] == "train"].groupby("run_id")["seconds"].sum()
-    found = {path.stem: json.loads(path.read_text()) for path in layout.runs(machine_name).rglob("*Z-*.json")}
+    found = layout.manifests(layout.runs(machine_name))
     beside = [
         found[run_id]["process_seconds"] - seconds
         for run_id, seconds in training.items()

@@ -220,7 +220,7 @@ def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
 
 def _summary(group: pandas.DataFrame, phase: str) -> dict:
     judged = records.without_refusals(group)
-    failures = judged[~judged["status"].isin(["ok", "diverged"])]
+    failures = judged[~judged["status"].isin(records.TRAINED)]
     windows = group[(group["phase"] == phase) & group["samples_per_second"].notna()]
     outcome = failures if len(failures) else judged[judged["status"] == "diverged"]
     line = {name: group[name].dropna().iloc[-1] if group[name].notna().any() else None for name in _DESCRIPTION}
@@ -233,7 +233,7 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
     }
     if len(windows):
         rates = windows["samples_per_second"].astype(float).to_numpy()
-        read = energy.read_windows(windows)
+        read, waited = energy.read_windows(windows), windows["input_seconds"] / windows["seconds"]
         bounds, median = interval(rates, windows["run_id"].to_numpy()), float(numpy.median(rates))
         line |= {
             "samples_per_second": median,
@@ -243,8 +243,8 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
             "interval": bounds.kind,
             "num_samples": int(windows["samples"].sum()),
             "seconds_per_step": float(line["batch_size"]) / median,
-            "input_share_waited": _median(windows["input_seconds"] / windows["seconds"]),
-            **_bounds("waited", windows["input_seconds"] / windows["seconds"], windows),
+            "input_share_waited": _median(waited),
+            **_bounds("waited", waited, windows),
             **energy.summarise(windows),
             **_bounds("energy", read["energy_joules"] / read["samples"], read),
         }

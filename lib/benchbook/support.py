@@ -138,7 +138,7 @@ def _complaint(loss: float, expected: float | None, precision: str) -> str:
 
 
 def _settings(record: Run, tried: str) -> str:
-    return json.dumps(json.loads(record.common.get("settings") or "{}") | {"tried": tried}, sort_keys=True)
+    return json.dumps(records.settings(record.common.get("settings")) | {"tried": tried}, sort_keys=True)
 
 
 def _forget_compiled() -> None:

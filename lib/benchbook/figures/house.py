@@ -57,10 +57,3 @@ def span(values: pandas.Series, form: str) -> str:
     """
     low, high = f"{values.min():{form}}", f"{values.max():{form}}"
     return low if low == high else f"{low} to {high}"
-
-
-def patches(names: dict[str, str]) -> list:
-    """Return a legend's entries: a name of COLOURS to what it stands for."""
-    from matplotlib.patches import Patch
-
-    return [Patch(color=COLOURS[name], label=label) for name, label in names.items()]

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from benchbook import verdicts
-from benchbook.figures.house import COLOURS, patches
+from benchbook.figures.house import COLOURS
 
 SAME, BEST = "same precision everywhere", "the best each device can do"
 HATCHES = {"unstable": "///", "diverged": "xxx"}
@@ -90,9 +90,8 @@ def draw_bars(
     top = max([1.0, *places]) + (0.6 if len(set(map(view, lines))) < 2 else 1.1)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
     called = NAMES | (names or {})
-    add_legend(axes.figure, patches({name: words for name, words in called.items() if name in drawn}))
-    add_legend(axes.figure, [_meaning(way) for way in MEANINGS if way in drawn])
-    add_legend(axes.figure, _whiskers(table))
+    shades = [Patch(color=COLOURS[name], label=words) for name, words in called.items() if name in drawn]
+    add_legend(axes.figure, shades + [_meaning(way) for way in MEANINGS if way in drawn] + _whiskers(table))
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
@@ -120,8 +119,8 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         axes.plot(place, 0.03, "X", color=style["color"], transform=along)
         axes.text(place, 0.07, _words(status), transform=along, rotation=90, fontsize=7, ha="center", va="bottom")
     drawn = {*ways[values.index], *ways[failed.index]}
-    add_legend(axes.figure, [_meaning(way, on_points=True) for way in MEANINGS if way in drawn])
-    add_legend(axes.figure, _whiskers(known))
+    meanings = [_meaning(way, on_points=True) for way in MEANINGS if way in drawn]
+    add_legend(axes.figure, meanings + _whiskers(known))
 
 
 def draw_whiskers(axes: Axes, order: pandas.DataFrame, column: str) -> None:

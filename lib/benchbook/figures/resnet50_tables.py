@@ -60,7 +60,7 @@ def batches(table: pandas.DataFrame, swapped: frozenset = frozenset()) -> pandas
     key = [*(name for name in ALIKE if name != "source"), "device_count"]
     lines = []
     for values, group in table[table["source"] == "measured"].groupby(key, dropna=False, sort=True):
-        held = group[group["images_per_second"].notna() & group["status"].isin(["ok", "diverged"])]
+        held = group[group["images_per_second"].notna() & group["status"].isin(records.TRAINED)]
         held = held[[(line["machine"], line["batch_size"]) not in swapped for line in held.to_dict("records")]]
         beyond = group.loc[group["status"] == "out_of_memory", "batch_size"]
         line = dict(zip(key, values, strict=True)) | {"out_of_memory_batch": beyond.min() if len(beyond) else None}

@@ -37,17 +37,8 @@ def epoch_minutes(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = 
     lines = [_published(row) for row in printed.to_dict("records")]
     lines += [_measured(point, study) for point in _points(study, conditions).to_dict("records")]
     columns = ["machine", "chip", "device", "variant", "precision", "compiled", "source", "dataset"]
-    columns += [
-        "train_minutes",
-        "evaluate_minutes",
-        "minutes",
-        "low",
-        "high",
-        "num_windows",
-        "verdict",
-        "status",
-        "point",
-    ]
+    columns += ["train_minutes", "evaluate_minutes", "minutes", "low", "high", "num_windows", "verdict"]
+    columns += ["status", "point"]
     epochs = pandas.DataFrame([line for line in lines if line], columns=columns)
     rank = epochs["variant"].map(VARIANTS.index)
     return epochs.assign(rank=rank).sort_values(["source", "machine", "device", "rank"])[columns].reset_index(drop=True)
@@ -122,10 +113,8 @@ def quantities(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def draw_epochs(axes: Axes, epochs: pandas.DataFrame) -> None:
     """Draw one bar per machine, device and variant, training and evaluation; published ones in grey."""
-    parts, labels = (
-        {"train_minutes": "", "evaluate_minutes": "evaluate"},
-        [_label(line) for line in epochs.to_dict("records")],
-    )
+    parts = {"train_minutes": "", "evaluate_minutes": "evaluate"}
+    labels = [_label(line) for line in epochs.to_dict("records")]
     figures.draw_bars(axes, epochs, "minutes", labels, lambda line: f"{line['minutes']:.3g} min", parts, PARTS)
     axes.set_xlabel("minutes for one epoch of CIFAR-10 and its nearest-neighbour evaluation")
     axes.margins(x=0.25)

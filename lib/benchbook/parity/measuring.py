@@ -129,7 +129,7 @@ def _compare_steps(
         found = compare(gradients, reference.gradients(batch)[1], tolerance.least_share) if step == 1 else {}
         loss, reference_loss = subject.step(batch), reference.step(batch)
         found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        settings = json.loads(record.common.get("settings") or "{}") | found | {"step": step}
+        settings = records.settings(record.common.get("settings")) | found | {"step": step}
         status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
         text = json.dumps(settings, sort_keys=True)
         record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=text, status=status)

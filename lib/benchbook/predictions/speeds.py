@@ -1,9 +1,10 @@
 """How fast which processor did which work: published and measured rows as one table, no line repeating another."""
 
-import json
 import re
 
 import pandas
+
+from benchbook import records
 
 SOURCES = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
 HERE = "measured here"
@@ -91,7 +92,7 @@ def _published(rows: pandas.DataFrame) -> list[dict]:
     kept = kept[kept["device"].notna() & (kept["samples_per_second"].notna() | kept["seconds"].notna())]
     lines = []
     for row in kept.astype(object).where(kept.notna(), None).to_dict("records"):
-        told = json.loads(row["settings"] or "{}")
+        told = records.settings(row["settings"])
         best = str(told.get("batch_size_printed")).startswith("best per device")
         work = {
             "publication": row["reference"].partition(";")[0],

@@ -25,9 +25,8 @@ FIGURES = {
     "calibrate": ("ceilings", "efficiency"),
 }
 PREDICTIONS = ("predictions", "scaling")
-FORMULA = re.compile(
-    r"[=+\-@\t\r]"
-)  # what a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
 def write() -> Path:
@@ -61,8 +60,7 @@ def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None
     environment = _environment()
     template = environment.get_template("notebook.html")
     pages = executed.write(notebooks or [], folder / "notebooks", template)
-    summary = tables.read(figures / "summary.csv")
-    lines = summary.astype(object).where(summary.notna(), None).to_dict("records")
+    lines = tables.lines(figures / "summary.csv")
     content = {
         "sections": [
             section for study, names in FIGURES.items() if (section := _section(figures, study, names, lines))
@@ -125,7 +123,7 @@ def _harmless(cell: str) -> str:
 
 def _section(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
     """Return a study's finding and figures under the question that its notebook's title asks."""
-    title = layout.cells(layout.notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
+    title = layout.question(study)
     shown = _figures(folder, study, names, lines)
     finding = next((line["finding"] for line in tables.lines(folder / "findings.csv") if line["study"] == study), "")
     finding = finding.removeprefix(title).strip()  # the heading has asked it already

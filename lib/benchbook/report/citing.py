@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pandas
 import yaml
 
-from benchbook import articles, layout
+from benchbook import articles, layout, verdicts
 
 
 def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict]) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
         return ""
     frameworks = sorted({f"{line['framework']} {line['framework_version']}" for line in points if line["framework"]})
     windows = table["num_windows"].dropna() if "num_windows" in table else pandas.Series(dtype=float)
-    unstable = sum(str(line["verdict"]).startswith("unstable") for line in points)
+    unstable = sum(str(line["verdict"]).startswith(verdicts.UNSTABLE) for line in points)
     parts = [
         f"Measured on {_machines(points)}",
         _join(_values(points, "device")),

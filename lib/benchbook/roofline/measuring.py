@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from benchbook import measure, runs
+from benchbook import measure, records, runs
 from benchbook.devices import Device
 from benchbook.roofline import operations
 from benchbook.roofline.operations import Operation
@@ -152,7 +152,7 @@ def _windows(device: Device, record: Run, budget: Budget, operation: Operation, 
     """Append one row per window of an operation, repeated as often as fills the window; return the rows."""
     sensor = measure.open_sensor(device)
     count = operations.calls_lasting(budget.window_seconds, lambda number: _timed(device, operation, number))
-    told = json.dumps(json.loads(record.common.get("settings") or "{}") | settings, sort_keys=True)
+    told = json.dumps(records.settings(record.common.get("settings")) | settings, sort_keys=True)
     rows = []
     for _ in range(budget.num_windows):
         started_at = runs.now()

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy
 
+from benchbook.workloads.options import check_fits
+
 
 def order_seed(seed: int, epoch: int) -> int:
     """Return the seed of an epoch's order, for a framework's own generator; no epoch of another seed has the same."""
@@ -27,8 +29,7 @@ def training_order(num_images: int, batch_size: int, seed: int | None = None, ep
     Raises:
         ValueError: the batch is larger than the data set.
     """
-    if batch_size > num_images:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
+    check_fits(batch_size, num_images)
     order = numpy.arange(num_images)
     if seed is not None:
         order = numpy.random.default_rng([seed, epoch]).permutation(order)

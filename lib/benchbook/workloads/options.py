@@ -20,3 +20,13 @@ def check_options(
         raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
     if batch_size < 1:
         raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")
+
+
+def check_fits(batch_size: int, num_images: int) -> None:
+    """Refuse a batch that the training images do not fill.
+
+    Raises:
+        ValueError: the batch is larger than the data set.
+    """
+    if batch_size > num_images:
+        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")

@@ -6,20 +6,13 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures
+from benchbook import figures, records
 from benchbook.figures.mobilenetv2.tables import NUM_CLASSES
 
 DASHES = {"tensorflow": "-", "jax": "--", "torch": ":"}
 MARKERS = "os^vDP*X"
-NO_CURVE_OF_ITS_OWN = (
-    "images_seen",
-    "loss",
-    "low",
-    "high",
-    "num_runs",
-    "accuracy",
-    "status",
-)  # columns in which the points of one curve differ
+# Columns in which the points of one curve differ.
+NO_CURVE_OF_ITS_OWN = ("images_seen", "loss", "low", "high", "num_runs", "accuracy", "status")
 TITLE = 48  # characters in a line: half of a wide figure
 
 
@@ -69,8 +62,8 @@ def num_curves(table: pandas.DataFrame) -> int:
 def rates_title(table: pandas.DataFrame) -> str:
     """Return what the chart of rates shows, in a sentence with its numbers."""
     own = table[table["source"] == "measured"]
-    broken = own[~own["status"].isin(["ok", "diverged"])]
-    measured = own[own["status"].isin(["ok", "diverged"]) & own["images_per_second"].notna()]
+    broken = own[~own["status"].isin(records.TRAINED)]
+    measured = own[own["status"].isin(records.TRAINED) & own["images_per_second"].notna()]
     failed = f"; {len(broken)} of {len(broken) + len(measured)} settings failed" if len(broken) else ""
     if measured.empty:
         return f"Nothing measured here yet{failed}"
@@ -81,7 +74,7 @@ def rates_title(table: pandas.DataFrame) -> str:
 def joules_title(table: pandas.DataFrame) -> str:
     """Return what the chart of joules shows, in a few words with their numbers."""
     known = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
-    known = known[known["status"].isin(["ok", "diverged"])]
+    known = known[known["status"].isin(records.TRAINED)]
     if known.empty:
         return "Joules an image: no sensor could be read"
     return f"{figures.span(known['joules_per_image'], '.3g')} J an image ({', '.join(sorted(set(known['boundary'])))})"

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow
 
 from benchbook import devices
+from benchbook.devices import Device
 from benchbook.workloads.keras.networks import Network
 from benchbook.workloads.keras.runtime import Array, compile_function, place
 
@@ -27,11 +28,15 @@ class TensorFlowNetwork(Network):
 
     def scope(self) -> AbstractContextManager:
         """Return where the model and its optimiser are made."""
-        self._each = [replace(self.device, index=self.device.index + n, count=1) for n in range(self.device.count)]
-        if self.device.count == 1:
-            return nullcontext()
-        self._strategy = _mirrored(*(devices.handle(device) for device in self._each))
-        return self._strategy.scope()
+        return self._strategy.scope() if self.device.count > 1 else nullcontext()
+
+    @property
+    def _each(self) -> list[Device]:
+        return [replace(self.device, index=self.device.index + n, count=1) for n in range(self.device.count)]
+
+    @property
+    def _strategy(self) -> tensorflow.distribute.MirroredStrategy:
+        return _mirrored(*map(devices.handle, self._each))
 
     def _prepare(self, compiled: bool) -> None:
         several = self.device.count > 1

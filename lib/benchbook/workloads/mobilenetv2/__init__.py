@@ -12,7 +12,7 @@ from benchbook.devices import Device
 from benchbook.workloads import Settings, Workload
 from benchbook.workloads.mobilenetv2 import weights as initial
 from benchbook.workloads.mobilenetv2.plan import Plan
-from benchbook.workloads.options import check_options
+from benchbook.workloads.options import check_fits, check_options
 
 VARIANTS = ("reference", "tuned")
 
@@ -64,8 +64,7 @@ def build(
         raise ValueError(f"image_size {image_size}; allowed: 32 or more")
     if learning_rate <= 0:
         raise ValueError(f"learning_rate {learning_rate}; allowed: above 0")
-    if batch_size > len(dataset.train_labels):
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {len(dataset.train_labels)}, the training images")
+    check_fits(batch_size, len(dataset.train_labels))
     if not 0 <= num_test_images <= len(dataset.test_labels):
         raise ValueError(f"num_test_images {num_test_images}; allowed: 0 to {len(dataset.test_labels)}")
     tested = slice(num_test_images or None)

@@ -11,7 +11,7 @@ from benchbook.datasets.collections import Collection
 from benchbook.devices import Device
 from benchbook.parallel.group import Group
 from benchbook.workloads import Settings, Workload
-from benchbook.workloads.options import check_options
+from benchbook.workloads.options import check_fits, check_options
 from benchbook.workloads.resnet50 import weights as initial
 from benchbook.workloads.resnet50.plan import EPOCHS, IMAGENET_CLASSES, SYNTHETIC, Plan
 
@@ -91,8 +91,8 @@ def build(
         seed=seed,
         settings=settings,
     )
-    if collection and plan.steps_per_epoch == 0:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {len(collection.train)}, the training images")
+    if collection:
+        check_fits(batch_size, len(collection.train))
     return _framework(device).build(plan)
 
 
