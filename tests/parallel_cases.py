@@ -2,6 +2,7 @@
 
 import os
 import signal
+from unittest import mock
 
 import torch
 from torch import nn
@@ -29,10 +30,11 @@ class Tiny(nn.Module):
 
 def small(device, group, dataset, data_root, allow_embedded, settings, killed_at=0, **options):
     """Return the study's workload on shapes, with the network above; rank 1 kills itself in a step."""
-    torch_side.Network = Tiny
-    torch_side.MOST_TEST_IMAGES = 300  # several batches, of which each process takes its part
     collection = resnet50.collect(dataset, data_root, allow_embedded)
-    made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
+    # Put back afterwards: a test also builds this in its own process, where other tests follow. 300 test images are
+    # several batches, of which each process takes its part.
+    with mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300):
+        made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
     step, taken = made.step, []
 
     def dying(batch):
