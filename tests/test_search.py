@@ -1,12 +1,15 @@
 """The search for the fastest settings: it takes what is faster and right, and nothing else."""
 
+import json
 import time
 
+import pandas
 import pytest
 
-from benchbook import parity, search
+from benchbook import parity, runs, search
 from benchbook.devices import Device
 from benchbook.workloads import Settings
+from fakes import run
 
 CPU = Device("cpu", "a test's CPU")
 SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}
@@ -99,6 +102,32 @@ def test_without_time_the_reference_settings_stay(judged):
     found = search.fastest(Sleeper, CPU, 0, choices=CHOICES)
     assert found.settings == Settings()
     assert set(found.trials["outcome"]) == {"no time left"}
+
+
+def test_a_point_is_searched_once_in_a_session(judged, monkeypatch, tmp_path):
+    monkeypatch.setattr(search, "candidates", lambda device: CHOICES)
+    built = []
+
+    def settings_of(number: int, session: str) -> tuple[search.Found, runs.Run]:
+        record = run(tmp_path, f"20260101T00000{number}Z-00000000")
+        record.manifest = {"commit": "a-commit"}
+        record.describe(session=session, settings="{}")
+        found = search.for_point(record, lambda chosen: built.append(chosen) or Sleeper(chosen), CPU, 60, 1)
+        record.append(seconds=1.0)
+        record.end()
+        return found, record
+
+    first, searched = settings_of(1, "a-session")
+    assert first.settings == Settings(precision="amp_bf16")
+    assert json.loads(searched.common["settings"]) == {"channels_last": False}  # precision is a column of the rows
+    assert len(built) == 5
+    second, taken_over = settings_of(2, "a-session")
+    assert len(built) == 5
+    assert second.settings == first.settings
+    pandas.testing.assert_frame_equal(second.trials, first.trials)
+    assert len(taken_over.manifest["trials"]) == len(searched.manifest["trials"])
+    settings_of(3, "another-session")
+    assert len(built) == 10
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import devices, measure, parity, protocol
+from benchbook import devices, layout, measure, parity, protocol, records
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workloads import Settings, Workload
@@ -24,7 +24,8 @@ from benchbook.workloads import Settings, Workload
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
-HOPELESS = 0.5  # a setting this slow in a few steps, such as bfloat16 without instructions for it, is not timed further
+HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
+COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # of the table of trials
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,25 @@ def candidates(device: Device) -> dict[str, tuple]:
     return {name: values for name, values in choices.items() if values}
 
 
+def for_point(
+    run: Run, build: Callable[[Settings], Workload], device: Device, time_limit_seconds: float, parity_steps: int
+) -> Found:
+    """Return the fastest settings of a run's point, and tell the run: what was chosen, and all that was tried.
+
+    The first kernel of a point searches; those of the same session that follow take its settings over, so that all
+    windows of a point are of one setting, and the time is spent once.
+
+    Args:
+        run: the run that will be measured with them.
+        build, device, time_limit_seconds, parity_steps: see `fastest`.
+    """
+    found = _found_before(run) or fastest(build, device, time_limit_seconds, parity_steps)
+    # Precision and compiler are columns of the rows; the rest is told here, where there was a choice.
+    told = {"channels_last", "fused"} & candidates(device).keys()
+    run.tell(found.trials.to_dict("records"), **{name: getattr(found.settings, name) for name in sorted(told)})
+    return found
+
+
 def fastest(
     build: Callable[[Settings], Workload],
     device: Device,
@@ -91,8 +111,18 @@ def fastest(
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":
                 best, best_workload = trial, workload
-    columns = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]
-    return Found(best, pandas.DataFrame(trials, columns=columns))
+    return Found(best, pandas.DataFrame(trials, columns=COLUMNS))
+
+
+def _found_before(run: Run) -> Found | None:
+    """Return what an earlier run of the same point and session found, if there was one."""
+    session = run.common["session"]
+    for run_id, manifest in layout.manifests(run.folder).items():
+        if "trials" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
+            taken = [trial for trial in manifest["trials"] if trial["outcome"] == "taken"]
+            last = {field.name: taken[-1][field.name] for field in fields(Settings)} if taken else {}
+            return Found(Settings(**last), pandas.DataFrame(manifest["trials"], columns=COLUMNS))
+    return None
 
 
 def _try(
@@ -127,7 +157,7 @@ def _check(workload: Workload, num_steps: int) -> parity.Verdict:
 
 
 def _warm(workload: Workload) -> Workload:
-    protocol.train_window(workload, measure.NoSensor(), itertools.islice(protocol.endless(workload), 5))
+    protocol.train_window(workload, measure.NoSensor(), itertools.islice(protocol.endless(workload), 3))
     return workload
 
 
@@ -139,11 +169,11 @@ def _speed_ratios(best: Workload, trial: Workload) -> list[float]:
         batches = list(itertools.islice(streams[id(workload)], num_steps))
         return protocol.train_window(workload, measure.NoSensor(), batches)["seconds"]
 
-    few = min(seconds(best, 3) for _ in range(2))
-    ratio = few / min(seconds(trial, 3) for _ in range(2))
+    step = min(seconds(best, 1) for _ in range(3))
+    ratio = step / min(seconds(trial, 1) for _ in range(3))
     if ratio < HOPELESS:
         return [ratio]
-    num_steps = max(3, round(WINDOW_SECONDS / few * 3))
+    num_steps = max(1, round(WINDOW_SECONDS / step))
     ratios = []
     for _ in range(BLOCKS):
         first, second, third, fourth = (seconds(workload, num_steps) for workload in (best, trial, trial, best))
