@@ -126,6 +126,14 @@ def test_machines_of_different_devices_are_paired_by_what_the_point_is():
     assert lines[["point", "device_a", "device_b"]].to_numpy().tolist() == [["reference-mps", "mps", "cuda"]]
 
 
+def test_a_point_without_a_partner_is_named():
+    a = [*windows(point="tuned-cpu", settings='{"fused": true}'), *windows(100, point="reference-cpu")]
+    b = [row | {"machine": "attic", "settings": row["settings"].replace("true", "false")} for row in a]
+    assert compare.unpaired(make_rows(a), make_rows(b)) == {"a": ["tuned-cpu"], "b": ["tuned-cpu"]}
+    assert compare.table(make_rows(a), make_rows(b))["point"].tolist() == ["reference-cpu"]
+    assert compare.unpaired(make_rows(a), make_rows(a)) == {"a": [], "b": []}
+
+
 def test_other_work_is_not_compared():
     for changed in ({"dataset": "digits"}, {"batch_size": 32}, {"settings": '{"seed": 2}'}, {"device": "cuda"}):
         with pytest.raises(ValueError, match="no point of A"):
@@ -170,3 +178,6 @@ def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
     assert "s2 is more than 10 % slower than s1 in: reference-cpu" in late.output
     assert typed("s1", "s2", "--fail-if-slower", "50").exit_code == 0
     assert typed("s2", "s1", "--fail-if-slower", "10").exit_code == 0
+    assert "Not compared" not in done.output
+    runs(windows(session="s2", point="tuned-cpu-12345678"))
+    assert "the same settings: tuned-cpu-12345678 of s2" in typed("s1", "s2").output

@@ -114,6 +114,9 @@ def compare(
     if csv:
         lines.to_csv(csv, index=False)
     _print_comparison(lines, a, b)
+    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
+        if points:
+            _say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
     if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
         _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
         raise typer.Exit(1)

@@ -80,21 +80,22 @@ def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
     """
-    points_a, points_b = _points(a), _points(b)
-    shared = set(points_a["machine"]) & set(points_b["machine"])
-    if not shared:
-        _require_one_machine(points_a, points_b)
-    on = ["machine", "study", "point", "dataset"] if shared else [*ALIKE, "is_cpu"]
-    pairs = _text(points_a, on).merge(_text(points_b, on), on=on, suffixes=("_a", "_b"))
-    if pairs.empty:
-        raise ValueError(
-            f"no point of A ({len(points_a)} points) is alike one of B ({len(points_b)} points) in {', '.join(on)}"
-        )
+    pairs = _pairs(a, b)
     lines = [
         _line(a[a.index.isin(pair["index_a"])], b[b.index.isin(pair["index_b"])], conditions)
         for pair in pairs.to_dict("records")
     ]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
+
+
+def unpaired(a: pandas.DataFrame, b: pandas.DataFrame) -> dict[str, list[str]]:
+    """Return the points of each side, "a" and "b", that the other has nothing to pair with; see `table`."""
+    pairs, names = _pairs(a, b), {}
+    for side, rows in (("a", a), ("b", b)):
+        paired = {tuple(index) for index in pairs[f"index_{side}"]}
+        points = _points(rows).to_dict("records")
+        names[side] = sorted({point["point"] for point in points if tuple(point["index"]) not in paired})
+    return names
 
 
 def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
@@ -148,6 +149,21 @@ _FINDERS = {
     "commit": _of_commit,
     "library": _of_library,
 }
+
+
+def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per pair of points, with what both have in common and the index of each one's windows."""
+    points_a, points_b = _points(a), _points(b)
+    shared = set(points_a["machine"]) & set(points_b["machine"])
+    if not shared:
+        _require_one_machine(points_a, points_b)
+    on = ["machine", "study", "point", "dataset"] if shared else [*ALIKE, "is_cpu"]
+    pairs = _text(points_a, on).merge(_text(points_b, on), on=on, suffixes=("_a", "_b"))
+    if pairs.empty:
+        raise ValueError(
+            f"no point of A ({len(points_a)} points) is alike one of B ({len(points_b)} points) in {', '.join(on)}"
+        )
+    return pairs
 
 
 def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
