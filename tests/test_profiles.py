@@ -37,6 +37,7 @@ VARIANTS = {
     "segmentation_scaling": segmentation.VARIANTS,
     "resnet50_cost": resnet50.VARIANTS,
 }
+LEFT_OUT = {("quick", "simclr_epochs", "controlled")}  # other workers alone: seconds a step are too many for that
 WITHOUT_TORCH = {"segmentation_scaling"}  # whose accelerators are not torch's
 
 
@@ -204,7 +205,8 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     points = profiles.read(profile)
     found = {(point.study, point.parameters.get("variant", ""), point.parameters["device"]) for point in points}
     places = {study: ("cpu",) if study in WITHOUT_TORCH else kinds for study in VARIANTS}
-    assert found == {(s, variant, kind) for s in VARIANTS for variant in VARIANTS[s] for kind in places[s]}
+    wanted = {(s, variant, kind) for s in VARIANTS for variant in VARIANTS[s] for kind in places[s]}
+    assert found == {one for one in wanted if (profile, *one[:2]) not in LEFT_OUT}
     assert len({(point.study, point.name) for point in points}) == len(points)
     assert points[0].study == "calibrate"  # before whatever is held against it
 
