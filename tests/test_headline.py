@@ -152,11 +152,12 @@ def test_a_published_machine_without_a_rate_or_a_time_has_no_line():
     assert table(printed=[crash, PRINTED | {"phase": "evaluate", "run_id": "e"}]).empty
 
 
-def test_dollars_are_those_of_the_price_on_demand_or_of_the_one_stated_or_missing():
+def test_dollars_are_those_of_the_price_stated_or_of_the_one_on_demand_or_missing():
     price = {"machine": "desk", "kind": "on_demand", "amount": 3.6, "currency": "USD", "per": "hour"}
     prices = pandas.DataFrame([price, price | {"machine": "printed-box", "kind": "reserved"}])
     stated = {"settings": json.dumps({"price_per_hour": 7.2})}
-    assert spoken(point(**stated), prices=prices)["dollars_per_million"] == pytest.approx(10)
+    assert spoken(point(), prices=prices)["dollars_per_million"] == pytest.approx(10)
+    assert spoken(point(**stated), prices=prices)["dollars_per_million"] == pytest.approx(20)
     assert spoken(point(**stated))["dollars_per_million"] == pytest.approx(20)
     assert pandas.isna(spoken(point())["dollars_per_million"])
     assert pandas.isna(spoken(point(), prices=prices.assign(currency="EUR"))["dollars_per_million"])

@@ -27,6 +27,20 @@ def hourly(price: dict) -> float:
     return price["amount"] / hours[price["per"]]
 
 
+def price_of_hour(machine: str, stated: float | None, prices: pandas.DataFrame) -> float:
+    """Return US dollars for an hour of a machine: what its run states, else what is listed on demand; NaN without.
+
+    Args:
+        machine: its name.
+        stated: what the run was told; None, NaN and 0 are nothing.
+        prices: from `articles.prices`.
+    """
+    if pandas.notna(stated) and stated:
+        return float(stated)
+    listed = prices[prices["machine"].eq(machine) & prices["kind"].eq("on_demand") & prices["currency"].eq("USD")]
+    return hourly(listed.iloc[0].to_dict()) if len(listed) else math.nan
+
+
 def rent(seconds: float, per_hour: float) -> float:
     """Return what some seconds of a machine rented by the hour cost."""
     return seconds / SECONDS_PER_HOUR * per_hour

@@ -129,11 +129,8 @@ def _printed(row: dict) -> dict:
 
 
 def _dollars(line: dict, prices: pandas.DataFrame) -> float:
-    """Return the dollars for a million images, at the price on demand or at the one that the run states."""
-    listed = prices[
-        (prices["machine"] == line["machine"]) & prices["kind"].eq("on_demand") & prices["currency"].eq("USD")
-    ]
-    per_hour = estimate.hourly(listed.iloc[0].to_dict()) if len(listed) else line["price_per_hour"]
-    if pandas.isna(per_hour) or not per_hour or pandas.isna(line["images_per_second"]):
+    """Return the dollars for a million images, at the price that the run states or the one on demand."""
+    per_hour = estimate.price_of_hour(line["machine"], line["price_per_hour"], prices)
+    if pandas.isna(per_hour) or pandas.isna(line["images_per_second"]):
         return numpy.nan
     return estimate.cost_per_million(line["images_per_second"], per_hour)

@@ -89,7 +89,7 @@ def curves(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame
     found = pandas.DataFrame(
         lines, columns=[*_CURVE, "run_id", "repeat", "epoch", "accuracy", "hours", "joules", "stated"]
     )
-    per_hour = [_rent(line, prices) for line in found.to_dict("records")]
+    per_hour = [estimate.price_of_hour(line["machine"], line["stated"], prices) for line in found.to_dict("records")]
     found = found.assign(dollars=found["hours"].astype(float) * pandas.Series(per_hour, dtype=float, index=found.index))
     return found.drop(columns="stated").sort_values(
         ["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True
@@ -135,14 +135,6 @@ def _hourly(line: dict, prices: pandas.DataFrame) -> dict[str, float]:
         watts = line["energy_per_sample"] * line["images_per_second"]
         found["electricity"] = estimate.electricity(watts, line["electricity_per_kwh"])
     return found
-
-
-def _rent(line: dict, prices: pandas.DataFrame) -> float:
-    """Return the price of an hour that a curve is counted at: the run's own, else that on demand."""
-    if pandas.notna(line["stated"]) and line["stated"]:
-        return float(line["stated"])
-    listed = prices[(prices["machine"] == line["machine"]) & (prices["kind"] == "on_demand")]
-    return estimate.hourly(listed.iloc[0].to_dict()) if len(listed) else numpy.nan
 
 
 def _printed_curves(printed: pandas.DataFrame) -> list[dict]:
