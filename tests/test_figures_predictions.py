@@ -43,13 +43,13 @@ def test_the_title_tells_the_errors_of_the_table(published):
         assert f"(median of {line['num_pairs']})" in text
 
 
-def test_what_nobody_measured_is_hatched_dashed_and_hollow(published):
+def test_what_nobody_measured_is_hollow_and_dashed_and_not_hatched_as_what_is_unstable(published):
     found, _ = published
     axes = axes_of(charts.draw_unmeasured, found)
     shown = charts.shown(found)
     assert len(axes.patches) == len(shown) == (found["source"].eq("predicted") & found["predicted"].notna()).sum()
     for bar, line in zip(axes.patches, shown.to_dict("records"), strict=True):
-        assert bar.get_hatch()
+        assert not bar.get_hatch()
         assert bar.get_linestyle() == "--"
         assert bar.get_facecolor() == to_rgba("none")
         assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx((line["low"], line["high"]))

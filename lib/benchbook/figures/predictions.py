@@ -1,4 +1,4 @@
-"""Predictions held against measurements, and those that nobody has measured: hollow, dashed and hatched."""
+"""Predictions held against measurements, and those that nobody has measured: hollow and dashed."""
 
 import pandas
 from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ def shown(predicted: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def draw_unmeasured(axes: Axes, predicted: pandas.DataFrame) -> None:
-    """Draw what nobody measured, by work, as hatched intervals with dashed edges that start at no axis.
+    """Draw what nobody measured, by work, as hollow intervals with dashed edges that start at no axis.
 
     Args:
         axes: where to draw.
@@ -80,7 +80,7 @@ def draw_unmeasured(axes: Axes, predicted: pandas.DataFrame) -> None:
             place += 1
             places.append(place)
             shade = figures.COLOURS[LOOKS[line["basis"]][1]]
-            look = {"facecolor": "none", "edgecolor": shade, "hatch": "/////", "linestyle": "--", "linewidth": 0.8}
+            look = {"facecolor": "none", "edgecolor": shade, "linestyle": "--", "linewidth": 0.8}
             axes.barh(place, line["high"] - line["low"], 0.6, left=line["low"], **look)
             axes.plot(line["predicted"], place, "d", color=shade, markerfacecolor="white", markersize=5)
         place += 1
