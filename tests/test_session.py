@@ -128,6 +128,30 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
 
 
+def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    name = machine.identify().name
+    point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
+    folder = layout.runs(name) / "resnet50_cost" / "p"
+    folder.mkdir(parents=True)
+    row = {"schema_version": 1, "session": "s", "study": "resnet50_cost", "machine": name, "source": "measured"}
+    row |= {"device": "cpu", "phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 1.0}
+    row |= {"batch_size": 8}
+    for framework, image_size, rate in (("torch", 64, 100.0), ("torch", 112, 40.0), ("jax", 224, 1.0)):
+        ids = {"run_id": f"r-{framework}-{image_size}", "point": f"p-{framework}-{image_size}"}
+        told = ids | {"framework": framework, "variant": "reference", "image_size": image_size}
+        records.append(folder / f"{ids['run_id']}.csv", row | told | {"samples_per_second": rate})
+    windows = {"num_repeats": 1, "num_windows": 1, "samples_per_window": 1000, "framework": "torch"}
+    for image_size, rate in ((112, 40.0), (64, 100.0), (224, (100 * (64 / 224) ** 2 + 40 / 4) / 2)):
+        planned = replace(point, parameters=point.parameters | windows | {"image_size": image_size})
+        found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
+        assert found == pytest.approx(1000 / rate)
+    rest = {"image_size": 112, "samples_per_window": 0, "num_images": 400, "num_repeats": 3, "cooldown_seconds": 5}
+    for told, seconds in (({}, 3 * 400 / 40 + 2 * 5), ({"sustained_minutes": 10, "num_repeats": 1}, 600)):
+        planned = replace(point, parameters=point.parameters | windows | rest | told)
+        assert session.estimate_seconds([planned], name)["seconds"].iloc[0] == pytest.approx(seconds)
+
+
 def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = machine.identify().name

@@ -1,6 +1,7 @@
 """One `make study`: the graph under a lock, then figures, report and a summary."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from benchbook import condition, execute, layout, machine, profiles, records, ru
 from benchbook.awake import awake
 from benchbook.profiles import Point
 
+ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
 STOP_SECONDS = 30.0  # a job needs a few to end its kernel and to write its row
 
@@ -85,15 +87,17 @@ def read_rows(machine_name: str) -> pandas.DataFrame:
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take.
 
-    A point is estimated from this machine's own rows of the same study and device, where there are any: planned
-    images over the median rate, and for each kernel what its process took beside the windows. Its time limit is the
-    upper bound either way.
+    A point is estimated from this machine's own rows of the same study and device, where there are any, and of those
+    that are most alike: planned images over the median rate, which falls with the area of an image, and for each kernel
+    what its process took beside the windows. Its time limit is the upper bound either way.
 
     Returns:
         Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
-    measured, beside = statistics.summarise(rows), _seconds_beside_windows(rows, machine_name)
+    sizes = rows.groupby(statistics.POINT_KEY, as_index=False)["image_size"].last()
+    measured = statistics.summarise(rows).merge(sizes, on=statistics.POINT_KEY)
+    beside = _seconds_beside_windows(rows, machine_name)
     lines = [
         {
             "study": point.study,
@@ -109,19 +113,24 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
 def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float | None:
     alike = (measured["study"] == point.study) & (measured["device"] == point.parameters["device"])
-    known = measured[alike & measured["samples_per_second"].notna()]
-    exact = known[known["variant"] == point.parameters.get("variant")]
-    known = exact if len(exact) else known
+    known, plan = measured[alike & measured["samples_per_second"].notna()], point.parameters
+    for name in ALIKE:
+        same = known[known[name].eq(plan.get(name)).fillna(False)]
+        known = same if len(same) else known
     if known.empty:
         return None
-    plan = point.parameters
     if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
         return None
-    window = plan["samples_per_window"] or IMAGES.get(plan.get("dataset"), known["dataset_samples"].max())
+    epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), known["dataset_samples"].max())
+    window = plan["samples_per_window"] or epoch
     if pandas.isna(window):  # an epoch of a data set that was not read here yet
         return None
     samples = plan["num_repeats"] * plan["num_windows"] * window
-    return point.num_kernels * (samples / known["samples_per_second"].median() + beside)
+    sides = plan.get("image_size", math.nan) / known["image_size"].astype(float)
+    rates = known["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
+    seconds = 60 * plan.get("sustained_minutes", 0) or samples / rates.median()
+    pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
+    return point.num_kernels * (seconds + pauses + beside)
 
 
 def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
