@@ -1,3 +1,4 @@
+import functools
 import pickle
 
 import numpy
@@ -9,7 +10,7 @@ from torch.utils.data import RandomSampler, SequentialSampler
 
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
-from benchbook.workloads import mnist
+from benchbook.workloads import Settings, mnist
 from fakes import CPU
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
@@ -247,6 +248,24 @@ def test_snapshot_is_a_copy_that_training_does_not_reach(tiny):
         assert workload.optimizer.param_groups[0]["lr"] == 1.0
         assert workload.scheduler.last_epoch == 0
         assert [workload.step(batch).item() for batch in batches] == first
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch's own
+def test_a_compiled_step_goes_back_to_fresh_weights_without_being_compiled_again(tiny, monkeypatch):
+    from torch._dynamo.utils import counters
+
+    # What is traced, and how often, is what counts: no C++ compiler is needed for that.
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    workload = mnist.build(tiny, CPU, "tuned", data_resident=True, batch_size=16, settings=Settings(fused=True))
+    batches, fresh = list(workload.batches(0)), workload.snapshot()
+    first = [workload.step(batch).item() for batch in batches]
+    workload.end_epoch()
+    compiled = counters["frames"]["ok"]
+    assert compiled
+    workload.restore(fresh)
+    assert workload.optimizer.param_groups[0]["lr"] == 1.0
+    assert [workload.step(batch).item() for batch in batches] == first
+    assert counters["frames"]["ok"] == compiled
 
 
 def test_description_comes_from_the_data_set_itself(tiny):

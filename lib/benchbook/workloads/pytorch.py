@@ -145,7 +145,7 @@ class TorchWorkload:
         """Go back to a snapshot, in place: compiled code and the optimiser's references stay valid."""
         state = copy.deepcopy(state)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        _restore_optimizer(self.optimizer, state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
         self.scaler.load_state_dict(state["scaler"])
         self.optimizer.zero_grad()
@@ -275,6 +275,25 @@ def update(optimizer: torch.optim.Optimizer, settings: Settings) -> Callable:
     """
     own = optimizer.defaults.get("fused")
     return torch.compile(optimizer.step) if settings.fused and not own else optimizer.step
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
+    """Go back to an optimiser's state, as its `load_state_dict`, but let Adadelta keep its tensors where it can.
+
+    For other tensors a compiled step is compiled anew, in the first window that is timed. Adadelta begins with zeros.
+    """
+    if state["state"] or not isinstance(optimizer, torch.optim.Adadelta):
+        optimizer.load_state_dict(state)
+        return
+    for values in optimizer.state.values():
+        for value in values.values():
+            value.zero_()
+    for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        for name in saved.keys() - {"params"}:
+            if isinstance(saved[name], torch.Tensor):
+                group[name].copy_(saved[name])
+            else:
+                group[name] = saved[name]
 
 
 def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
