@@ -90,12 +90,11 @@ def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame
 
 def unpaired(a: pandas.DataFrame, b: pandas.DataFrame) -> dict[str, list[str]]:
     """Return the points of each side, "a" and "b", that the other has nothing to pair with; see `table`."""
-    pairs, names = _pairs(a, b), {}
+    pairs, alone = _pairs(a, b), {}
     for side, rows in (("a", a), ("b", b)):
-        paired = {tuple(index) for index in pairs[f"index_{side}"]}
-        points = _points(rows).to_dict("records")
-        names[side] = sorted({point["point"] for point in points if tuple(point["index"]) not in paired})
-    return names
+        windows, paired = _windows(rows), set().union(*pairs[f"index_{side}"])
+        alone[side] = sorted(set(windows.loc[~windows.index.isin(paired), "point"]))
+    return alone
 
 
 def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
@@ -166,13 +165,16 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
     return pairs
 
 
+def _windows(rows: pandas.DataFrame) -> pandas.DataFrame:
+    return rows[(rows["phase"] == "train") & rows["samples_per_second"].notna()]
+
+
 def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per point: its key, what it is, and the index of its training windows."""
-    windows = rows[(rows["phase"] == "train") & rows["samples_per_second"].notna()]
     lines = [
         {name: group[name].iloc[-1] for name in dict.fromkeys([*statistics.POINT_KEY, *ALIKE])}
         | {"is_cpu": group["device"].iloc[-1] == "cpu", "index": group.index}
-        for _, group in windows.groupby(statistics.POINT_KEY)
+        for _, group in _windows(rows).groupby(statistics.POINT_KEY)
     ]
     columns = list(dict.fromkeys([*statistics.POINT_KEY, *ALIKE, "is_cpu", "index"]))
     return pandas.DataFrame(lines, columns=columns)

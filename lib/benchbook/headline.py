@@ -26,7 +26,7 @@ def table(rows: pandas.DataFrame, summary: pandas.DataFrame, prices: pandas.Data
     An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
     timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
     size; else training alone. What is printed of an epoch holds what its article counted. Dollars are those of the
-    price on demand, or the one that the run states. What is not known is missing.
+    price that the run states, else of the one on demand. What is not known is missing.
 
     Args:
         rows: measured and published ones, of all studies.

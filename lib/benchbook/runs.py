@@ -61,10 +61,13 @@ class Run:
 
     def tell(self, trials: list[dict] | None = None, **settings) -> None:
         """Add what was chosen during the run to the settings of later rows, and what was tried to the manifest."""
-        told = json.loads(self.common["settings"]) | settings
         if trials is not None:
             self.manifest["trials"] = trials
-        self.describe(settings=json.dumps(told, sort_keys=True))
+        self.describe(settings=self.settings_with(**settings))
+
+    def settings_with(self, **more) -> str:
+        """Return the settings of the rows, as they write them, with more for a row of its own."""
+        return json.dumps(records.settings(self.common.get("settings")) | more, sort_keys=True)
 
     def mark(self) -> None:
         """Write the marker, so that a failure row can be written even by others."""

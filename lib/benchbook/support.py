@@ -6,7 +6,6 @@ of status `diverged`: both are answers, and no failures of the run.
 """
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -92,7 +91,7 @@ def _try(
 ) -> float | None:
     """Append the rows of one trial; return the loss of its first step, or None where there was none."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
-    text = _settings(record, MATRIX)
+    text = record.settings_with(tried=MATRIX)
     try:
         _forget_compiled()
         workload = build(settings)
@@ -114,7 +113,7 @@ def _try(
 
 
 def _append_windows(workload: Workload, record: Run, batches: list, tried: str, columns: dict) -> None:
-    sensor, settings = measure.open_sensor(workload.device), _settings(record, tried)
+    sensor, settings = measure.open_sensor(workload.device), record.settings_with(tried=tried)
     for _ in range(NUM_WINDOWS):
         row = record.append(settings=settings, **columns, **protocol.train_window(workload, sensor, batches))
         if row["seconds"] > LONG_SECONDS:
@@ -135,10 +134,6 @@ def _complaint(loss: float, expected: float | None, precision: str) -> str:
     if expected is None or abs(loss - expected) <= allowed * abs(expected):
         return ""
     return f"the first loss is {loss:.4g}, where fp32 has {expected:.4g}"
-
-
-def _settings(record: Run, tried: str) -> str:
-    return json.dumps(records.settings(record.common.get("settings")) | {"tried": tried}, sort_keys=True)
 
 
 def _forget_compiled() -> None:

@@ -1,6 +1,5 @@
 """Take the same steps on a device and on the CPU in float64, and write a row for each."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 
@@ -129,9 +128,8 @@ def _compare_steps(
         found = compare(gradients, reference.gradients(batch)[1], tolerance.least_share) if step == 1 else {}
         loss, reference_loss = subject.step(batch), reference.step(batch)
         found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        settings = records.settings(record.common.get("settings")) | found | {"step": step}
+        text = record.settings_with(**found, step=step)
         status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
-        text = json.dumps(settings, sort_keys=True)
         record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=text, status=status)
         if status == "diverged":
             return

@@ -1,12 +1,11 @@
 """Calibration: each rate of a device in several windows, appended as rows of phase `calibrate`."""
 
-import json
 import time
 from dataclasses import dataclass
 
 import pandas
 
-from benchbook import measure, records, runs
+from benchbook import measure, runs
 from benchbook.devices import Device
 from benchbook.roofline import operations
 from benchbook.roofline.operations import Operation
@@ -152,7 +151,7 @@ def _windows(device: Device, record: Run, budget: Budget, operation: Operation, 
     """Append one row per window of an operation, repeated as often as fills the window; return the rows."""
     sensor = measure.open_sensor(device)
     count = operations.calls_lasting(budget.window_seconds, lambda number: _timed(device, operation, number))
-    told = json.dumps(records.settings(record.common.get("settings")) | settings, sort_keys=True)
+    told = record.settings_with(**settings)
     rows = []
     for _ in range(budget.num_windows):
         started_at = runs.now()
