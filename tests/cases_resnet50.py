@@ -1,6 +1,8 @@
 """ResNet-50 in Keras beside torchvision's; test_workloads_resnet50.py runs this file in a process per framework."""
 
+import copy
 import os
+import re
 
 import numpy
 import pytest
@@ -52,6 +54,25 @@ def test_the_same_weights_give_torchvisions_outputs(both):
     found = network.predict(images)
     assert numpy.abs(expected).max() > 1e-2
     numpy.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * numpy.abs(expected).max())
+
+
+def test_parity_opens_the_same_relus_as_in_torch(both):
+    changed = {}
+    for workload in both:
+        fresh, compared = (made.parameters() for made in _fresh_and_compared(workload))
+        names = [name for name in fresh if not numpy.array_equal(fresh[name], compared[name])]
+        changed[workload.device.framework] = {
+            re.sub("[./](bias|beta)$", "", name): float(compared[name].mean()) for name in names
+        }
+    assert changed[FRAMEWORK] == changed["torch"]
+    assert len(changed["torch"]) == 52  # all batch norms but the stem's
+    assert set(changed["torch"].values()) == {1.0, 2.0}
+
+
+def _fresh_and_compared(workload):
+    plain = copy.copy(workload)
+    plain.parity_weights = None
+    return [made.parity_subject(made.device, "fp32") for made in (plain, workload)]
 
 
 def test_three_steps_of_the_optimiser_are_torchs(both):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from benchbook import parity
 from benchbook.datasets import DatasetUnavailable
 from benchbook.datasets.collections import Collection, Pictures, collect
 from benchbook.devices import Device
@@ -15,7 +16,7 @@ from benchbook.workloads import Settings, batches, resnet50
 from benchbook.workloads.resnet50 import inputs
 from benchbook.workloads.resnet50.plan import schedule
 from benchbook.workloads.resnet50.torch import decayed_apart
-from fakes import CPU
+from fakes import CPU, run
 from processes import FRAMEWORKS, run_cases
 
 
@@ -46,6 +47,23 @@ def test_keras_builds_the_same_network(framework):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_two_devices_of_keras_train_as_one(framework):
     assert " passed" in run_cases("cases_resnet50_devices.py", framework)
+
+
+@pytest.mark.parametrize("broken", ["", "layer3.2.conv2.weight"])
+def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(tmp_path, broken):
+    options = {"image_size": 128, "batch_size": 2, "parity_batch_size": 2, "settings": Settings("amp_bf16")}
+    workload = resnet50.build(None, CPU, "tuned", **options)
+
+    def make(device, precision):
+        subject = workload.parity_subject(device, precision)
+        if broken and precision != "fp64":
+            subject.model.get_parameter(broken).register_hook(lambda gradient: gradient * 1.1)
+        return subject
+
+    rows = parity.measure(make, workload.parity_batches(1), run(tmp_path), CPU, "amp_bf16", 1)
+    verdict = parity.verdict(rows)
+    assert verdict.passed is not bool(broken), verdict.reason
+    assert broken in verdict.reason
 
 
 @pytest.mark.parametrize(

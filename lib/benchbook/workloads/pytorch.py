@@ -44,6 +44,7 @@ class TorchWorkload:
         columns: the description of the work, as columns of a row.
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
         parity_batches: a number to that many batches on the host, the same for every device.
+        parity_weights: the present parameters by name to those that are compared with float64; None: the same.
         settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
     """
 
@@ -59,6 +60,7 @@ class TorchWorkload:
     epoch: int = 0
     loss_is_sum: bool = False
     parity_batches: Callable[[int], list[Batch]] | None = None
+    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
@@ -159,7 +161,10 @@ class TorchWorkload:
         # The reference computes plainly; the device as the workload does.
         settings = self.settings if precision == self.settings.precision else Settings()
         settings = replace(settings, precision=precision)
-        return TorchParitySubject(model, self.loss, optimizer, self.split, device, settings, self.loss_is_sum)
+        subject = TorchParitySubject(model, self.loss, optimizer, self.split, device, settings, self.loss_is_sum)
+        if self.parity_weights:
+            subject.load(self.parity_weights(subject.parameters()))
+        return subject
 
 
 class TorchParitySubject:

@@ -71,6 +71,7 @@ class KerasWorkload:
         metric: what `accuracy` is, as rows name it.
         columns: the description of the work, as columns of a row.
         parity_batches: a number to that many batches on the host, the same for every device.
+        parity_weights: the present parameters by name to those that are compared with float64; None: the same.
         settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
         seed: of weights and dropout.
 
@@ -90,6 +91,7 @@ class KerasWorkload:
     columns: dict = field(default_factory=dict)
     epoch: int = 0
     parity_batches: Callable[[int], list[Batch]] | None = None
+    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
     settings: Settings = field(default_factory=Settings)
     seed: int = 1
 
@@ -165,7 +167,10 @@ class KerasWorkload:
             device, precision, self.settings.compiled and same, lambda: copy_model(self.model, policy)
         )
         network.load([to_host(weight.value) for weight in self.model.weights])
-        return KerasParitySubject(network)
+        subject = KerasParitySubject(network)
+        if self.parity_weights:
+            subject.load(self.parity_weights(subject.parameters()))
+        return subject
 
     def _build(self, device: Device, precision: str, compiled: bool, make_model: Callable | None = None) -> Network:
         return build_network(

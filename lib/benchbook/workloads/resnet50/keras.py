@@ -22,7 +22,7 @@ from benchbook.workloads.resnet50.plan import (
     WEIGHT_DECAY,
     Plan,
 )
-from benchbook.workloads.resnet50.weights import HEAD, STEM, Convolution, blocks
+from benchbook.workloads.resnet50.weights import HEAD, STEM, Convolution, blocks, for_parity
 
 
 @dataclass
@@ -55,6 +55,7 @@ def build(plan: Plan) -> Classifier:
         test_batches=test,
         columns=plan.columns() | {"parameters": parameters},  # Keras counts moving statistics as well
         parity_batches=plan.parity_batches,
+        parity_weights=for_parity,
         settings=plan.settings,
         seed=plan.seed,
         judged=plan.collection is not None,

@@ -17,7 +17,7 @@ from benchbook.workloads import Evaluation, replicas
 from benchbook.workloads.pytorch import STORED, Batch, TorchWorkload, compute, count_parameters, move, prepare
 from benchbook.workloads.resnet50 import inputs
 from benchbook.workloads.resnet50.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
-from benchbook.workloads.resnet50.weights import HEAD, Weights, convolutions
+from benchbook.workloads.resnet50.weights import HEAD, Weights, convolutions, for_parity
 
 
 class Network(torchvision.models.ResNet):
@@ -142,6 +142,7 @@ def build(plan: Plan) -> Classifier:
             (torch.from_numpy(inputs.channels_first(images)), torch.from_numpy(labels.astype("int64")))
             for images, labels in plan.parity_batches(num_batches)
         ],
+        parity_weights=for_parity,
         settings=settings,
         group=plan.group,
         judged=plan.collection is not None,
