@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy
 import pandas
 import pytest
 
@@ -67,15 +68,25 @@ def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
     assert "no compiler here" in found.trials["reason"].iloc[-1]
 
 
+FASTER, SAME = (1.2, 1.0, 1.0, 1.2), (1.0, 1.0, 1.0, 1.0)
+DISTURBED, LUCKY = (1.2, 1.5, 1.5, 1.2), (1.5, 1.0, 1.0, 1.5)
+
+
 @pytest.mark.parametrize(
-    ("ratios", "outcome"),
-    [((1.3, 1.1, 1.05), "taken"), ((1.3, 1.2, 0.9), "not faster"), ((1.02, 1.01, 1.5), "not faster")],
+    ("blocks", "gain"),
+    [
+        ((FASTER, FASTER, FASTER), 1.2),
+        ((FASTER, FASTER, DISTURBED), 1.2),
+        ((FASTER, DISTURBED, DISTURBED), 0.8),
+        ((SAME, LUCKY, LUCKY), 1.0),
+    ],
 )
-def test_a_setting_that_is_not_clearly_faster_is_left(judged, monkeypatch, ratios, outcome):
-    monkeypatch.setattr(search, "_speed_ratios", lambda best, trial: list(ratios))
+def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(judged, monkeypatch, blocks, gain):
+    assert search.gain(numpy.array(blocks)) == pytest.approx(gain)
+    monkeypatch.setattr(search, "_times", lambda best, trial: numpy.array(blocks))
     found = search.fastest(Sleeper, CPU, 60, choices={"channels_last": (True,)})
-    assert found.trials["outcome"].tolist() == [outcome]
-    assert found.settings.channels_last == (outcome == "taken")
+    assert found.settings.channels_last == (gain > 1)
+    assert found.trials["outcome"].tolist() == ["taken" if gain > 1 else "not faster"]
 
 
 def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monkeypatch):
