@@ -27,19 +27,15 @@ VARIANTS = ("reference", "controlled", "tuned")
 
 
 class Network(nn.Module):
-    """Two convolutions and two dense layers: (n, 1, 28, 28) to log-probabilities (n, 10).
+    """Two convolutions and two dense layers: (n, 1, 28, 28) to log-probabilities (n, 10)."""
 
-    Args:
-        dropout, pool: classes of the layers without weights; others of the same function may take less time.
-    """
-
-    def __init__(self, dropout: type[nn.Dropout] = nn.Dropout, pool: type[nn.MaxPool2d] = nn.MaxPool2d) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.convolution1 = nn.Conv2d(1, 32, kernel_size=3)
         self.convolution2 = nn.Conv2d(32, 64, kernel_size=3)
-        self.pool = pool(2)
-        self.dropout1 = dropout(0.25)
-        self.dropout2 = dropout(0.5)
+        self.pool = nn.MaxPool2d(2)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
         self.dense1 = nn.Linear(9216, 128)
         self.dense2 = nn.Linear(128, 10)
 
@@ -49,6 +45,22 @@ class Network(nn.Module):
         hidden = F.relu(self.convolution2(hidden))
         hidden = self.dropout1(self.pool(hidden))
         hidden = F.relu(self.dense1(hidden.flatten(1)))
+        return F.log_softmax(self.dense2(self.dropout2(hidden)), dim=1)
+
+
+class LeanNetwork(Network):
+    """The same function in less time on a CPU: ReLUs in place, the second one where pooling has left a quarter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = FormatKeepingMaxPool2d(2)
+        self.dropout1, self.dropout2 = ByteDropout(0.25), ByteDropout(0.5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities of the ten classes."""
+        hidden = F.relu_(self.convolution1(images))
+        hidden = self.dropout1(F.relu_(self.pool(self.convolution2(hidden))))
+        hidden = F.relu_(self.dense1(hidden.flatten(1)))
         return F.log_softmax(self.dense2(self.dropout2(hidden)), dim=1)
 
 
@@ -118,7 +130,7 @@ def build(
         device: where to train.
         variant: `reference` takes the article's loaders: on the CPU no worker and no shuffling, on an
             accelerator one worker, pinned memory and shuffling. `controlled` shuffles everywhere and takes
-            `num_workers` everywhere. `tuned` as `controlled`, on a CPU with the layers of `lean`.
+            `num_workers` everywhere. `tuned` as `controlled`, on a CPU with `LeanNetwork`.
         data_resident: not with `reference`: keep all images on the device instead.
         num_workers: with `controlled`, processes that prepare images (0: the training process itself).
         batch_size: images a step.
@@ -135,7 +147,7 @@ def build(
     devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     lean = variant == "tuned" and device.is_cpu
-    model = (Network(ByteDropout, FormatKeepingMaxPool2d) if lean else Network()).to(device.kind)
+    model = (LeanNetwork() if lean else Network()).to(device.kind)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if settings.fused else 1.0)
     shuffle = variant != "reference" or not device.is_cpu
     train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, shuffle)
