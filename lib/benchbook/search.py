@@ -23,6 +23,7 @@ from benchbook.workloads import Settings, Workload
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
+WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
 COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # of the table of trials
 
@@ -166,7 +167,11 @@ def _check(workload: Workload, num_steps: int) -> parity.Verdict:
 
 
 def _warm(workload: Workload) -> Workload:
-    protocol.train_window(workload, measure.NoSensor(), itertools.islice(protocol.endless(workload), 3))
+    stream = protocol.endless(workload)
+    for step in range(WARM_UP_STEPS):
+        window = protocol.train_window(workload, measure.NoSensor(), [next(stream)])
+        if step and window["seconds"] > WINDOW_SECONDS:  # the first builds and compiles
+            break
     return workload
 
 
