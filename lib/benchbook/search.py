@@ -183,16 +183,14 @@ def _times(best: Workload, trial: Workload) -> numpy.ndarray:
         batches = list(itertools.islice(streams[id(workload)], num_steps))
         return protocol.train_window(workload, measure.NoSensor(), batches)["seconds"]
 
-    step, trials = (min(_steps(lambda workload=workload: seconds(workload))) for workload in (best, trial))
-    if step / trials < HOPELESS:
-        return numpy.array([[step, trials, trials, step]])
+    def single(workload: Workload) -> float:
+        first = seconds(workload)
+        return first if first > WINDOW_SECONDS else min(first, seconds(workload), seconds(workload))
+
+    step, trial_step = single(best), single(trial)
+    if step / trial_step < HOPELESS:
+        return numpy.array([[step, trial_step, trial_step, step]])
     num_steps = max(1, round(WINDOW_SECONDS / step))
     return numpy.array(
         [[seconds(workload, num_steps) for workload in (best, trial, trial, best)] for _ in range(BLOCKS)]
     )
-
-
-def _steps(seconds: Callable[[], float]) -> list[float]:
-    """Return the seconds of a step, timed again where it is short."""
-    first = seconds()
-    return [first] if first > WINDOW_SECONDS else [first, seconds(), seconds()]
