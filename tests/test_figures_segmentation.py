@@ -88,6 +88,13 @@ def test_a_point_that_failed_has_no_time_but_a_status():
     assert segmentation.reading(make_rows([failed])) == "This run measured nothing (out_of_memory)."
 
 
+def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
+    row = make_row(study=segmentation.STUDY, status="crashed", batch_size=None, samples_per_second=None, samples=None)
+    axes = Figure().add_subplot()
+    segmentation.draw_image_times(axes, segmentation.image_times(make_rows([row])))
+    assert axes.get_yticklabels()[0].get_text() == "desk\ntorch, cpu, reference"
+
+
 def test_bigger_chips_are_guessed_by_the_rule_and_calibrated():
     pairs = scaling.pairs(articles.rows())
     table = guesses.extrapolations(segmentation.image_times(all_rows()), pairs).set_index("larger_chip")

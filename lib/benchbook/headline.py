@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook import articles, estimate, records, statistics, verdicts
+from benchbook import articles, estimate, records, verdicts
 from benchbook.figures import mnist, simclr
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
@@ -76,20 +76,19 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _measured(rows: pandas.DataFrame, summary: pandas.DataFrame, num_images: pandas.Series) -> list[dict]:
-    sizes = rows.groupby(statistics.POINT_KEY)["image_size"].last().to_dict()
     measured = rows[rows["source"] == "measured"]
     timed = {
         **_epochs(mnist.epoch_seconds(measured), "seconds", 1),
         **_epochs(simclr.epoch_minutes(measured), "minutes", 60),
     }
-    return [_point(point, sizes, timed, num_images[point["study"]]) for point in summary.to_dict("records")]
+    return [_point(point, timed, num_images[point["study"]]) for point in summary.to_dict("records")]
 
 
 def _epochs(table: pandas.DataFrame, column: str, factor: float) -> dict:
     return dict(zip(zip(table["machine"], table["point"], strict=True), table[column] * factor, strict=True))
 
 
-def _point(point: dict, sizes: dict, timed: dict, num_images: float | None) -> dict:
+def _point(point: dict, timed: dict, num_images: float | None) -> dict:
     trained = point["status"] in records.TRAINED
     rate = point["samples_per_second"] if trained else numpy.nan
     epoch = timed.get((point["machine"], point["point"]), numpy.nan)
@@ -97,14 +96,13 @@ def _point(point: dict, sizes: dict, timed: dict, num_images: float | None) -> d
         epoch = num_images / rate if pandas.notna(num_images) else numpy.nan
     kept = ("machine", "chip", "study", "variant", "device", "dataset", "num_windows", "verdict", "status")
     return {
-        **{name: point[name] for name in (*kept, "batch_size", "framework")},
+        **{name: point[name] for name in (*kept, *OWN)},
         **{name: point[name] if trained else numpy.nan for name in ("low", "high")},
         "source": "measured",
         "images_per_second": rate,
         "seconds_per_epoch": epoch if trained else numpy.nan,
         "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
         "energy_boundary": point["energy_boundary"] if trained else None,
-        "image_size": sizes.get(tuple(point[name] for name in statistics.POINT_KEY)),
         "price_per_hour": records.settings(point["settings"]).get("price_per_hour"),
     }
 

@@ -167,8 +167,8 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
 _DESCRIPTION = [
     *POINT_KEY,
     *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
-    *["model", "parameters", "dataset", "dataset_samples", "batch_size", "num_workers", "flops_per_sample"],
-    *["settings", "session", "commit"],
+    *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
+    *["device_count", "node_count", "flops_per_sample", "settings", "session", "commit"],
 ]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],

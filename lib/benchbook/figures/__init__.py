@@ -12,6 +12,7 @@ from benchbook.figures.marks import (
     draw_input_shares,
     draw_points,
     num_windows,
+    size,
     view,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "num_windows",
     "save",
     "save_table",
+    "size",
     "span",
     "style",
     "view",

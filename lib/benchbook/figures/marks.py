@@ -41,6 +41,12 @@ def view(line: dict) -> str:
     return BEST if str(line.get("variant")).startswith("tuned") else SAME
 
 
+def size(line: dict) -> str:
+    """Return a line's pixels and images a step, to stand after a label; a point that failed early may not know them."""
+    known = {"image_size": "{:.0f} px", "batch_size": "batch {:.0f}"}
+    return "".join(f", {text.format(line[name])}" for name, text in known.items() if pandas.notna(line[name]))
+
+
 def num_windows(table: pandas.DataFrame) -> str:
     """Return how many windows the points of a table have, to stand after a label; of published ones nothing."""
     counts = table["num_windows"].dropna().astype(int)

@@ -32,10 +32,9 @@ def points(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -
     printed = study[(study["source"] != "measured") & study["samples_per_second"].notna()]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
-    counted = measured.groupby(["machine", "point"])[_COUNTS].last()
     summary = verdicts.summarise(measured, conditions)
     reached = roofline.efficiency(summary, rows).set_index(["machine", "point"])["efficiency"].to_dict()
-    lines += [_measured(point, counted, reached) for point in summary.to_dict("records")]
+    lines += [_measured(point, reached) for point in summary.to_dict("records")]
     columns = [*_KEPT, *_COUNTS, "images_per_second", "low", "high", "num_windows", "verdict", "efficiency"]
     columns += ["energy_per_sample", *_STATED, "status", "message"]
     table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
@@ -120,18 +119,12 @@ def reading(rows: pandas.DataFrame) -> str:
     return f"This run ({where}, batch {line['batch_size']}) trained on {rate}{accuracy}{energy}."
 
 
-def _measured(point: dict, counted: pandas.DataFrame, reached: dict) -> dict:
-    told, key = records.settings(point["settings"]), (point["machine"], point["point"])
-    counts = counted.loc[key].to_dict()
-    share = reached.get(key, numpy.nan)
-    share = share if point["device"] == "cpu" else share / counts["device_count"]
+def _measured(point: dict, reached: dict) -> dict:
+    told, share = records.settings(point["settings"]), reached.get((point["machine"], point["point"]), numpy.nan)
+    share = share if point["device"] == "cpu" else share / point["device_count"]
+    kept = (*_KEPT, *_COUNTS, "low", "high", "num_windows", "verdict", "energy_per_sample")
     return {
-        **{
-            name: point[name]
-            for name in (*_KEPT, "low", "high", "num_windows", "verdict", "energy_per_sample")
-            if name in point
-        },
-        **counts,
+        **{name: point[name] for name in kept if name in point},
         **{name: told.get(name) or numpy.nan for name in _STATED},
         **{name: point[name] for name in ("status", "message", "num_samples")},
         "source": "measured",

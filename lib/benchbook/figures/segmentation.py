@@ -41,8 +41,7 @@ def image_times(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = No
     printed = study[(study["source"] != "measured") & (study["samples"] == 1)]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
-    rest = measured.groupby(["machine", "point"]).agg({"image_size": "last", "peak_memory_bytes": "max"})
-    rest = rest.assign(iou=_last_overlaps(measured))
+    rest = measured.groupby(["machine", "point"])[["peak_memory_bytes"]].max().assign(iou=_last_overlaps(measured))
     lines += [_point(point, rest) for point in verdicts.summarise(measured, conditions).to_dict("records")]
     table = pandas.DataFrame(lines, columns=[*_KEPT, *_MEASURES])
     rates = 1000 / table["ms_per_image"].astype(float)
@@ -212,13 +211,12 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
     times = [1000 / rate if pandas.notna(rate) and rate > 0 else None for rate in rates]
     peak, told = more["peak_memory_bytes"], records.settings(point["settings"])
-    article = more["image_size"] == ARTICLE_SIZE and told.get("width") == 1
+    article = point["image_size"] == ARTICLE_SIZE and told.get("width") == 1
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **dict(zip(("ms_per_image", "low", "high"), times, strict=True)),
         **{name: point[name] for name in ("num_windows", "verdict", "status", "message", "point")},
         "source": "measured",
-        "image_size": more["image_size"],
         **{name: told.get(name) for name in ("width", "sustained_minutes")},
         "peak_gibibytes": peak / BYTES_PER_GIBIBYTE if pandas.notna(peak) else None,
         "iou": more["iou"],
@@ -253,7 +251,7 @@ def _where(line: dict) -> str:
 def _label(line: dict) -> str:
     if line["source"] != "measured":
         return f"{line['machine']}, {line['source']}\n{line['device']}, 512 px"
-    width = "" if line["width"] in (None, 1.0) else f", width {line['width']:g}"
-    long = f", {line['sustained_minutes']:g} min" if line["sustained_minutes"] else ""
-    size = f"{line['image_size']:.0f} px, batch {line['batch_size']:.0f}"
-    return f"{line['machine']}\n{_where(line)}, {size}{width}{long}"
+    width = "" if pandas.isna(line["width"]) or line["width"] == 1 else f", width {line['width']:g}"
+    minutes = line["sustained_minutes"]
+    long = f", {minutes:g} min" if pandas.notna(minutes) and minutes else ""
+    return f"{line['machine']}\n{_where(line)}{figures.size(line)}{width}{long}"

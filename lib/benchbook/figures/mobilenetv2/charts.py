@@ -118,9 +118,7 @@ def _short(line: dict) -> str:
     rate = line["learning_rate"]
     rate = f", rate {rate:g}" if pandas.notna(rate) and rate != 5e-4 else ""
     variant = "" if line["variant"] == "reference" else f", {line['variant']}"
-    size = f", {line['image_size']:.0f} px" if pandas.notna(line["image_size"]) else ""
-    batch = f", batch {line['batch_size']:.0f}" if pandas.notna(line["batch_size"]) else ""
-    return f"{line['framework']} {line['device']}{trained}{size}{batch}{rate}{variant}"
+    return f"{line['framework']} {line['device']}{trained}{figures.size(line)}{rate}{variant}"
 
 
 def _label(line: dict) -> str:

@@ -37,8 +37,7 @@ def settings(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
     study = rows[rows["study"] == STUDY]
     lines = [_printed(row) for row in study[study["source"] != "measured"].to_dict("records")]
     measured = study[study["source"] == "measured"]
-    points = measured.groupby(["machine", "point"])[["image_size", "energy_boundary"]].last()
-    lines += [_point(point, points) for point in verdicts.summarise(measured, conditions).to_dict("records")]
+    lines += [_point(point) for point in verdicts.summarise(measured, conditions).to_dict("records")]
     columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "num_windows", "verdict"]
     columns += ["joules_per_image", "joules_low", "joules_high", "boundary", "accuracy", "status", "message", "point"]
     table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
@@ -153,20 +152,19 @@ def reading(rows: pandas.DataFrame) -> str:
     return f"This run ({where}) trained on a median of {rate}{accuracy}{energy}."
 
 
-def _point(point: dict, points: pandas.DataFrame) -> dict:
-    told, rest = records.settings(point["settings"]), points.loc[(point["machine"], point["point"])]
+def _point(point: dict) -> dict:
+    told = records.settings(point["settings"])
     measures = ("low", "high", "num_windows", "verdict", "accuracy", "status", "message", "num_samples", "point")
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **{name: told.get(name) for name in _SETTINGS},
         **{name: point[name] for name in measures},
         "source": "measured",
-        "image_size": rest["image_size"],
         "images_per_second": point["samples_per_second"],
         "joules_per_image": point["energy_per_sample"],
         "joules_low": point["energy_low"],
         "joules_high": point["energy_high"],
-        "boundary": rest["energy_boundary"],
+        "boundary": point["energy_boundary"],
     }
 
 
