@@ -143,6 +143,13 @@ def test_a_failed_point_is_a_line_with_its_end_and_no_rate():
     assert killed_midway[["images_per_second", "status"]].tolist() == [50, "crashed"]
 
 
+def test_a_point_that_failed_before_it_had_data_is_drawn_without_them():
+    unknown = ("dataset", "image_size", "batch_size", "precision", "settings", "samples", "samples_per_second")
+    row = make_row(study="mobilenetv2_energy", status="crashed") | dict.fromkeys(unknown)
+    labels = drawn("rates", [row]).get_yticklabels()
+    assert [label.get_text() for label in labels] == ["desk\ntorch cpu"]
+
+
 def test_a_published_time_is_a_rate_that_stands_for_half_its_last_digit():
     line = table("rates", [PUBLISHED]).iloc[0]
     rates = [500_000 / seconds for seconds in (2129, 2129.5, 2128.5)]

@@ -233,6 +233,13 @@ def test_pairs_are_drawn_one_above_the_other():
     assert "0.50 apart" in axes.get_title(loc="left")
 
 
+def test_a_point_that_failed_before_it_had_data_is_drawn_without_them():
+    unknown = ("dataset", "batch_size", "precision", "samples", "samples_per_second")
+    row = make_row(study="simclr_epochs", status="crashed") | dict.fromkeys(unknown)
+    labels = drawn("epochs", [row]).get_yticklabels()
+    assert [label.get_text() for label in labels] == ["desk\ncpu, reference"]
+
+
 def test_reading_tells_rate_share_and_accuracy():
     text = simclr.reading(make_rows(point()))
     assert "60.0 images a second over 3 windows" in text

@@ -258,6 +258,7 @@ def _evaluation(row: dict, epochs: float) -> dict:
 
 def _label(line: dict) -> str:
     stand_in = "" if line["dataset"] == "cifar10" or pandas.isna(line["dataset"]) else f", {line['dataset']}"
-    precision = f", {line['precision']}" if line.get("precision", "fp32") != "fp32" else ""
+    known = line.get("precision")
+    precision = "" if pandas.isna(known) or known == "fp32" else f", {known}"
     published = "" if line.get("source", "measured") == "measured" else f", {line['source']}"
     return f"{line['machine']}\n{line['device']}, {line['variant']}{precision}{stand_in}{published}"

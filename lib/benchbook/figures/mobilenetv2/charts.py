@@ -110,7 +110,12 @@ def _joules(line: dict) -> str:
 
 def _work(line: dict) -> str:
     """Return a setting in few words; data that stand in for CIFAR-10 are named."""
-    return _short(line) + ("" if line["dataset"] == "cifar10" else f", {line['dataset']}")
+    return _short(line) + _stand_in(line)
+
+
+def _stand_in(line: dict) -> str:
+    dataset = line["dataset"]  # missing where a point failed before it had one
+    return "" if pandas.isna(dataset) or dataset == "cifar10" else f", {dataset}"
 
 
 def _short(line: dict) -> str:
@@ -123,8 +128,7 @@ def _short(line: dict) -> str:
 
 def _label(line: dict) -> str:
     if line["source"] == "measured":
-        stand_in = "" if line["dataset"] == "cifar10" else f", {line['dataset']}"
-        return f"{line['machine']}{stand_in}\n{_short(line)}"
+        return f"{line['machine']}{_stand_in(line)}\n{_short(line)}"
     over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
     device = line["device"] if pandas.notna(line["device"]) else "any device"
     return f"{line['machine']}, {line['source']}\n{_short(line | {'framework': 'tensorflow', 'device': device})}{over}"
