@@ -21,9 +21,9 @@ PLACES = frozenset({"data_root", "rendezvous"})
 UNNAMED = frozenset(
     {
         *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
-        *("num_resident_steps", "parity_batch_size", "trial_batch_size", "matrix_seconds", "num_bank_images"),
-        *("widest_interval", "num_test_images", "allow_embedded", "allow_random"),
-        *("num_images", "cooldown_seconds"),
+        *("num_resident_steps", "parity_batch_size", "trial_batch_size", "matrix_seconds", "matrix_batch_size"),
+        *("widest_interval", "num_bank_images", "num_test_images", "num_images", "cooldown_seconds"),
+        *("allow_embedded", "allow_random"),
         *("target_accuracy", "price_per_hour", "purchase_price", "electricity_per_kwh"),
     }
 )

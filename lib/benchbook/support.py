@@ -62,7 +62,7 @@ def measure_matrix(
         device: where to try.
         time_limit_seconds: no trial begins after this; one that has begun is finished.
         compilers: whether to compile: in this order, each with all precisions; empty tries nothing.
-        num_steps: steps in a window.
+        num_steps: steps in a window; one where without the compiler the first took over LONG_SECONDS.
     """
     deadline, expected = time.monotonic() + time_limit_seconds, None
     with record.during("calibrate"):
@@ -97,12 +97,13 @@ def _try(
         workload = build(settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
         batches = _taken(workload, num_steps)
-        loss = protocol.train_window(workload, measure.NoSensor(), batches[:1])["loss"]  # builds kernels as well
+        first = protocol.train_window(workload, measure.NoSensor(), batches[:1])  # builds kernels as well
+        loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         complaint = _complaint(loss, expected, settings.precision)
         if complaint:
             record.append(status="diverged", message=complaint, settings=text, **columns)
         else:
-            _append_windows(workload, record, batches, MATRIX, columns)
+            _append_windows(workload, record, batches[:1] if long else batches, MATRIX, columns)
         return loss
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
         name = type(error).__name__
