@@ -104,6 +104,15 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert (line["machine"], line["batch_size"], line["model"]) == ("desk", 64, "mnist_cnn")
 
 
+def test_a_summary_describes_the_windows_and_not_what_was_tried_after_them():
+    settings = '{"tried": "matrix"}'
+    trial = make_row(phase="calibrate", precision="amp_bf16", batch_size=4, samples_per_second=9.0, settings=settings)
+    trained = windows(128, 128, precision="fp32", image_size=32, settings="{}")
+    line = statistics.summarise(make_rows([*trained, trial])).iloc[0]
+    assert line[["precision", "batch_size", "image_size", "settings"]].tolist() == ["fp32", 64, 32, "{}"]
+    assert line["seconds_per_step"] == 0.5
+
+
 def test_a_summary_may_be_of_another_phase():
     rows = [*windows(100), *windows(700, 900, phase="evaluate")]
     assert statistics.summarise(make_rows(rows), "evaluate")["samples_per_second"].tolist() == [800]

@@ -95,8 +95,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
-    sizes = rows.groupby(statistics.POINT_KEY, as_index=False)["image_size"].last()
-    measured = statistics.summarise(rows).merge(sizes, on=statistics.POINT_KEY)
+    measured = statistics.summarise(rows)
     beside = _seconds_beside_windows(rows, machine_name)
     lines = [
         {

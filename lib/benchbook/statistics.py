@@ -223,7 +223,8 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
     failures = judged[~judged["status"].isin(records.TRAINED)]
     windows = group[(group["phase"] == phase) & group["samples_per_second"].notna()]
     outcome = failures if len(failures) else judged[judged["status"] == "diverged"]
-    line = {name: group[name].dropna().iloc[-1] if group[name].notna().any() else None for name in _DESCRIPTION}
+    described = windows if len(windows) else group  # what was tried beside them has another batch, another precision
+    line = {name: described[name].dropna().iloc[-1] if described[name].notna().any() else None for name in _DESCRIPTION}
     line |= {
         "num_kernels": windows["run_id"].nunique(),
         "num_windows": len(windows),
