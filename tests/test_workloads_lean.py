@@ -6,7 +6,7 @@ from torch import nn
 
 from benchbook.workloads import Settings, mnist
 from benchbook.workloads.lean import ByteDropout, FormatKeepingMaxPool2d
-from benchbook.workloads.pytorch import memory_format
+from benchbook.workloads.pytorch.runtime import memory_format
 
 
 @pytest.fixture(autouse=True)

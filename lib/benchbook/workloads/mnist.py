@@ -19,7 +19,8 @@ from benchbook.workloads import Settings
 from benchbook.workloads.batches import order_seed
 from benchbook.workloads.lean import ByteDropout, FormatKeepingMaxPool2d
 from benchbook.workloads.options import check_options
-from benchbook.workloads.pytorch import Batch, TorchWorkload
+from benchbook.workloads.pytorch import TorchWorkload
+from benchbook.workloads.pytorch.runtime import Batch
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000

@@ -16,7 +16,8 @@ from benchbook.devices import Device
 from benchbook.workloads import Evaluation
 from benchbook.workloads.mnist import first_batches, inputs
 from benchbook.workloads.options import check_options
-from benchbook.workloads.pytorch import Batch, TorchWorkload
+from benchbook.workloads.pytorch import TorchWorkload
+from benchbook.workloads.pytorch.runtime import Batch
 
 BATCH_SIZE = 128
 LATENT_SIZE = 20

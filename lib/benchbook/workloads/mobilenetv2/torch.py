@@ -21,7 +21,8 @@ from benchbook.workloads.mobilenetv2.plan import (
     NORM_EPSILON,
     Plan,
 )
-from benchbook.workloads.pytorch import Batch, TorchWorkload
+from benchbook.workloads.pytorch import TorchWorkload
+from benchbook.workloads.pytorch.runtime import Batch
 
 
 class Padding(nn.Module):

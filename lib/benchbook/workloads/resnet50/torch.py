@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 from benchbook import devices, roofline
 from benchbook.parallel.group import Group
 from benchbook.workloads import Evaluation, replicas
-from benchbook.workloads.pytorch import STORED, Batch, TorchWorkload, compute, count_parameters, move, prepare
+from benchbook.workloads.pytorch import TorchWorkload
+from benchbook.workloads.pytorch.runtime import STORED, Batch, compute, count_parameters, move, prepare
 from benchbook.workloads.resnet50 import inputs
 from benchbook.workloads.resnet50.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
 from benchbook.workloads.resnet50.weights import HEAD, Weights, convolutions, for_parity
