@@ -125,8 +125,12 @@ def _compare_steps(
     for step, batch in enumerate(batches, start=1):
         follower.load(reference.parameters())
         same_weights_loss, gradients = follower.gradients(batch)
-        found = compare(gradients, reference.gradients(batch)[1], tolerance.least_share) if step == 1 else {}
-        loss, reference_loss = subject.step(batch), reference.step(batch)
+        found = {}
+        if step == 1:
+            loss, (reference_loss, expected) = same_weights_loss, reference.gradients(batch)
+            found = compare(gradients, expected, tolerance.least_share)
+        if len(batches) > 1:  # with one, the losses are known already: nothing was updated, and no step follows
+            loss, reference_loss = subject.step(batch), reference.step(batch)
         found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
         text = record.settings_with(**found, step=step)
         status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
