@@ -113,6 +113,15 @@ def test_a_summary_describes_the_windows_and_not_what_was_tried_after_them():
     assert line["seconds_per_step"] == 0.5
 
 
+def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
+    tests = [(0, 1, 0.1), (0, 2, 0.5), (1, 1, 0.2), (1, 2, 0.7), (2, 1, 0.9), (2, 2, 0.6)]
+    rows = [
+        make_row(phase="evaluate", repeat=repeat, epoch=epoch, index=epoch, accuracy=accuracy)
+        for repeat, epoch, accuracy in tests
+    ]
+    assert statistics.summarise(make_rows([*windows(100), *rows]))["accuracy"].tolist() == [0.6]
+
+
 def test_a_summary_may_be_of_another_phase():
     rows = [*windows(100), *windows(700, 900, phase="evaluate")]
     assert statistics.summarise(make_rows(rows), "evaluate")["samples_per_second"].tolist() == [800]

@@ -128,11 +128,11 @@ def summarise(rows: pandas.DataFrame, phase: str = "train") -> pandas.DataFrame:
         phase: whose windows to summarise.
 
     Returns:
-        Columns: the point's key and description, num_kernels, num_windows, samples_per_second (median),
-        spread (MAD over median), low, high (of samples_per_second), interval (its kind), num_samples (in all
-        windows), seconds_per_step,
-        input_share_waited and its bounds (waited_low, waited_high), accuracy, the columns of `energy.summarise` and
-        the bounds of its joules (energy_low, energy_high), status, message.
+        Columns: the point's key and description (of its windows, where it has any), num_kernels, num_windows,
+        samples_per_second (median), spread (MAD over median), low, high (of samples_per_second), interval (its kind),
+        num_samples (in all windows), seconds_per_step, input_share_waited and its bounds (waited_low, waited_high),
+        accuracy (at the end of training, the median of repeats), the columns of `energy.summarise` and its bounds
+        (energy_low, energy_high), status, message.
     """
     measured = newest(rows[rows["source"] == "measured"])
     lines = [_summary(group, phase) for _, group in measured.groupby(POINT_KEY, sort=True)]
@@ -222,13 +222,14 @@ def _summary(group: pandas.DataFrame, phase: str) -> dict:
     judged = records.without_refusals(group)
     failures = judged[~judged["status"].isin(records.TRAINED)]
     windows = group[(group["phase"] == phase) & group["samples_per_second"].notna()]
+    tested = group[group["phase"] == "evaluate"]
     outcome = failures if len(failures) else judged[judged["status"] == "diverged"]
     described = windows if len(windows) else group  # what was tried beside them has another batch, another precision
     line = {name: described[name].dropna().iloc[-1] if described[name].notna().any() else None for name in _DESCRIPTION}
     line |= {
         "num_kernels": windows["run_id"].nunique(),
         "num_windows": len(windows),
-        "accuracy": _median(group.loc[group["phase"] == "evaluate", "accuracy"]),
+        "accuracy": _median(tested.groupby(["run_id", "repeat"])["accuracy"].last()),
         "status": outcome["status"].iloc[-1] if len(outcome) else "ok",
         "message": outcome["message"].iloc[-1] if len(outcome) else None,
     }

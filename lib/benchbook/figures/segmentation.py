@@ -7,7 +7,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, datasets, estimate, figures, records, statistics, verdicts
+from benchbook import articles, datasets, estimate, figures, records, verdicts
 from benchbook.figures.scaling import NUM_IMAGES
 from benchbook.workloads.segmentation import masks as encoded
 from benchbook.workloads.segmentation.network import ARTICLE_SIZE
@@ -41,8 +41,8 @@ def image_times(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = No
     printed = study[(study["source"] != "measured") & (study["samples"] == 1)]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
-    rest = measured.groupby(["machine", "point"])[["peak_memory_bytes"]].max().assign(iou=_last_overlaps(measured))
-    lines += [_point(point, rest) for point in verdicts.summarise(measured, conditions).to_dict("records")]
+    peaks = measured.groupby(["machine", "point"])["peak_memory_bytes"].max()
+    lines += [_point(point, peaks) for point in verdicts.summarise(measured, conditions).to_dict("records")]
     table = pandas.DataFrame(lines, columns=[*_KEPT, *_MEASURES])
     rates = 1000 / table["ms_per_image"].astype(float)
     table["hours"] = [estimate.run_hours(1, NUM_IMAGES, rate) if rate > 0 else numpy.nan for rate in rates]
@@ -199,18 +199,10 @@ def overlap(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
     return float((mask & truth).sum() / union) if union else 1.0
 
 
-def _last_overlaps(measured: pandas.DataFrame) -> pandas.Series:
-    """Return each point's IoU at the end of training, the median of its repeats: earlier epochs are on the way."""
-    tested = statistics.newest(measured[measured["phase"] == "evaluate"])
-    ends = tested.sort_values("epoch").groupby(["machine", "point", "run_id", "repeat"])["accuracy"].last()
-    return ends.groupby(["machine", "point"]).median()
-
-
-def _point(point: dict, rest: pandas.DataFrame) -> dict:
-    more = rest.loc[(point["machine"], point["point"])]
+def _point(point: dict, peaks: pandas.Series) -> dict:
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
     times = [1000 / rate if pandas.notna(rate) and rate > 0 else None for rate in rates]
-    peak, told = more["peak_memory_bytes"], records.settings(point["settings"])
+    peak, told = peaks[point["machine"], point["point"]], records.settings(point["settings"])
     article = point["image_size"] == ARTICLE_SIZE and told.get("width") == 1
     return {
         **{name: point[name] for name in _KEPT if name in point},
@@ -219,7 +211,7 @@ def _point(point: dict, rest: pandas.DataFrame) -> dict:
         "source": "measured",
         **{name: told.get(name) for name in ("width", "sustained_minutes")},
         "peak_gibibytes": peak / BYTES_PER_GIBIBYTE if pandas.notna(peak) else None,
-        "iou": more["iou"],
+        "iou": point["accuracy"],
         "note": "" if article else SMALLER,
     }
 

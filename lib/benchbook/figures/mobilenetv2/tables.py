@@ -59,7 +59,7 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
         weights, point, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     study = statistics.newest(rows[(rows["study"] == STUDY) & (rows["source"] == "measured")])
-    accuracies = study[study["phase"] == "evaluate"].groupby(["machine", "point"])["accuracy"].median().to_dict()
+    accuracies = statistics.summarise(study).set_index(["machine", "point"])["accuracy"].to_dict()
     windows = study[(study["phase"] == "train") & (study["repeat"] == 0) & study["samples"].notna()]
     told = [records.settings(text) for text in windows["settings"]]
     named = {name: [setting.get(name) for setting in told] for name in _SETTINGS[:3]}
