@@ -55,7 +55,9 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
 
 def torch_workload(study: str, device: Device):
     """Return a workload whose batches are ready, with few images where a step is long."""
-    from benchbook.workloads import mnist, resnet50, simclr
+    from benchbook.studies.mnist_speedup import workload as mnist
+    from benchbook.studies.resnet50_cost import workload as resnet50
+    from benchbook.studies.simclr_epochs import workload as simclr
 
     if study == "simclr_epochs":
         return simclr.build(datasets.load("shapes"), device, "tuned", batch_size=16)
@@ -66,8 +68,9 @@ def torch_workload(study: str, device: Device):
 
 def keras_workload(study: str, device: Device):
     """Return a workload and the loss that Keras's own `fit` takes for it."""
-    from benchbook.workloads import mobilenetv2, segmentation
-    from benchbook.workloads.keras import import_keras
+    from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+    from benchbook.studies.segmentation_scaling import workload as segmentation
+    from benchbook.training.keras import import_keras
 
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":

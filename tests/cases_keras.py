@@ -11,8 +11,7 @@ import pytest
 
 from benchbook import devices, measure, parity, protocol, roofline
 from benchbook.protocol import Plan
-from benchbook.workloads import Settings
-from benchbook.workloads.keras import (
+from benchbook.training.keras import (
     KerasParitySubject,
     KerasWorkload,
     ResidentArrays,
@@ -21,6 +20,7 @@ from benchbook.workloads.keras import (
     to_host,
     top1,
 )
+from benchbook.workload import Settings
 from fakes import run
 
 FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]

@@ -12,9 +12,11 @@ import pytest
 
 from benchbook import devices, measure, parity
 from benchbook.datasets import Dataset
-from benchbook.workloads import Settings, batches, mobilenetv2
-from benchbook.workloads.mobilenetv2 import inputs
-from benchbook.workloads.mobilenetv2 import weights as initial
+from benchbook.studies.mobilenetv2_energy import inputs
+from benchbook.studies.mobilenetv2_energy import weights as initial
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.training import batches
+from benchbook.workload import Settings
 from fakes import run
 
 FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
@@ -59,7 +61,7 @@ def state(made) -> dict[str, numpy.ndarray]:
         return {
             name: part.numpy().copy() for name, part in made.model.state_dict().items() if "num_batches" not in name
         }
-    from benchbook.workloads.keras import to_host
+    from benchbook.training.keras import to_host
 
     return {weight.path: to_host(weight.value) for weight in made.model.weights}
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from benchbook import devices
-from benchbook.workloads import resnet50
-from benchbook.workloads.keras import import_keras, to_host
-from benchbook.workloads.resnet50 import keras as keras_side
-from benchbook.workloads.resnet50.plan import schedule
+from benchbook.studies.resnet50_cost import keras as keras_side
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost.plan import schedule
+from benchbook.training.keras import import_keras, to_host
 
 FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
 CPU, TORCH = devices.pick("cpu", FRAMEWORK), devices.pick("cpu", "torch")

@@ -7,9 +7,10 @@ import numpy
 import pytest
 
 from benchbook import devices, parallel
-from benchbook.workloads import Settings, resnet50
-from benchbook.workloads.keras import to_host
-from benchbook.workloads.resnet50 import keras as keras_side
+from benchbook.studies.resnet50_cost import keras as keras_side
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.training.keras import to_host
+from benchbook.workload import Settings
 
 FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
 parallel.make_room(FRAMEWORK, 2)
@@ -21,7 +22,7 @@ def small(plan):
     """Return a network of one convolution, one batch norm and one layer."""
     import keras
 
-    from benchbook.workloads.keras.normalization import batch_norm
+    from benchbook.training.keras.normalization import batch_norm
 
     keras.utils.set_random_seed(0)
     layers, pixels = keras.layers, keras.Input((32, 32, 3))

@@ -9,10 +9,11 @@ import numpy
 import pytest
 
 from benchbook import datasets, devices, measure, parity, protocol
-from benchbook.workloads import Settings, segmentation
-from benchbook.workloads.keras import KerasParitySubject, import_keras, to_host
-from benchbook.workloads.segmentation import network
-from benchbook.workloads.segmentation.loss import intersection_over_union, squares_and_overlap
+from benchbook.studies.segmentation_scaling import network
+from benchbook.studies.segmentation_scaling import workload as segmentation
+from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
+from benchbook.training.keras import KerasParitySubject, import_keras, to_host
+from benchbook.workload import Settings
 from fakes import run
 
 FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]

@@ -6,7 +6,7 @@ from benchbook import runs
 from benchbook.devices import Device
 from benchbook.measure import Energy
 from benchbook.runs import Run
-from benchbook.workloads import Evaluation
+from benchbook.workload import Evaluation
 
 CPU = Device("cpu", "a processor")
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_output
 
 from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, verdicts
-from benchbook.figures import mnist as charts
 from benchbook.report import executed
+from benchbook.studies.mnist_speedup import results as charts
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
 

@@ -4,8 +4,9 @@ import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from benchbook import articles, figures, predictions, scaling, statistics
+from benchbook import articles, figures, predictions, statistics
 from benchbook.figures import predictions as charts
+from benchbook.studies.segmentation_scaling import scaling
 from rows import make_rows
 
 

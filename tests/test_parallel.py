@@ -128,7 +128,7 @@ def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypat
 
 
 def test_a_mean_of_one_process_is_its_own():
-    from benchbook.workloads import replicas
+    from benchbook.training.several import replicas
 
     assert replicas.mean(0.25, CPU, 1) == 0.25
     assert math.isnan(replicas.mean(math.nan, CPU, 1))

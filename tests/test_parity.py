@@ -9,7 +9,8 @@ import torch
 
 from benchbook import datasets, parity, records
 from benchbook.devices import Device
-from benchbook.workloads import mnist, vae
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.vae_stability import workload as vae
 from fakes import CPU, run
 
 MODULES = {"mnist": mnist, "vae": vae}

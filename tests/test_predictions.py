@@ -7,8 +7,9 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles, predictions, scaling, statistics
+from benchbook import articles, predictions, statistics
 from benchbook.predictions import OTHER, PREDICTED, SAME, Pairs, TooLittle, speeds
+from benchbook.studies.segmentation_scaling import scaling
 from rows import make_row, make_rows
 
 

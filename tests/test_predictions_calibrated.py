@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from benchbook import predictions, scaling, statistics
+from benchbook import predictions, statistics
 from benchbook.predictions import TooLittle, calibrated
+from benchbook.studies.segmentation_scaling import scaling
 from rows import make_row, make_rows
 
 FLOPS = 1e6

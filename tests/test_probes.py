@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from benchbook import devices, layout, profiles, session
-from benchbook.figures import mobilenetv2
 from benchbook.profiles import Point
+from benchbook.studies.mobilenetv2_energy import results as mobilenetv2
 
 
 def probe(**parameters) -> Point:

@@ -9,7 +9,12 @@ import yaml
 
 from benchbook import devices, layout, profiles
 from benchbook.devices import DeviceUnavailable, FrameworkMissing
-from benchbook.workloads import mnist, mobilenetv2, resnet50, segmentation, simclr, vae
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.segmentation_scaling import workload as segmentation
+from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.studies.vae_stability import workload as vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where

@@ -9,7 +9,7 @@ import torch
 from benchbook import measure, protocol, records
 from benchbook.datasets import Dataset
 from benchbook.protocol import Plan
-from benchbook.workloads import mnist
+from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import CPU, Clock, FakeWorkload, Sensor, run
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from benchbook import devices, measure, records, roofline, statistics
 from benchbook.devices import Device
 from benchbook.roofline import operations
-from benchbook.workloads import mnist
+from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import CPU, Clock, Sensor, run
 from rows import make_row, make_rows
 

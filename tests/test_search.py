@@ -9,7 +9,7 @@ import pytest
 
 from benchbook import parity, runs, search
 from benchbook.devices import Device
-from benchbook.workloads import Settings
+from benchbook.workload import Settings
 from fakes import run
 
 CPU = Device("cpu", "a test's CPU")

@@ -6,7 +6,7 @@ import pytest
 
 from benchbook import devices, measure, protocol, records, statistics, support
 from benchbook.devices import Device
-from benchbook.workloads import Settings
+from benchbook.workload import Settings
 from fakes import CPU, Clock, FakeWorkload, run
 
 SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 4.0}

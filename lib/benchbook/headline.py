@@ -4,7 +4,8 @@ import numpy
 import pandas
 
 from benchbook import articles, estimate, records, verdicts
-from benchbook.figures import mnist, simclr
+from benchbook.studies.mnist_speedup import results as mnist
+from benchbook.studies.simclr_epochs import results as simclr
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
 COLUMNS += ["num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]

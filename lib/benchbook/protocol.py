@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from benchbook import measure, records, roofline, runs, statistics
 from benchbook.runs import Run
-from benchbook.workloads import Workload
+from benchbook.workload import Workload
 
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook import articles, estimate, records, statistics
-from benchbook.figures import mnist, mobilenetv2, simclr, support
+from benchbook.studies.mnist_speedup import results as mnist
+from benchbook.studies.mobilenetv2_energy import results as mobilenetv2
+from benchbook.studies.simclr_epochs import matrix as support
+from benchbook.studies.simclr_epochs import results as simclr
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
 KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings that tell published rows apart

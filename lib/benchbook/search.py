@@ -18,7 +18,7 @@ import pandas
 from benchbook import devices, layout, measure, parity, protocol, records
 from benchbook.devices import Device
 from benchbook.runs import Run
-from benchbook.workloads import Settings, Workload
+from benchbook.workload import Settings, Workload
 
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best

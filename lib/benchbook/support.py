@@ -15,7 +15,7 @@ import pandas
 from benchbook import measure, parity, protocol, records, runs, statistics
 from benchbook.devices import Device
 from benchbook.runs import Run
-from benchbook.workloads import Settings, Workload
+from benchbook.workload import Settings, Workload
 
 # The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = ("fp32", "tf32", "amp_bf16", "amp_fp16", "bf16", "fp16")

@@ -6,7 +6,7 @@ import pandas
 
 from benchbook import measure, protocol, records, statistics
 from benchbook.runs import Run
-from benchbook.workloads import Workload
+from benchbook.workload import Workload
 
 WINDOW_SECONDS = 10.0
 MINUTE = 60.0

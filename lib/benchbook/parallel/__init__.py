@@ -3,8 +3,8 @@
 The engines are the frameworks' own: torchrun with gloo or NCCL, and keras.distribution on JAX, in one process.
 """
 
-from benchbook.parallel.group import Group
 from benchbook.parallel.launch import Job, RankFailed, measure
-from benchbook.parallel.together import make_room, several
+from benchbook.training.several.group import Group
+from benchbook.training.several.together import make_room, several
 
 __all__ = ["Group", "Job", "RankFailed", "make_room", "measure", "several"]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchbook import devices, marker, protocol
 from benchbook.devices import Device
-from benchbook.parallel.group import Group
 from benchbook.protocol import Plan
 from benchbook.runs import Run
+from benchbook.training.several.group import Group
 
 WATCH_SECONDS = 1.0
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
-    from benchbook.workloads import replicas
+    from benchbook.training.several import replicas
 
     job = task["job"]
     group = replicas.join(job["device"]["kind"], job["timeout_seconds"])

@@ -10,7 +10,7 @@ from benchbook import devices, records, runs
 from benchbook.devices import Device
 from benchbook.parity.judging import Tolerance, Verdict, tolerance_of, verdict
 from benchbook.runs import Run
-from benchbook.workloads import ParitySubject, ParityWorkload, Workload
+from benchbook.workload import ParitySubject, ParityWorkload, Workload
 
 SAME_WEIGHTS = 1e-2  # of their norm: more than rounding to bfloat16 makes
 

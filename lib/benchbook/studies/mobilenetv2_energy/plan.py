@@ -1,0 +1,75 @@
+"""What is to be built: the protocol's constants, and one point's choices, the same for every framework."""
+
+from dataclasses import dataclass, field
+
+import numpy
+
+from benchbook.datasets import Dataset
+from benchbook.devices import Device
+from benchbook.studies.mobilenetv2_energy import inputs
+from benchbook.studies.mobilenetv2_energy.weights import Weights
+from benchbook.training import batches
+from benchbook.workload import Settings
+
+# Of two copies of the article's notebook.
+DROPOUT = 0.4
+DECAY_STEPS, DECAY_RATE = 50_000, 0.96
+# Of keras.applications' MobileNetV2 and of Keras's Adam; torch has others by default.
+NORM_EPSILON = 1e-3
+ADAM_EPSILON = 1e-7
+MOST_TEST_IMAGES = 128  # in a batch of the test
+MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A point's choices, checked; see `mobilenetv2.build`.
+
+    Attributes:
+        weights: imagenet or random, as there are.
+        arrays: the weights themselves, by Keras's layer names.
+        folded: whether frozen batch norms may be folded into their convolutions.
+    """
+
+    dataset: Dataset
+    device: Device
+    trainable: bool
+    weights: str
+    arrays: Weights = field(repr=False)
+    image_size: int
+    batch_size: int
+    learning_rate: float
+    data_resident: bool
+    num_workers: int
+    seed: int
+    folded: bool
+    settings: Settings
+
+    @property
+    def num_classes(self) -> int:
+        """Return the classes of the data set."""
+        return int(self.dataset.train_labels.max()) + 1
+
+    def order(self, epoch: int) -> list[numpy.ndarray]:
+        """Return the indices of an epoch's batches."""
+        return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
+
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework."""
+        return {
+            "model": "mobilenetv2",
+            "dataset": self.dataset.name,
+            "dataset_samples": len(self.dataset.train_labels),
+            "image_size": self.image_size,
+            "num_workers": 0 if self.data_resident else self.num_workers,
+        }
+
+    def parity_batches(self, num_batches: int, channels_first: bool = False) -> list[tuple]:
+        """Return the first training batches in the data set's order, on the host; past its end it begins again."""
+        size = min(self.batch_size, MOST_PARITY_IMAGES)
+        order = numpy.arange(num_batches * size).reshape(num_batches, size) % len(self.dataset.train_labels)
+        images, labels = self.dataset.train_images, self.dataset.train_labels
+        return [
+            (inputs.enlarge(images[part], self.image_size, channels_first), labels[part].astype("int32"))
+            for part in order
+        ]

@@ -1,0 +1,213 @@
+"""torchvision's MobileNetV2, made the same function as Keras's: padding, constants and weights."""
+
+import functools
+
+import numpy
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from benchbook import devices, roofline
+from benchbook.studies.mobilenetv2_energy import inputs, weights
+from benchbook.studies.mobilenetv2_energy.plan import (
+    ADAM_EPSILON,
+    DECAY_RATE,
+    DECAY_STEPS,
+    DROPOUT,
+    MOST_TEST_IMAGES,
+    NORM_EPSILON,
+    Plan,
+)
+from benchbook.training import batches
+from benchbook.training.torch import TorchWorkload
+from benchbook.training.torch.runtime import Batch
+
+
+class Padding(nn.Module):
+    """Pads images before a 3x3 convolution of stride 2 as Keras does: one pixel, above and left of odd sizes only.
+
+    Source: keras.src.applications.imagenet_utils.correct_pad
+    """
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images (n, channels, height + 1 or 2, width + 1 or 2)."""
+        height, width = images.shape[-2:]
+        return F.pad(images, (width % 2, 1, height % 2, 1))
+
+
+class Network(nn.Module):
+    """MobileNetV2 with a new head: (n, 3, size, size) to logits (n, classes).
+
+    In training it is Keras's function to rounding. In evaluation one thing differs once it was trained: torch's moving
+    variance is the unbiased one, n / (n - 1) of Keras's, where n are a batch's values in a channel (64 images of 128
+    px: 1,024 and more).
+
+    Args:
+        num_classes: outputs.
+        trainable: whether the features are trained; else their batch norms stay in inference mode, as Keras's do.
+        momentum: how much of a batch norm's moving statistics each step keeps, as Keras counts it.
+    """
+
+    def __init__(self, num_classes: int, trainable: bool, momentum: float) -> None:
+        super().__init__()
+        base = torchvision.models.mobilenet_v2(weights=None, num_classes=num_classes, dropout=DROPOUT)
+        self.features, self.classifier, self.trainable = base.features, base.classifier, trainable
+        for module in [*self.features.modules()]:
+            if isinstance(module, nn.BatchNorm2d):
+                module.eps, module.momentum = NORM_EPSILON, 1 - momentum
+            elif isinstance(module, nn.Sequential) and getattr(module[0], "stride", None) == (2, 2):
+                module[0].padding = (0, 0)
+                module[0] = nn.Sequential(Padding(), module[0])
+        self.features.requires_grad_(trainable)
+        self.train()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return logits of the classes; the softmax is part of the loss."""
+        return self.classifier(self.features(images).mean((2, 3)))
+
+    def train(self, mode: bool = True) -> "Network":
+        """Set training mode, of the features only if they are trained."""
+        super().train(mode)
+        self.features.train(mode and self.trainable)
+        return self
+
+    @torch.no_grad()
+    def load(self, arrays: weights.Weights) -> None:
+        """Take over weights in Keras's names and shapes."""
+        found = [module for module in self.features.modules() if isinstance(module, (nn.Conv2d, nn.BatchNorm2d))]
+        names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
+        for module, name in zip(found, names, strict=True):
+            if isinstance(module, nn.Conv2d):
+                module.weight.copy_(_kernel(arrays[name][0], module.groups > 1))
+            else:
+                parts = (module.weight, module.bias, module.running_mean, module.running_var)
+                for part, array in zip(parts, arrays[name], strict=True):
+                    part.copy_(torch.from_numpy(array))
+        kernel, bias = (torch.from_numpy(array) for array in arrays[weights.HEAD])
+        self.classifier[-1].weight.copy_(kernel.T)
+        self.classifier[-1].bias.copy_(bias)
+
+
+class Classifier(TorchWorkload):
+    """The network with its images; the learning rate falls with every step."""
+
+    def step(self, batch: Batch) -> torch.Tensor:
+        """Train on one batch; the loss stays on the device."""
+        loss = super().step(batch)
+        self.scheduler.step()
+        return loss
+
+    def end_epoch(self) -> None:
+        """Advance the epoch."""
+        self.epoch += 1
+
+
+class ResidentImages:
+    """Images kept on the device as they are, enlarged there when a batch is taken.
+
+    Args:
+        images: uint8, shape (n, height, width, 3).
+        labels: int64, shape (n,).
+        image_size: pixels a side, after enlarging.
+        kind: the torch device that keeps them.
+    """
+
+    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, image_size: int, kind: str) -> None:
+        self.images = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(kind)
+        self.labels = torch.from_numpy(labels.copy()).to(kind)
+        sides = (inputs.nearest(side, image_size) for side in images.shape[1:3])
+        self.rows, self.columns = (torch.from_numpy(side).to(kind) for side in sides)
+
+    def batches(self, order: list[numpy.ndarray]):
+        """Yield a batch for each array of indices."""
+        for indices in order:
+            chosen = torch.from_numpy(indices).to(self.labels.device)
+            pixels = self.images[chosen].float().div(255)
+            yield pixels[:, :, self.rows][:, :, :, self.columns], self.labels[chosen]
+
+
+def build(plan: Plan) -> Classifier:
+    """Return the study's workload on torch; see `mobilenetv2.build`."""
+    precision = plan.settings.precision
+    devices.set_precision("tf32" if precision == "tf32" else "fp32")
+    devices.seed(plan.seed)
+    model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
+    model.load(plan.arrays)
+    # Keras counts the moving statistics of batch norms among the parameters; so do these rows, for all frameworks.
+    statistics = sum(part.numel() for part in model.buffers() if part.dim())
+    num_parameters = sum(part.numel() for part in model.parameters()) + statistics
+    if plan.folded:
+        fold(model.features)
+    model.to(plan.device.kind)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=ADAM_EPSILON, fused=plan.settings.fused or None)
+    train, test = _inputs(plan)
+    example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
+    return Classifier(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        model=model,
+        loss=F.cross_entropy,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: DECAY_RATE ** (step / DECAY_STEPS)),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns()
+        | {"parameters": num_parameters, "flops_per_sample": roofline.flops_per_sample(model, example)},
+        parity_batches=lambda num_batches: [_tensors(*batch) for batch in plan.parity_batches(num_batches, True)],
+        settings=plan.settings,
+    )
+
+
+@torch.no_grad()
+def fold(features: nn.Module) -> None:
+    """Fold batch norms that stay in inference mode into the convolutions before them: fewer passes, the same function.
+
+    Args:
+        features: frozen, each batch norm after its convolution.
+    """
+    convolution = None
+    for name, module in [*features.named_modules()]:
+        if isinstance(module, nn.Conv2d):
+            convolution = module
+        elif isinstance(module, nn.BatchNorm2d):
+            folded = fuse_conv_bn_eval(convolution.eval(), module.eval())
+            convolution.weight, convolution.bias = folded.weight, folded.bias
+            features.set_submodule(name, nn.Identity())
+    features.requires_grad_(False)
+
+
+def trainable_parameters(workload: TorchWorkload) -> int:
+    """Return how many numbers training changes."""
+    return sum(part.numel() for part in workload.model.parameters() if part.requires_grad)
+
+
+def _inputs(plan: Plan):
+    """Return functions to an epoch's training batches and to the test batches."""
+    data, size = plan.dataset, plan.image_size
+    test_order = batches.plain_order(len(data.test_labels), MOST_TEST_IMAGES)
+    parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
+    if plan.data_resident:
+        train, test = (ResidentImages(*part, size, plan.device.kind) for part in parts)
+        return lambda epoch: train.batches(plan.order(epoch)), lambda: test.batches(test_order)
+
+    def load(images, labels, indices):
+        return _tensors(inputs.enlarge(images[indices], size, channels_first=True), labels[indices])
+
+    load_train, load_test = (functools.partial(load, *part) for part in parts)
+    return (
+        lambda epoch: batches.loaded(plan.order(epoch), load_train, plan.num_workers),
+        lambda: batches.loaded(test_order, load_test, plan.num_workers),
+    )
+
+
+def _tensors(images: numpy.ndarray, labels: numpy.ndarray) -> Batch:
+    return torch.from_numpy(images), torch.from_numpy(labels.astype("int64"))
+
+
+def _kernel(array: numpy.ndarray, depthwise: bool) -> torch.Tensor:
+    """Return a kernel (height, width, in, out), or depthwise (height, width, in, 1), in torch's order."""
+    order = (2, 3, 0, 1) if depthwise else (3, 2, 0, 1)
+    return torch.from_numpy(array.transpose(order).copy())

@@ -1,0 +1,165 @@
+"""The same ResNet-50 in Keras, on TensorFlow and on JAX: torchvision's padding, constants, names and optimiser."""
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy
+
+from benchbook.studies.resnet50_cost.plan import (
+    DROP,
+    DROPS,
+    EPOCHS,
+    MOMENTUM,
+    MOST_TEST_IMAGES,
+    NORM_EPSILON,
+    NORM_KEPT,
+    WARM_UP_EPOCHS,
+    WEIGHT_DECAY,
+    Plan,
+)
+from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks, for_parity
+from benchbook.training.batches import loaded, plain_order
+from benchbook.training.keras import KerasWorkload, evaluation_batch_size, import_keras
+from benchbook.workload import Evaluation
+
+
+@dataclass
+class Classifier(KerasWorkload):
+    """The network with its images.
+
+    Attributes:
+        judged: whether labels mean something; synthetic ones do not.
+    """
+
+    judged: bool = True
+
+    def evaluate(self) -> Evaluation:
+        """Return loss and accuracy over all test images."""
+        found = super().evaluate()
+        return found if self.judged else replace(found, accuracy=math.nan, metric=None)
+
+
+def build(plan: Plan) -> Classifier:
+    """Return the study's workload on Keras; see `resnet50.build`."""
+    import_keras(plan.device.framework)
+    train, test = _inputs(plan) if plan.collection else (None, None)
+    parameters = sum(array.size for arrays in plan.arrays.values() for array in _trained(arrays))
+    made = Classifier(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        make_model=functools.partial(make_model, plan),
+        make_optimizer=functools.partial(make_optimizer, plan),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns() | {"parameters": parameters},  # Keras counts moving statistics as well
+        parity_batches=plan.parity_batches,
+        parity_weights=for_parity,
+        settings=plan.settings,
+        seed=plan.seed,
+        judged=plan.collection is not None,
+    )
+    if plan.collection is None:
+        batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
+        made.train_batches = lambda epoch: itertools.repeat(batch, plan.steps_per_epoch)
+        made.test_batches = lambda: [batch]
+    return made
+
+
+def make_model(plan: Plan):
+    """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
+    from keras import Input, Model, layers
+
+    from benchbook.training.keras.normalization import batch_norm
+
+    norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, momentum=NORM_KEPT, epsilon=NORM_EPSILON)
+
+    def convolved(images, part: Convolution):
+        size = part.shape[0]
+        if size > 1:  # torch pads alike on both sides; Keras's `same` does not where there is a stride
+            images = layers.ZeroPadding2D(size // 2)(images)
+        layer = layers.Conv2D(part.shape[-1], size, part.stride, use_bias=False, name=part.name)
+        return norm(name=part.norm)(layer(images))
+
+    pixels = Input((plan.image_size, plan.image_size, 3))
+    hidden = layers.ReLU()(convolved(pixels, STEM))
+    hidden = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(hidden))  # after a ReLU nothing is under the padding
+    for block in blocks():
+        kept = convolved(hidden, block.around) if block.around else hidden
+        for part in block.convolutions[:2]:
+            hidden = layers.ReLU()(convolved(hidden, part))
+        hidden = layers.ReLU()(layers.Add()([convolved(hidden, block.convolutions[2]), kept]))
+    hidden = layers.GlobalAveragePooling2D()(hidden)
+    model = Model(pixels, layers.Dense(plan.num_classes, name=HEAD)(hidden))
+    for layer in model.layers:
+        if layer.weights:
+            layer.set_weights(plan.arrays[layer.name])
+    return model
+
+
+def make_optimizer(plan: Plan):
+    """Return Nesterov momentum as torch and the article's scripts have it, with weight decay on all but batch norms.
+
+    Keras's own SGD differs while the learning rate changes, which it keeps in the momentum; and its weight decay is
+    apart from the gradient.
+    """
+    import keras
+
+    class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+        """`plan.schedule`, in Keras's operations."""
+
+        def __call__(self, step):
+            return schedule_in_operations(plan, step)
+
+    class Nesterov(keras.optimizers.SGD):
+        """Takes the momentum of gradients, and the learning rate of its step alone."""
+
+        def update_step(self, gradient, variable, learning_rate):
+            """Change one variable by its gradient."""
+            ops = keras.ops
+            rate, gradient = (ops.cast(value, variable.dtype) for value in (learning_rate, gradient))
+            index = self._get_variable_index(variable)
+            if not is_of_batch_norm(self._trainable_variables[index]):
+                gradient = gradient + WEIGHT_DECAY * variable
+            speed = self.momentums[index]
+            faster = MOMENTUM * speed + gradient
+            self.assign(speed, faster)
+            self.assign_sub(variable, rate * (gradient + MOMENTUM * faster))
+
+    return Nesterov(Schedule(), MOMENTUM, nesterov=True)
+
+
+def schedule_in_operations(plan: Plan, step):
+    """Return what `plan.schedule` does for a step that is a tensor: a sum over the corners, the same in any order."""
+    import keras
+
+    ops = keras.ops
+    step, scale = ops.cast(step, "float32"), plan.steps_per_epoch * plan.schedule_epochs / EPOCHS
+    risen = ops.minimum(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
+    fallen = sum(ops.cast(step >= epoch * scale, "float32") for epoch in DROPS)
+    return plan.peak * risen * DROP**fallen
+
+
+def is_of_batch_norm(variable) -> bool:
+    """Return whether a variable is a batch norm's scale or offset."""
+    return variable.path.rpartition("/")[2] in ("gamma", "beta")
+
+
+def trainable_parameters(workload: KerasWorkload) -> int:
+    """Return how many numbers training changes."""
+    return sum(int(numpy.prod(variable.shape)) for variable in workload.network.model.trainable_variables)
+
+
+def _trained(arrays: list[numpy.ndarray]) -> list[numpy.ndarray]:
+    return arrays[:2]  # a batch norm's scale and offset come before its statistics
+
+
+def _inputs(plan: Plan):
+    """Return functions to an epoch's training batches and to the test batches."""
+    tested = len(plan.collection.test)
+    test_order = plain_order(tested, evaluation_batch_size(tested, MOST_TEST_IMAGES))
+    return (
+        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.num_workers),
+        lambda: loaded(test_order, plan.crops(None).batch, plan.num_workers),
+    )

@@ -1,0 +1,132 @@
+"""What is to be built: the protocol's constants, the schedule, and one point's choices, for every framework."""
+
+from dataclasses import dataclass, field
+
+import numpy
+
+from benchbook.datasets.collections import Collection
+from benchbook.devices import Device
+from benchbook.studies.resnet50_cost import inputs
+from benchbook.studies.resnet50_cost.weights import Weights
+from benchbook.training import batches
+from benchbook.training.several.group import Group
+from benchbook.workload import Settings
+
+# Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
+MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
+IMAGES_OF_RATE = 256  # the learning rate is per so many images in a step
+WARM_UP_EPOCHS, DROPS, DROP = 5, (30, 60, 80, 90), 0.1
+EPOCHS = 90
+# Of torchvision's batch norms; Keras has others by default.
+NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
+IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
+SYNTHETIC = "synthetic"
+MOST_TEST_IMAGES = 128  # in a batch of the test
+SPREAD = 7919  # a prime: parity takes images of many classes, which lie one after the other
+
+
+def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPOCHS) -> float:
+    """Return a step's learning rate: it rises in a line for 5 epochs, and is divided by 10 after 30, 60, 80 and 90.
+
+    Args:
+        step: from 0; the first rises above 0 already, and step 5 x steps_per_epoch - 1 has the peak.
+        steps_per_epoch: steps in an epoch.
+        peak: the rate between rise and first fall.
+        epochs: squeezes or stretches the 90 epochs of the protocol to so many.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    if step < 0 or steps_per_epoch <= 0 or peak <= 0 or epochs <= 0:
+        found = f"step {step}, steps_per_epoch {steps_per_epoch}, peak {peak}, epochs {epochs}"
+        raise ValueError(f"{found}; allowed: step from 0, the others above 0")
+    scale = steps_per_epoch * epochs / EPOCHS  # steps in what was one epoch of 90
+    risen = min(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
+    fallen = sum(step >= epoch * scale for epoch in DROPS)
+    return peak * risen * DROP**fallen
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A point's choices, checked; see `resnet50.build`.
+
+    Attributes:
+        collection: the pictures; None: synthetic ones.
+        arrays: the first weights, by torchvision's layer names.
+        batch_size: images in a step, of all devices together.
+        group: the devices, and which of them this process is.
+    """
+
+    collection: Collection | None
+    device: Device
+    arrays: Weights = field(repr=False)
+    image_size: int
+    batch_size: int
+    learning_rate: float
+    schedule_epochs: float
+    num_workers: int
+    parity_batch_size: int
+    sync_batch_norm: bool
+    group: Group
+    seed: int
+    settings: Settings
+
+    @property
+    def num_classes(self) -> int:
+        """Return the classes: ImageNet's for synthetic images."""
+        return self.collection.num_classes if self.collection else IMAGENET_CLASSES
+
+    @property
+    def share(self) -> int:
+        """Return the images in a step of one device."""
+        return self.batch_size // self.group.size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return the full batches in an epoch; synthetic images have as many as ImageNet."""
+        images = len(self.collection.train) if self.collection else IMAGENET_IMAGES
+        return images // self.batch_size
+
+    @property
+    def peak(self) -> float:
+        """Return the highest learning rate, of a whole batch."""
+        return self.learning_rate * self.batch_size / IMAGES_OF_RATE
+
+    def rate(self, step: int) -> float:
+        """Return a step's learning rate."""
+        return schedule(step, self.steps_per_epoch, self.peak, self.schedule_epochs)
+
+    def order(self, epoch: int) -> list[numpy.ndarray]:
+        """Return the indices of this device's part of each batch of an epoch."""
+        order = batches.training_order(len(self.collection.train), self.batch_size, self.seed, epoch)
+        start = self.group.rank * self.share
+        return [batch[start : start + self.share] for batch in order]
+
+    def crops(self, epoch: int | None) -> inputs.Crops:
+        """Return the training crops of an epoch, or the test's."""
+        part = self.collection.test if epoch is None else self.collection.train
+        return inputs.Crops(part, self.image_size, self.seed, epoch)
+
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework."""
+        return {
+            "model": "resnet50",
+            "dataset": self.collection.name if self.collection else SYNTHETIC,
+            "dataset_samples": len(self.collection.train) if self.collection else None,
+            "image_size": self.image_size,
+            "num_workers": self.num_workers if self.collection else 0,
+        }
+
+    def parity_batches(self, num_batches: int) -> list[tuple]:
+        """Return batches on the host, the same for every device: float32 (n, size, size, 3), and labels."""
+        size = self.parity_batch_size
+        if self.collection is None:
+            return [self.synthetic_batch(size, number) for number in range(num_batches)]
+        order = numpy.arange(num_batches * size).reshape(num_batches, size) * SPREAD % len(self.collection.train)
+        return [self.crops(0).batch(indices) for indices in order]
+
+    def synthetic_batch(self, size: int, number: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""
+        random = numpy.random.default_rng([self.seed, number])
+        images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
+        return images, random.integers(self.num_classes, size=size, dtype="int32")

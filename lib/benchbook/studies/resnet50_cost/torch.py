@@ -1,0 +1,194 @@
+"""torchvision's ResNet-50 (v1.5), on one device or as one of several."""
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from benchbook import devices, roofline
+from benchbook.studies.resnet50_cost import inputs
+from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
+from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions, for_parity
+from benchbook.training.several import replicas
+from benchbook.training.several.group import Group
+from benchbook.training.torch import TorchWorkload
+from benchbook.training.torch.runtime import STORED, Batch, compute, count_parameters, move, prepare
+from benchbook.workload import Evaluation
+
+
+class Network(torchvision.models.ResNet):
+    """ResNet-50: (n, 3, size, size) to logits (n, classes); v1.5, with the stride in the 3x3 convolution.
+
+    Args:
+        num_classes: outputs.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], num_classes)
+
+    @torch.no_grad()
+    def load(self, arrays: Weights) -> None:
+        """Take over weights in Keras's shapes."""
+        for convolution in convolutions():
+            kernel, norm = arrays[convolution.name][0], self.get_submodule(convolution.norm)
+            self.get_submodule(convolution.name).weight.copy_(torch.from_numpy(kernel).permute(3, 2, 0, 1))
+            parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+            for part, array in zip(parts, arrays[convolution.norm], strict=True):
+                part.copy_(torch.from_numpy(array))
+        kernel, bias = (torch.from_numpy(array) for array in arrays[HEAD])
+        self.fc.weight.copy_(kernel.T)
+        self.fc.bias.copy_(bias)
+
+
+ALONE = Group()
+
+
+@dataclass
+class Classifier(TorchWorkload):
+    """The network with its images; the learning rate changes with every step.
+
+    Attributes:
+        group: the devices that train together; each has its own copy, and gradients are averaged.
+        judged: whether labels mean something; synthetic ones do not.
+    """
+
+    group: Group = ALONE
+    judged: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.group.size > 1:
+            copy = replicas.replicate(self.model, self.device)
+            self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has it already
+        # On the device from the start: a constant that is sent there in every step would be waited for.
+        constants = (torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION))
+        self.mean, self.deviation = (constant.view(3, 1, 1).to(self.device.kind) for constant in constants)
+
+    def num_samples(self, batch: Batch) -> int:
+        """Return the images in a batch, of all devices together."""
+        return len(batch[0]) * self.group.size
+
+    def step(self, batch: Batch) -> torch.Tensor:
+        """Train on one batch; the loss stays on the device."""
+        loss = super().step(batch)
+        self.scheduler.step()
+        return loss
+
+    def mean_loss(self, losses: list[torch.Tensor]) -> float:
+        """Read the losses of many steps and return their mean, over all devices."""
+        return replicas.mean(super().mean_loss(losses), self.device, self.group.size)
+
+    def end_epoch(self) -> None:
+        """Advance the epoch."""
+        self.epoch += 1
+
+    @torch.no_grad()
+    def evaluate(self) -> Evaluation:
+        """Return loss and accuracy over all test images; of several devices each takes its part.
+
+        Batch norms use the moving statistics of the first device.
+        """
+        replicas.share_buffers(self.model, self.group.size)
+        network = self.network if self.group.size == 1 else self.model
+        self.model.eval()
+        sums = torch.zeros(3, device=self.device.kind)
+        for batch in self.test_batches():
+            images, labels = (self._move(part) for part in batch)
+            outputs = compute(network, (images,), self.device, self.settings.precision)
+            right = (outputs.argmax(1) == labels).sum()
+            sums += torch.stack([self.loss(outputs, labels) * len(labels), right, torch.tensor(len(labels))])
+        self.model.train()
+        loss, correct, samples = replicas.add(sums, self.group.size).tolist()
+        if not self.judged:
+            return Evaluation(loss / samples, math.nan, int(samples), None)
+        return Evaluation(loss / samples, correct / samples, int(samples))
+
+    def _move(self, part: torch.Tensor) -> torch.Tensor:
+        """Return a tensor on the device; pixels travel as bytes and are normalised there."""
+        if part.dtype == torch.uint8:
+            pixels = part.to(self.device.kind, non_blocking=True).permute(0, 3, 1, 2)
+            part = pixels.float().sub(self.mean).div(self.deviation)
+        return super()._move(part)
+
+
+def build(plan: Plan) -> Classifier:
+    """Return the study's workload on torch; see `resnet50.build`."""
+    settings = plan.settings
+    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
+    devices.seed(plan.seed)
+    model = Network(plan.num_classes)
+    model.load(plan.arrays)
+    flops = roofline.flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
+    if plan.sync_batch_norm and plan.group.size > 1:
+        model = replicas.synchronise_batch_norms(model, plan.device)
+    model.to(STORED[settings.precision]).to(plan.device.kind)
+    optimizer = torch.optim.SGD(decayed_apart(model), plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
+    train, test = _inputs(plan)
+    return Classifier(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        model=model,
+        loss=F.cross_entropy,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / plan.peak),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns() | {"flops_per_sample": flops},
+        parity_batches=lambda num_batches: [
+            (torch.from_numpy(inputs.channels_first(images)), torch.from_numpy(labels.astype("int64")))
+            for images, labels in plan.parity_batches(num_batches)
+        ],
+        parity_weights=for_parity,
+        settings=settings,
+        group=plan.group,
+        judged=plan.collection is not None,
+    )
+
+
+def trainable_parameters(workload: TorchWorkload) -> int:
+    """Return how many numbers training changes."""
+    return count_parameters(workload.model)
+
+
+def decayed_apart(model: nn.Module) -> list[dict]:
+    """Return the parameters in two groups: weight decay takes all but those of batch norms."""
+    norms = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        for parameter in module.parameters()
+    }
+    parts = {True: [], False: []}
+    for parameter in model.parameters():
+        parts[id(parameter) not in norms].append(parameter)
+    return [{"params": parts[True], "weight_decay": WEIGHT_DECAY}, {"params": parts[False], "weight_decay": 0.0}]
+
+
+def _inputs(plan: Plan):
+    """Return functions to an epoch's training batches and to the test batches."""
+    if plan.collection is None:
+        batch = _synthetic(plan)
+        return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
+
+    def loader(epoch: int | None, order: list) -> Iterable[Batch]:
+        pinned = plan.device.kind == "cuda"
+        crops = plan.crops(epoch)
+        return DataLoader(crops, batch_sampler=order, num_workers=plan.num_workers, pin_memory=pinned)
+
+    tested = torch.arange(len(plan.collection.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
+    return lambda epoch: loader(epoch, plan.order(epoch)), lambda: loader(None, tested)
+
+
+def _synthetic(plan: Plan) -> Batch:
+    """Return one batch, made once on the device and kept as a step needs it."""
+    kind = plan.device.kind
+    generator = torch.Generator(kind).manual_seed(plan.seed + plan.group.rank)
+    images = torch.randn(plan.share, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
+    labels = torch.randint(plan.num_classes, (plan.share,), generator=generator, device=kind)
+    return move(images, plan.device, plan.settings), labels

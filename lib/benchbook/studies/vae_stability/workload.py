@@ -1,0 +1,177 @@
+"""The variational autoencoder of the PyTorch examples, whose loss ran away on an early MPS build.
+
+Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022; figures of the Chinese PyTorch
+blog post of 2022-05-19.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchbook import datasets, devices, roofline
+from benchbook.devices import Device
+from benchbook.studies.mnist_speedup.workload import first_batches, inputs
+from benchbook.training.options import check_options
+from benchbook.training.torch import TorchWorkload
+from benchbook.training.torch.runtime import Batch
+from benchbook.workload import Evaluation
+
+BATCH_SIZE = 128
+LATENT_SIZE = 20
+VARIANTS = ("reference", "controlled")
+
+Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Network(nn.Module):
+    """Five dense layers: (n, 1, 28, 28) to reconstructions (n, 784), means and log-variances (n, 20)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(784, 400)
+        self.mean = nn.Linear(400, LATENT_SIZE)
+        self.log_variance = nn.Linear(400, LATENT_SIZE)
+        self.decoder = nn.Linear(LATENT_SIZE, 400)
+        self.pixels = nn.Linear(400, 784)
+
+    def forward(self, images: torch.Tensor, noise: torch.Tensor | None = None) -> Outputs:
+        """Return reconstructions, means and log-variances; without noise (n, 20) the device draws its own."""
+        hidden = F.relu(self.encoder(images.flatten(1)))
+        mean, log_variance = self.mean(hidden), self.log_variance(hidden)
+        deviation = torch.exp(0.5 * log_variance)
+        noise = torch.randn_like(deviation) if noise is None else noise
+        return self.decode(mean + noise * deviation), mean, log_variance
+
+    def decode(self, latent: torch.Tensor) -> torch.Tensor:
+        """Return pixels (n, 784), each 0 to 1, of latent vectors (n, 20)."""
+        return torch.sigmoid(self.pixels(F.relu(self.decoder(latent))))
+
+
+def loss(outputs: Outputs, images: torch.Tensor) -> torch.Tensor:
+    """Return binary cross-entropy plus Kullback-Leibler divergence from a standard normal, summed over the batch.
+
+    Source: https://arxiv.org/abs/1312.6114, appendix B.
+    """
+    reconstruction, mean, log_variance = outputs
+    # binary_cross_entropy stops at NaN, on CUDA for good; a run that diverges must go on and show it.
+    cross_entropy = F.binary_cross_entropy(reconstruction.nan_to_num(0.5), images.flatten(1), reduction="sum")
+    divergence = -0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
+    return cross_entropy + divergence + 0 * reconstruction.detach().sum()  # NaN if a pixel is
+
+
+class VariationalAutoencoder(TorchWorkload):
+    """The network with its images; a batch is (images,), or (images, noise) where the noise is injected.
+
+    Losses are per image, as the article prints them.
+    """
+
+    @staticmethod
+    def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
+        """Return images and noise for the network, and images to compare its reconstructions with."""
+        return batch, batch[0]
+
+    @torch.no_grad()
+    def evaluate(self) -> Evaluation:
+        """Return mean loss over all test images, unread; there is no accuracy."""
+        self.model.eval()
+        total, samples = 0.0, 0
+        for (images,) in self.test_batches():
+            images = images.to(self.device.kind)
+            total = total + self.loss(self.model(images), images)
+            samples += len(images)
+        self.model.train()
+        return Evaluation(total / samples, float("nan"), samples, metric=None)
+
+
+def build(
+    dataset: datasets.Dataset,
+    device: Device,
+    variant: str = "reference",
+    data_resident: bool = False,
+    num_workers: int = 1,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 1,
+) -> VariationalAutoencoder:
+    """Return the study's workload: Adam at learning rate 0.001, noise drawn on the device.
+
+    Args:
+        dataset: 28x28 images.
+        device: where to train.
+        variant: `reference` takes the script's loaders: no worker on the CPU, one worker and pinned memory on
+            an accelerator. `controlled` takes `num_workers` everywhere.
+        data_resident: with `controlled`, keep all images on the device instead.
+        num_workers: with `controlled`, processes that prepare images (0: the training process itself).
+        batch_size: images a step.
+        seed: of weights, noise and data order.
+
+    Raises:
+        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
+    """
+    check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
+    if variant == "reference":
+        num_workers = 0 if device.is_cpu else 1
+    devices.set_precision("fp32")
+    devices.seed(seed)
+    model = Network().to(device.kind)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    options = {"normalised": False, "test_batch_size": batch_size}
+    train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, **options)
+    return VariationalAutoencoder(
+        device=device,
+        batch_size=batch_size,
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        train_batches=lambda epoch: _without_labels(train(epoch)),
+        test_batches=lambda: _without_labels(test()),
+        columns={
+            "model": "vae",
+            "dataset": dataset.name,
+            "dataset_samples": len(dataset.train_labels),
+            "image_size": dataset.train_images.shape[1],
+            "num_workers": 0 if data_resident else num_workers,
+            "flops_per_sample": roofline.flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
+        },
+        loss_is_sum=True,
+        parity_batches=lambda num_batches: parity_batches(dataset, batch_size, num_batches, seed),
+    )
+
+
+def parity_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, seed: int = 1) -> list[Batch]:
+    """Return the first training batches with their noise, drawn on the CPU from the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (images, torch.randn(len(images), LATENT_SIZE, generator=generator))
+        for images, _ in first_batches(dataset, batch_size, num_batches, normalised=False)
+    ]
+
+
+@torch.no_grad()
+def draw_images(
+    workload: VariationalAutoencoder, dataset: datasets.Dataset, count: int = 10, seed: int = 1
+) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Return test images, their reconstructions, and samples of the prior as the network now draws them.
+
+    Args:
+        workload: trained; its random state is left alone.
+        dataset: whose first test images are taken.
+        count: images of each kind.
+        seed: of the noise, which is drawn on the CPU.
+
+    Returns:
+        Three arrays of shape (count, 28, 28), pixels 0 to 1.
+    """
+    images = torch.from_numpy(dataset.test_images[:count].copy()).float().div(255)
+    noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(seed))
+    kind = workload.device.kind
+    reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
+    samples = workload.model.decode(latent.to(kind))
+    return tuple(part.cpu().reshape(-1, 28, 28).numpy() for part in (images, reconstructions, samples))
+
+
+def _without_labels(batches: Iterable[Batch]) -> Iterator[Batch]:
+    return ((images,) for images, _ in batches)

@@ -1,0 +1,1 @@
+"""What several studies share in training: batches, options, torch, Keras, several devices."""

@@ -1,0 +1,176 @@
+"""MobileNetV2 in each framework (see cases_mobilenetv2.py), and what needs no framework: inputs, weights, errors."""
+
+import subprocess
+import sys
+
+import h5py
+import numpy
+import pytest
+from PIL import Image
+
+from benchbook import datasets, devices
+from benchbook.datasets import Dataset, DatasetUnavailable
+from benchbook.devices import Device
+from benchbook.studies.mobilenetv2_energy import inputs
+from benchbook.studies.mobilenetv2_energy import weights as initial
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from processes import run_cases
+
+DATA = Dataset("random", *(numpy.zeros((20, 32, 32, 3), numpy.uint8), numpy.arange(20) % 10) * 2)
+FILE = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{}_no_top.h5"
+
+
+@pytest.fixture
+def no_download(monkeypatch, tmp_path):
+    """A machine with no data, no cache and no network."""
+    monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setattr(initial, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/")
+
+
+def write_weights(path, arrays):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for name, parts in arrays.items():
+            group = file.create_group(name)
+            group.attrs["weight_names"] = [f"{name}/part_{number}:0" for number in range(len(parts))]
+            for number, part in enumerate(parts):
+                group[f"{name}/part_{number}:0"] = part
+
+
+@pytest.mark.parametrize("framework", devices.installed())
+def test_every_case_holds(framework, tmp_path, monkeypatch):
+    # Parity builds the same network several times: what JAX compiled once is taken from here.
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    assert " passed" in run_cases("cases_mobilenetv2.py", framework)
+
+
+def test_a_nearest_pixel_is_the_one_under_the_centre():
+    assert inputs.nearest(2, 4).tolist() == [0, 0, 1, 1]
+    assert inputs.nearest(2, 3).tolist() == [0, 1, 1]  # the middle's centre lies between both: the later
+    assert inputs.nearest(32, 32).tolist() == list(range(32))
+    assert inputs.nearest(32, 128).tolist() == [pixel for pixel in range(32) for _ in range(4)]
+
+
+def test_images_are_enlarged_to_any_size_from_0_to_1_in_either_order():
+    images = numpy.zeros((2, 2, 3, 3), numpy.uint8)
+    images[1, 0, 2] = (255, 51, 0)
+    large = inputs.enlarge(images, 6)
+    assert (large.shape, large.dtype) == ((2, 6, 6, 3), numpy.float32)
+    assert large[0].max() == 0
+    expected = numpy.broadcast_to(numpy.float32([1, 0.2, 0]), (3, 2, 3))  # a third of the height, half of the width
+    numpy.testing.assert_array_equal(large[1, :3, 4:], expected)
+    assert numpy.count_nonzero(large[1].any(axis=-1)) == 3 * 2
+    first = inputs.enlarge(images, 6, channels_first=True)
+    numpy.testing.assert_array_equal(first, large.transpose(0, 3, 1, 2))
+
+
+def test_drawn_weights_have_the_networks_shapes_and_glorots_spread():
+    drawn = initial.draw(10, 1)
+    assert sum(part.size for parts in drawn.values() for part in parts) == 2_270_794
+    assert len(initial.convolutions()) == 52
+    kernel = drawn["Conv_1"][0]
+    assert kernel.shape == (1, 1, 320, 1280)
+    limit = (6 / (320 + 1280)) ** 0.5
+    assert abs(kernel).max() == pytest.approx(limit, rel=1e-3)
+    assert kernel.std() == pytest.approx(limit / 3**0.5, rel=0.01)
+    depthwise = drawn["block_1_depthwise"][0]
+    assert abs(depthwise).max() == pytest.approx((6 / (9 * (96 + 1))) ** 0.5, rel=0.02)
+    assert [part[0] for part in drawn["bn_Conv1"]] == [1, 0, 0, 1]
+    assert all(numpy.array_equal(*pair) for pair in zip(kernel, initial.draw(10, 1)["Conv_1"][0], strict=True))
+    assert not numpy.array_equal(kernel, initial.draw(10, 2)["Conv_1"][0])
+
+
+def test_trained_weights_are_found_by_image_size_and_take_a_new_head(no_download, tmp_path):
+    trained = {name: [part + 1 for part in parts] for name, parts in initial.draw(1, 5).items()}
+    write_weights(tmp_path / "data" / FILE.format(96), trained)
+    write_weights(tmp_path / "keras" / "models" / FILE.format(224), trained)
+    for size in (96, 224, 256):  # 256 takes those of 224
+        kind, found = initial.choose("imagenet", 3, size, seed=7, data_root=str(tmp_path / "data"))
+        assert kind == "imagenet"
+        numpy.testing.assert_array_equal(found["Conv1"][0], trained["Conv1"][0])
+        numpy.testing.assert_array_equal(found[initial.HEAD][0], initial.draw(3, 7)[initial.HEAD][0])
+    with pytest.raises(DatasetUnavailable, match="download failed"):
+        initial.choose("imagenet", 3, 128, 7, str(tmp_path / "data"))
+
+
+def test_weights_are_downloaded_into_the_cache_only_if_they_are_whole(no_download, tmp_path, monkeypatch):
+    monkeypatch.setattr(initial, "ADDRESS", (tmp_path / "site").as_uri() + "/")
+    write_weights(tmp_path / "site" / FILE.format(160), initial.draw(1, 5))
+    kind, found = initial.choose("imagenet", 3, 160, 7)
+    assert kind == "imagenet"
+    numpy.testing.assert_array_equal(found["Conv_1"][0], initial.draw(1, 5)["Conv_1"][0])
+    (tmp_path / "site" / FILE.format(160)).unlink()
+    assert initial.choose("imagenet", 3, 160, 7)[0] == "imagenet"  # from the cache
+    wrong = initial.draw(1, 5)
+    wrong["Conv_1"] = [wrong["Conv_1"][0][..., :7]]
+    write_weights(tmp_path / "site" / FILE.format(96), wrong)
+    with pytest.raises(DatasetUnavailable, match=r"Conv_1 has \[\(1, 1, 320, 7\)\]"):
+        initial.choose("imagenet", 3, 96, 7)
+    assert not list((tmp_path / "cache").rglob(FILE.format(96)))
+
+
+def test_random_weights_stand_in_only_where_that_is_allowed_and_say_so(no_download, tmp_path, capsys):
+    with pytest.raises(DatasetUnavailable, match="download failed"):
+        initial.choose("imagenet", 10, 128, 1)
+    kind, found = initial.choose("imagenet", 10, 128, 1, allow_random=True)
+    assert kind == "random"
+    assert "using random ones instead" in capsys.readouterr().out
+    numpy.testing.assert_array_equal(found["Conv1"][0], initial.draw(10, 1)["Conv1"][0])
+    with pytest.raises(ValueError, match="weights 'trained'; allowed: imagenet, random"):
+        initial.choose("trained", 10, 128, 1)
+    (tmp_path / "no.h5").write_bytes(b"no weights")
+    with pytest.raises(DatasetUnavailable, match=r"no\.h5 does not hold MobileNetV2's weights"):
+        initial.read(tmp_path / "no.h5")
+
+
+def test_an_image_folder_of_two_classes_gives_a_head_of_two(tmp_path):
+    random = numpy.random.default_rng(0)
+    for part, count in (("train", 4), ("test", 2)):
+        for name in ("ants", "bees"):
+            (tmp_path / "insects" / part / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = random.integers(0, 256, (40, 30, 3), dtype=numpy.uint8)
+                Image.fromarray(pixels).save(tmp_path / "insects" / part / name / f"{number}.png")
+    data = datasets.load("image_folder", str(tmp_path / "insects"))
+    made = mobilenetv2.build(data, devices.pick("cpu"), image_size=32, batch_size=4, num_workers=0)
+    told = made.description()
+    assert (told["dataset"], told["dataset_samples"], told["image_size"]) == ("insects-png", 8, 32)
+    assert mobilenetv2.trainable_parameters(made) == 1280 * 2 + 2
+    (pixels, labels), *_ = made.batches(0)
+    assert (tuple(pixels.shape), len(labels)) == ((4, 3, 32, 32), 4)
+    assert made.evaluate().samples == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "controlled"}, "variant 'controlled'; allowed: reference, tuned"),
+        ({"data_resident": True}, "data_resident True; allowed with variant reference: False"),
+        ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
+        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
+        ({"batch_size": 21}, "batch_size 21; allowed: up to 20, the training images"),
+        ({"image_size": 31}, "image_size 31; allowed: 32 or more"),
+        ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
+        ({"num_test_images": 21}, "num_test_images 21; allowed: 0 to 20"),
+        ({"weights": "trained"}, "weights 'trained'; allowed: imagenet, random"),
+    ],
+)
+@pytest.mark.parametrize("framework", devices.FRAMEWORKS)
+def test_a_bad_option_is_an_error_in_every_framework_before_it_is_imported(options, message, framework):
+    with pytest.raises(ValueError, match=message):
+        mobilenetv2.build(DATA, Device("cpu", "a processor", framework), **{"batch_size": 8} | options)
+
+
+def test_grey_images_are_refused():
+    grey = Dataset("digits", *(numpy.zeros((9, 28, 28), numpy.uint8), numpy.arange(9)) * 2)
+    with pytest.raises(ValueError, match="digits has no colours; allowed: images of shape"):
+        mobilenetv2.build(grey, Device("cpu", "a processor"))
+
+
+def test_importing_the_study_imports_no_framework():
+    code = "import sys; from benchbook.workload import mobilenetv2; from benchbook.figures import mobilenetv2; "
+    code += "print({'torch', 'tensorflow', 'jax', 'keras'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"

@@ -1,0 +1,252 @@
+"""ResNet-50: size, schedule, weight decay, crops, and the same network in Keras (cases_resnet50.py)."""
+
+import io
+import math
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from benchbook import parity
+from benchbook.datasets import DatasetUnavailable
+from benchbook.datasets.collections import Collection, Pictures, collect
+from benchbook.devices import Device
+from benchbook.studies.resnet50_cost import inputs
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost.plan import schedule
+from benchbook.studies.resnet50_cost.torch import decayed_apart
+from benchbook.training import batches
+from benchbook.workload import Settings
+from fakes import CPU, run
+from processes import FRAMEWORKS, run_cases
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Forty encoded pictures of four sizes; a picture's label is the channel that is bright."""
+    random = numpy.random.default_rng(0)
+    stored, labels = [], numpy.arange(40) % 3
+    for number, label in enumerate(labels):
+        pixels = random.integers(0, 60, (30 + number % 4, 40, 3), dtype=numpy.uint8)
+        pixels[..., label] += 180
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "png")
+        stored.append(file.getvalue())
+    return Collection("bright", Pictures(stored[:32], labels[:32]), Pictures(stored[32:], labels[32:]), 3)
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return resnet50.build(None, CPU, image_size=32, batch_size=4)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_keras_builds_the_same_network(framework):
+    assert " passed" in run_cases("cases_resnet50.py", framework)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_two_devices_of_keras_train_as_one(framework):
+    assert " passed" in run_cases("cases_resnet50_devices.py", framework)
+
+
+@pytest.mark.parametrize("broken", ["", "layer3.2.conv2.weight"])
+def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(tmp_path, broken):
+    options = {"image_size": 128, "batch_size": 2, "parity_batch_size": 2, "settings": Settings("amp_bf16")}
+    workload = resnet50.build(None, CPU, "tuned", **options)
+
+    def make(device, precision):
+        subject = workload.parity_subject(device, precision)
+        if broken and precision != "fp64":
+            subject.model.get_parameter(broken).register_hook(lambda gradient: gradient * 1.1)
+        return subject
+
+    rows = parity.measure(make, workload.parity_batches(1), run(tmp_path), CPU, "amp_bf16", 1)
+    verdict = parity.verdict(rows)
+    assert verdict.passed is not bool(broken), verdict.reason
+    assert broken in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 0.4 / 50),
+        (24, 0.2),
+        (49, 0.4),  # the rise ends with the fifth epoch
+        (50, 0.4),
+        (299, 0.4),
+        (300, 0.04),
+        (599, 0.04),
+        (600, 0.004),
+        (799, 0.004),
+        (800, 0.0004),
+        (900, 0.00004),
+    ],
+)
+def test_the_schedule_at_its_corners(step, expected):
+    assert schedule(step, 10, 0.4) == pytest.approx(expected)
+    assert schedule(step, 100, 0.4, 9) == pytest.approx(expected)  # a tenth of the epochs, of ten times the steps
+
+
+@pytest.mark.parametrize("wrong", [(-1, 10, 0.1, 90), (0, 0, 0.1, 90), (0, 10, 0.0, 90), (0, 10, 0.1, 0)])
+def test_a_schedule_of_nothing_is_an_error(wrong):
+    with pytest.raises(ValueError, match="allowed: step from 0, the others above 0"):
+        schedule(*wrong)
+
+
+def test_it_is_torchvisions_resnet_50(synthetic):
+    import torchvision
+
+    assert resnet50.trainable_parameters(synthetic) == synthetic.description()["parameters"] == 25_557_032
+    other = torchvision.models.resnet50()
+    other.load_state_dict(synthetic.model.state_dict())
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(other.eval()(images), synthetic.model.eval()(images))
+    synthetic.model.train()
+    # 4.09 G multiply-adds forward at 224 px (Table 1 of the paper has 3.8, v1); thrice, less the first layer's input.
+    whole = resnet50.build(None, CPU, batch_size=1).description()["flops_per_sample"]
+    assert whole == pytest.approx(3 * 2 * 4.09e9, rel=0.01)
+
+
+def test_weights_are_distributed_as_torchvision_draws_them(synthetic):
+    kernel = synthetic.model.layer3[2].conv2.weight
+    assert kernel.std().item() == pytest.approx(math.sqrt(2 / (9 * 256)), rel=0.01)
+    assert abs(kernel.mean().item()) < 1e-3
+    assert synthetic.model.fc.weight.abs().max().item() == pytest.approx(2048**-0.5, rel=1e-3)
+
+
+def test_weight_decay_takes_all_but_batch_norms(synthetic):
+    decayed, spared = decayed_apart(synthetic.model)
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)
+    norms = [module for module in synthetic.model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    assert len(norms) == 53
+    assert {id(part) for part in spared["params"]} == {id(part) for norm in norms for part in norm.parameters()}
+    assert len(decayed["params"]) == 53 + 2  # the convolutions, the head's kernel and its bias
+
+
+def test_the_rate_is_per_256_images_and_changes_with_every_step(synthetic):
+    made = resnet50.build(None, CPU, image_size=32, batch_size=8, schedule_epochs=4e-4, learning_rate=0.2)
+    rates = []
+    for batch, _ in zip(made.batches(0), range(2), strict=False):
+        rates.append(made.optimizer.param_groups[0]["lr"])
+        made.step(batch)
+    steps = 1_281_167 // 8 * 4e-4 / 18
+    assert rates == pytest.approx([0.2 * 8 / 256 / steps * (step + 1) for step in range(2)])
+
+
+def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
+    made = resnet50.build(None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True))
+    batches = iter(made.batches(0))
+    first, second = next(batches), next(batches)
+    assert first[0] is second[0]
+    assert made.to_device(first)[0].data_ptr() == first[0].data_ptr()
+    assert first[0].is_contiguous(memory_format=torch.channels_last)
+    assert (len(first[0]), int(first[1].max()) < 1000) == (4, True)
+    found = made.evaluate()
+    assert (math.isnan(found.accuracy), found.metric, found.samples) == (True, None, 4)
+    assert made.description()["dataset_samples"] is None
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_pictures_are_cropped_the_same_whoever_decodes_them(pictures, num_workers):
+    made = resnet50.build(pictures, CPU, image_size=32, batch_size=8, num_workers=num_workers)
+    images, labels = next(iter(made.batches(1)))
+    order = batches.training_order(32, 8, 1, 1)[0]
+    expected, named = inputs.Crops(pictures.train, 32, 1, 1).batch(order)
+    numpy.testing.assert_array_equal(labels.numpy(), named)
+    moved = made.to_device((images, labels))[0]
+    numpy.testing.assert_allclose(moved.permute(0, 2, 3, 1).numpy(), expected, atol=1e-5)
+    assert (moved.mean((2, 3)).argmax(1) == labels).all()  # the bright channel is the label
+    other = inputs.Crops(pictures.train, 32, 1, 2).batch(order)[0]
+    assert not numpy.array_equal(other, expected)
+
+
+def test_random_boxes_keep_area_and_ratio_and_fill_the_range():
+    random = numpy.random.default_rng(0)
+    boxes = numpy.array([inputs.random_box(500, 375, random) for _ in range(2000)])
+    across, down = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    areas, ratios = across * down / (500 * 375), across / down
+    assert boxes.min() >= 0
+    assert boxes[:, 2].max() == 500
+    assert boxes[:, 3].max() == 375
+    assert areas.min() == pytest.approx(0.08, abs=0.01)
+    assert areas.max() > 0.9
+    assert (ratios.min(), ratios.max()) == pytest.approx((0.75, 4 / 3), rel=0.02)
+    # No crop of a strip 100 wide for its height has a ratio that is allowed: the middle is taken, as torchvision does.
+    left, upper, right, lower = inputs.random_box(1000, 10, random)
+    assert (right - left, lower - upper, (left + right) / 2) == pytest.approx((40 / 3, 10, 500))
+    assert inputs.middle_box(512, 256) == (144.0, 16.0, 368.0, 240.0)
+
+
+def test_it_learns_which_channel_is_bright(pictures):
+    made = resnet50.build(pictures, CPU, image_size=32, batch_size=8, num_workers=0, schedule_epochs=3.0)
+    losses = [float(made.step(batch)) for epoch in range(3) for batch in made.batches(epoch)]
+    assert numpy.mean(losses[-4:]) < 0.7 * numpy.mean(losses[:4])
+    found = made.evaluate()
+    assert (found.samples, found.metric) == (8, "top1")
+    assert 0 <= found.accuracy <= 1
+
+
+def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path, monkeypatch):
+    monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(DatasetUnavailable, match="no folder imagenet/"):
+        collect("imagenet", str(tmp_path))
+    for part in ("train", "val"):
+        for name, size in (("cat", 20), ("dog", 30)):
+            folder = tmp_path / "imagenet" / part / name
+            folder.mkdir(parents=True)
+            Image.new("L", (size, size), 200).save(folder / f"{name}.jpeg")
+    found = collect("imagenet", str(tmp_path))
+    assert (found.name, found.num_classes, len(found.train), found.test.labels.tolist()) == ("imagenet", 2, 2, [0, 1])
+    assert (found.train.open(1).size, found.train.open(1).mode) == ((30, 30), "RGB")
+    assert collect("shapes").train.open(0).size == (32, 32)
+    with pytest.raises(ValueError, match="unknown data set 'mars'; allowed: synthetic, imagenet, "):
+        resnet50.collect("mars")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": 16}, "image_size 16; allowed: 32 or more"),
+        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
+        ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
+        ({"variant": "controlled"}, "allowed: reference, tuned"),
+        ({"batch_size": 3, "group": resnet50.Group(0, 2)}, "batch_size 3; allowed on 2 devices: a multiple of 2"),
+        ({"batch_size": 64}, "batch_size 64; allowed: up to 32, the training images"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(pictures, options, message):
+    with pytest.raises(ValueError, match=message):
+        resnet50.build(pictures, CPU, **options)
+
+
+def test_a_batch_that_no_memory_holds_is_out_of_memory():
+    from benchbook import runs
+
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        resnet50.build(None, CPU, batch_size=10**9)
+    assert runs.status_of(caught.typename, str(caught.value)) == "out_of_memory"
+
+
+def test_a_group_takes_each_image_once(pictures):
+    parts = [_plan(pictures, rank).order(0) for rank in range(2)]
+    whole = batches.training_order(32, 8, 1, 0)
+    for first, second, both in zip(*parts, whole, strict=True):
+        numpy.testing.assert_array_equal(numpy.concatenate([first, second]), both)
+
+
+def _plan(pictures, rank):
+    names = ("learning_rate", "schedule_epochs", "num_workers", "parity_batch_size", "sync_batch_norm", "settings")
+    return resnet50.plan.Plan(
+        collection=pictures,
+        device=Device("cpu", "a processor"),
+        arrays={},
+        image_size=32,
+        batch_size=8,
+        seed=1,
+        group=resnet50.Group(rank, 2),
+        **dict.fromkeys(names),
+    )

@@ -1,0 +1,184 @@
+"""Tables of the segmentation study against sums done by hand; charts draw whatever there is, the same each time."""
+
+import json
+
+import numpy
+import pandas
+import pytest
+from matplotlib.figure import Figure
+
+from benchbook import articles, datasets, figures, sustained
+from benchbook.studies.segmentation_scaling import masks as encoded
+from benchbook.studies.segmentation_scaling import results as segmentation
+from benchbook.studies.segmentation_scaling import scaling
+from benchbook.studies.segmentation_scaling import scaling_charts as guesses
+from rows import make_row, make_rows
+
+
+def point(rates=(0.5, 0.4, 0.25), device="cpu", variant="reference", **columns):
+    """Return the rows of a run: windows at these rates, then a validation."""
+    name = f"{variant}-{device}"
+    common = {
+        "study": "segmentation_scaling",
+        "model": "unet_triangles",
+        "framework": "tensorflow",
+        "variant": variant,
+        "device": device,
+        "point": name,
+        "run_id": name,
+        "session": name,
+        "precision": "fp32",
+        "compiled": False,
+        "dataset": "triangles-512px",
+        "dataset_samples": 500,
+        "batch_size": 16,
+        "image_size": 512,
+        "settings": json.dumps({"width": 1.0}),
+        "peak_memory_bytes": 3 * 2**30,
+    } | columns
+    rows = [make_row(**common, index=i, samples_per_second=rate) for i, rate in enumerate(rates)]
+    return [*rows, make_row(**common, phase="evaluate", accuracy=0.875, accuracy_metric="iou")]
+
+
+def all_rows(*measured):
+    published = articles.rows()
+    return make_rows([*published[published["study"] == "segmentation_scaling"].to_dict("records"), *measured])
+
+
+def test_ms_an_image_with_bounds_hours_memory_and_iou():
+    line = segmentation.image_times(make_rows(point())).iloc[0]
+    assert (line["ms_per_image"], line["low"], line["high"]) == (2500, 2000, 4000)
+    assert line["hours"] == pytest.approx(100_000 * 2.5 / 3600)
+    assert (line["peak_gibibytes"], line["iou"], line["note"]) == (3, 0.875, "")
+
+
+def test_the_iou_is_that_of_the_last_epoch_and_the_median_of_repeats():
+    rows = point()[:-1]
+    test = point()[-1]
+    for repeat, ends in enumerate([(0.1, 0.5), (0.2, 0.75), (0.3, 1.0)]):
+        rows += [
+            make_row(**test | {"repeat": repeat, "index": index, "epoch": index + 1, "accuracy": end})
+            for index, end in enumerate(ends)
+        ]
+    assert segmentation.image_times(make_rows(rows))["iou"].tolist() == [0.75]
+
+
+def test_the_articles_figures_stand_beside_marked_as_of_other_code():
+    table = segmentation.image_times(all_rows(*point()))
+    printed = table[table["source"] != "measured"].set_index("machine")
+    assert printed["ms_per_image"].to_dict() == pytest.approx(
+        {"macbook-air-m1": 328, "m1-max-guess": 82, "quadro-rtx-6000": 24.6}
+    )
+    assert set(printed["note"]) == {"other code, not comparable"}
+    assert printed.loc["macbook-air-m1", "hours"] == pytest.approx(9.11, abs=0.005)  # 9 h 06 min
+    assert (table["source"] == "measured").sum() == 1
+
+
+@pytest.mark.parametrize("change", [{"image_size": 128}, {"settings": json.dumps({"width": 0.5})}])
+def test_a_smaller_network_is_named_and_no_title_boasts_of_it(change):
+    table = segmentation.image_times(make_rows(point(**change)))
+    assert table["note"].tolist() == ["a smaller network"]
+    assert segmentation.image_times_title(table) == "ms an image: not measured here yet at 512 px and full width"
+
+
+def test_a_point_that_failed_has_no_time_but_a_status():
+    failed = make_row(**point()[0] | {"status": "out_of_memory", "samples_per_second": None, "samples": None})
+    line = segmentation.image_times(make_rows([failed])).iloc[0]
+    assert pandas.isna(line["ms_per_image"])
+    assert line["status"] == "out_of_memory"
+    assert segmentation.reading(make_rows([failed])) == "This run measured nothing (out_of_memory)."
+
+
+def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
+    row = make_row(study=segmentation.STUDY, status="crashed", batch_size=None, samples_per_second=None, samples=None)
+    axes = Figure().add_subplot()
+    segmentation.draw_image_times(axes, segmentation.image_times(make_rows([row])))
+    assert axes.get_yticklabels()[0].get_text() == "desk\ntorch, cpu, reference"
+
+
+def test_bigger_chips_are_guessed_by_the_rule_and_calibrated():
+    pairs = scaling.pairs(articles.rows())
+    table = guesses.extrapolations(segmentation.image_times(all_rows()), pairs).set_index("larger_chip")
+    assert set(table["machine"]) == {"macbook-air-m1"}  # what is itself a guess is not guessed from
+    line = table.loc["Apple M1 Max"]
+    assert (line["core_ratio"], line["rule_ms"]) == (4, pytest.approx(82))
+    assert line["rule_hours"] == pytest.approx(100_000 * 0.082 / 3600)
+    known = scaling.calibrated(pairs)
+    assert line["calibrated_ms"] == pytest.approx(328 / 4**known.exponent)
+    assert line["calibrated_low"] < line["calibrated_ms"] < line["calibrated_high"]
+
+
+def test_errors_are_factors_either_way():
+    assert guesses.off_by(pandas.Series([1.0, -0.5, 0.0])) == pytest.approx(2)
+    assert guesses.title(scaling.pairs(make_rows([]))) == "Dividing by GPU cores: no pair of chips to judge it by"
+
+
+def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
+    data = datasets.triangles(5, 2, 256)
+    kept = {"start": [encoded.encode(0 * mask) for mask in data.test_labels]}
+    kept["end"] = [encoded.encode(mask) for mask in data.test_labels]
+    folder = tmp_path / "desk" / "segmentation_scaling" / "a-point"
+    folder.mkdir(parents=True)
+    parameters = {"num_images": 5, "num_test_images": 2, "image_size": 256}
+    for run_id, content in (
+        ("20260101T000000Z-aa", {"masks": kept, "parameters": parameters}),
+        ("20260102T000000Z-bb", {"masks": {"start": kept["start"]}, "parameters": parameters}),
+    ):
+        (folder / f"{run_id}.json").write_text(json.dumps(content))
+    (found,) = segmentation.masks(tmp_path)
+    assert (found["machine"], found["point"]) == ("desk", "a-point")
+    numpy.testing.assert_array_equal(found["end"], found["truth"])
+    numpy.testing.assert_array_equal(found["truth"], data.test_labels[:, ::2, ::2])
+    assert [segmentation.overlap(mask, truth) for mask, truth in zip(found["start"], found["truth"], strict=True)] == [
+        0,
+        0,
+    ]
+    assert segmentation.masks_title(found) == "Masks at 0.5: IoU 0.00 before training, 1.00 after"
+    table = segmentation.overlaps([found])
+    assert table[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
+    assert segmentation.best([found | {"end": found["start"]}, found]) is found
+    panels = Figure().subplots(2, 2)
+    segmentation.draw_masks(panels, found)
+    assert panels[1, 0].get_xlabel() == "end: IoU 1.00"
+
+
+def test_a_mask_is_thinned_and_comes_back():
+    mask = numpy.random.default_rng(1).random((512, 512)) < 0.3
+    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask)), mask[::4, ::4])
+    small = mask[:64, :64]
+    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(small)), small)
+    with pytest.raises(ValueError, match="a mask of 8 pixels; allowed: a square"):
+        encoded.decode("AA==")
+
+
+def test_titles_say_what_the_rows_say():
+    table = segmentation.image_times(all_rows(*point()))
+    assert segmentation.image_times_title(table) == "2,500 ms an image at best (desk: tensorflow, cpu, reference)"
+    text = segmentation.reading(make_rows(point()))
+    assert "2,500 ms an image over 3 windows: 69.4 hours for 100,000; 3.0 GiB at most; validation IoU 0.875." in text
+    pairs = scaling.pairs(articles.rows())
+    assert f"median of {len(pairs)} pairs" in guesses.title(pairs)
+    assert guesses.title(pairs) in guesses.sentence(pairs)
+
+
+LONG_SETTINGS = json.dumps({"sustained_minutes": 1.0, "width": 1.0})
+LONG = point((0.3, 0.3, 0.3, 0.2), variant="tuned", settings=LONG_SETTINGS, seconds=30.0, samples=9)[:-1]
+
+
+@pytest.mark.parametrize("rows", [[], point(), [*point(), *LONG]], ids=["none", "one point", "sustained"])
+def test_every_chart_draws_whatever_there_is_the_same_each_time(rows, tmp_path):
+    frame = all_rows(*rows) if rows else make_rows([])
+    contents = []
+    for name in ("one", "other"):
+        table, pairs, long = segmentation.image_times(frame), scaling.pairs(frame), sustained.windows(frame)
+        ends = sustained.first_and_last(long)
+        with figures.style():
+            figure = Figure(figsize=(12, 4))
+            panels = figure.subplots(1, 3)
+            segmentation.draw_image_times(panels[0], table)
+            segmentation.draw_sustained(panels[1], long, ends)
+            guesses.draw(panels[2], pairs)
+        figures.save(figure, table, tmp_path / name, "chart", "words")
+        contents.append((tmp_path / name / "chart.svg").read_bytes())
+    assert contents[0] == contents[1]
+    assert all(panel.get_title(loc="left") for panel in panels)

@@ -1,0 +1,175 @@
+"""Views of images: what both ways of making them draw, by samples; crops and colours beside torch's own."""
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.transforms import functional as pictures
+
+from benchbook.studies.simclr_epochs import views
+
+COUNT = 600
+RANDOM = numpy.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=numpy.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def image_of(*colour: int) -> numpy.ndarray:
+    return numpy.full((32, 32, 3), colour, numpy.uint8)
+
+
+def drawn(way: str, image: numpy.ndarray) -> numpy.ndarray:
+    """Return COUNT views of an image as pixels 0 to 1, shape (COUNT, 32, 32, 3)."""
+    if way == "per image":
+        transform, picture = views.per_image((32, 32)), Image.fromarray(image)
+        made = torch.stack([transform(picture) for _ in range(COUNT)])
+    else:
+        pixels = torch.from_numpy(image).permute(2, 0, 1).float().div(255)
+        made = views.batched((32, 32))(pixels.expand(COUNT, -1, -1, -1))
+    return views.as_pictures(made)
+
+
+@pytest.mark.parametrize("way", ["per image", "batched"])
+def test_four_fifths_are_jittered_and_brightness_is_from_60_to_140_percent(way):
+    middle = drawn(way, image_of(128, 128, 128))[:, 0, 0, 0] * 255 / 128  # crop, flip and grey leave this image alone
+    changed = abs(middle - 1) > 0.01
+    assert changed.mean() == pytest.approx(0.8 * (1 - 0.01 / 0.4), abs=0.05)
+    assert middle[changed].mean() == pytest.approx(1, abs=0.03)
+    assert (middle.min(), middle.max()) == pytest.approx((0.6, 1.4), abs=0.02)
+
+
+@pytest.mark.parametrize("way", ["per image", "batched"])
+def test_a_fifth_is_grey(way):
+    found = drawn(way, image_of(220, 60, 90))
+    grey = abs(found - found.mean(axis=3, keepdims=True)).max(axis=(1, 2, 3)) < 0.005
+    assert grey.mean() == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("way", ["per image", "batched"])
+def test_half_are_flipped_and_crops_magnify_as_their_area_says(way):
+    ramp = numpy.broadcast_to(numpy.arange(100, 132, dtype=numpy.uint8)[None, :, None], (32, 32, 3)).copy()
+    found = drawn(way, ramp)
+    slopes = found[:, :, 31].mean(axis=(1, 2)) - found[:, :, 0].mean(axis=(1, 2))
+    assert (slopes < 0).mean() == pytest.approx(0.5, abs=0.06)
+    # A crop spans the square root of an area drawn from 0.08 to 1, which is 0.708 of a side on average; less because
+    # long crops that stick out are drawn again.
+    assert abs(slopes).mean() * 255 / 31 == pytest.approx(0.65, abs=0.05)
+
+
+def test_both_ways_make_images_alike():
+    one, other = (drawn(way, RANDOM[0]) for way in ("per image", "batched"))
+    assert other.mean() == pytest.approx(one.mean(), rel=0.02)
+    assert other.std() == pytest.approx(one.std(), rel=0.05)
+    assert other.mean(axis=(1, 2, 3)).std() == pytest.approx(one.mean(axis=(1, 2, 3)).std(), rel=0.15)
+
+
+def test_both_ways_crop_areas_and_shapes_alike():
+    module = views.batched((32, 32))
+    module(torch.rand(2000, 3, 32, 32))
+    corners = module[0]._params["src"]
+    width, height = (corners[:, 2] - corners[:, 0] + 1).T
+    own = [
+        transforms.RandomResizedCrop.get_params(torch.zeros(3, 32, 32), (0.08, 1), (3 / 4, 4 / 3)) for _ in range(2000)
+    ]
+    _, _, heights, widths = (torch.tensor(values).float() for values in zip(*own, strict=True))
+    assert (width * height).mean() == pytest.approx((widths * heights).mean().item(), rel=0.05)
+    assert (width * height).std() == pytest.approx((widths * heights).std().item(), rel=0.05)
+    assert (width / height).log().std() == pytest.approx((widths / heights).log().std().item(), rel=0.1)
+
+
+def test_a_crop_is_what_interpolate_makes_of_it():
+    images = torch.rand(5, 3, 20, 24)
+    boxes = [(0, 0, 24, 20), (3, 5, 9, 7), (23, 19, 1, 1), (10, 0, 1, 20), (2, 2, 22, 18)]  # left, top, width, height
+    corners = torch.tensor(
+        [
+            [[x, y], [x + width - 1, y], [x + width - 1, y + height - 1], [x, y + height - 1]]
+            for x, y, width, height in boxes
+        ]
+    )
+    found = views.resized_crops(images, corners.float(), (32, 30))
+    for image, crop, (x, y, width, height) in zip(images, found, boxes, strict=True):
+        part = image[None, :, y : y + height, x : x + width]
+        torch.testing.assert_close(crop, F.interpolate(part, (32, 30), mode="bilinear")[0], rtol=0, atol=1e-5)
+
+
+def test_colours_are_jittered_as_torchvision_does():
+    jitter, images = views.batched((32, 32))[2], torch.rand(40, 3, 8, 8)
+    found = jitter(images)
+    chosen, factors = jitter._params["batch_prob"] > 0.5, jitter._params
+    steps = (
+        (pictures.adjust_brightness, "brightness_factor"),
+        (pictures.adjust_contrast, "contrast_factor"),
+        (pictures.adjust_saturation, "saturation_factor"),
+        (pictures.adjust_hue, "hue_factor"),
+    )
+    for place in chosen.nonzero().ravel().tolist():
+        expected = images[place]
+        for adjust, name in (steps[position] for position in factors["order"].tolist()):
+            expected = adjust(expected, factors[name][place].item())
+        torch.testing.assert_close(found[place], expected, rtol=0, atol=2e-3)
+    torch.testing.assert_close(found[~chosen], images[~chosen])
+
+
+def test_views_of_an_image_differ_and_are_normalised_by_imagenets_constants():
+    first, second = views.AugmentedPairs(RANDOM)[3]
+    assert first.shape == second.shape == (3, 32, 32)
+    assert not torch.equal(first, second)
+    plain, label = views.PlainImages(RANDOM, numpy.arange(12))[3]
+    by_hand = (RANDOM[3] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    torch.testing.assert_close(plain.double(), torch.from_numpy(by_hand.transpose(2, 0, 1)), rtol=0, atol=1e-5)
+    assert label == 3
+    resident = views.DeviceImages(RANDOM, numpy.arange(12), "cpu")
+    images, labels = next(resident.plain(2, numpy.array([7, 3])))
+    torch.testing.assert_close(images[1], plain)
+    assert labels.tolist() == [7, 3]
+
+
+def test_pictures_are_the_pixels_again():
+    plain, _ = views.PlainImages(RANDOM, numpy.arange(12))[5]
+    numpy.testing.assert_allclose(views.as_pictures(plain[None])[0], RANDOM[5] / 255, atol=1e-6)
+
+
+def test_an_epoch_on_the_device_is_full_batches_in_an_order_of_its_generator():
+    colours = numpy.stack([image_of(20 * number, 0, 0) for number in range(1, 11)])
+    resident = views.DeviceImages(colours, numpy.arange(10), "cpu")
+    resident.augment = lambda images: images  # the images themselves, to see which they are
+    batches = list(resident.pairs(4, torch.Generator().manual_seed(1)))
+    assert [(len(first), len(second)) for first, second in batches] == [(4, 4), (4, 4)]
+    assert all(torch.equal(first, second) for first, second in batches)
+    seen = torch.cat([first[:, 0, 0, 0] for first, _ in batches])
+    assert len(set(seen.tolist())) == 8
+    assert not torch.equal(seen, seen.sort().values)
+
+
+def test_views_on_the_device_come_from_their_generator_alone():
+    resident, before = views.DeviceImages(RANDOM, numpy.arange(12), "cpu"), torch.get_rng_state()
+    once, again, other = (
+        torch.cat([torch.cat(pair) for pair in resident.pairs(4, torch.Generator().manual_seed(seed))])
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(once, again)
+    assert not torch.equal(once, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_fixed_pairs_are_the_same_for_the_same_seed_and_draw_nothing():
+    before = torch.get_rng_state()
+    once, again, other = (torch.cat(views.fixed_pairs(RANDOM, seed)) for seed in (1, 1, 2))
+    assert torch.equal(once, again)
+    assert not torch.equal(once, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_views_are_made_in_a_spawned_worker():
+    loader = DataLoader(views.AugmentedPairs(RANDOM), 4, num_workers=1, multiprocessing_context="spawn")
+    first, second = next(iter(loader))
+    assert first.shape == second.shape == (4, 3, 32, 32)
+    assert not torch.equal(first, second)

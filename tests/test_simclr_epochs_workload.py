@@ -1,0 +1,281 @@
+"""SimCLR: size, network and loss beside independent ones; its batches, its evaluation, and parity with float64."""
+
+import math
+
+import numpy
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.data import RandomSampler
+
+from benchbook import machine, measure, parity
+from benchbook.datasets import Dataset
+from benchbook.devices import Device
+from benchbook.studies.simclr_epochs import neighbours
+from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.workload import Settings
+from fakes import CPU, run
+
+MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state_and_no_sensor(monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Twenty-six images of 16 pixels a side: the network is the whole one, its feature maps are small."""
+    images = numpy.random.default_rng(0).integers(0, 256, (26, 16, 16, 3), dtype=numpy.uint8)
+    labels = numpy.arange(26) % 3
+    return Dataset("random", images[:20], labels[:20], images[20:], labels[20:])
+
+
+def tuned(tiny, **options):
+    return simclr.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
+
+
+def features_by_hand(weights: dict, images: torch.Tensor) -> torch.Tensor:
+    """Return ResNet-18's features with batch statistics, from its weights by torchvision's names."""
+
+    def convolve(values, name, normalise, stride):
+        kernel = weights[f"{name}.weight"]
+        values = F.conv2d(values, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        scale, shift = weights[f"{normalise}.weight"], weights[f"{normalise}.bias"]
+        return F.batch_norm(values, None, None, scale, shift, training=True)
+
+    values = convolve(images, "conv1", "bn1", 1)  # and no ReLU
+    for layer in (1, 2, 3, 4):
+        for block in (0, 1):
+            name, stride = f"layer{layer}.{block}", 2 if layer > 1 and block == 0 else 1
+            inner = F.relu(convolve(values, f"{name}.conv1", f"{name}.bn1", stride))
+            inner = convolve(inner, f"{name}.conv2", f"{name}.bn2", 1)
+            if stride == 2:
+                values = convolve(values, f"{name}.downsample.0", f"{name}.downsample.1", 2)
+            values = F.relu(inner + values)
+    return values.mean(dim=(2, 3))
+
+
+def nt_xent_by_hand(first: numpy.ndarray, second: numpy.ndarray, temperature: float = 0.5) -> float:
+    """Return equation 1 of arXiv:2002.05709, averaged over both views of all images, with loops."""
+    vectors = numpy.concatenate([first, second])
+    vectors = vectors / numpy.sqrt((vectors**2).sum(axis=1))[:, None]
+    count, losses = len(first), []
+    for one in range(2 * count):
+        partner = (one + count) % (2 * count)
+        others = [numpy.exp(vectors[one] @ vectors[k] / temperature) for k in range(2 * count) if k != one]
+        losses.append(-numpy.log(numpy.exp(vectors[one] @ vectors[partner] / temperature) / sum(others)))
+    return float(numpy.mean(losses))
+
+
+def test_network_has_the_published_number_of_parameters_and_multiplications(tiny):
+    square = Dataset("random", tiny.train_images.repeat(2, 1).repeat(2, 2), tiny.train_labels, *(tiny.test_images,) * 2)
+    description = simclr.build(square, CPU, batch_size=8).description()
+    assert description["parameters"] == 11_497_792  # backbone 11,168,832, head 328,960
+    # Two views, forward 2 x 555,745,280, backward twice that, but for the images, whose gradient nobody needs.
+    assert description["flops_per_sample"] == 2 * (3 * 2 * 555_745_280 - 2 * 32 * 32 * 64 * 27)
+
+
+def test_network_computes_what_an_independent_one_computes_with_its_weights():
+    network = simclr.Network().double()
+    first, second = torch.randn(2, 4, 3, 16, 16, dtype=torch.float64)
+    backbone = {name: value.detach() for name, value in network.backbone.named_parameters()}
+    torch.testing.assert_close(network.backbone(first), features_by_hand(backbone, first))
+    head = {name: value.detach() for name, value in network.head.named_parameters()}
+    hidden = F.batch_norm(features_by_hand(backbone, second) @ head["0.weight"].T, None, None, training=True)
+    projected = F.batch_norm(F.relu(hidden) @ head["3.weight"].T, None, None, training=True)
+    torch.testing.assert_close(network(first, second)[1], projected)
+    assert projected.shape == (4, 128)
+
+
+def test_views_go_through_separately_unless_joint_is_asked_for():
+    network, joint = simclr.Network(), simclr.Network(joint_views=True)
+    joint.load_state_dict(network.state_dict())
+    first, second = torch.randn(4, 3, 16, 16), torch.randn(4, 3, 16, 16) + 3
+    alone = network(first, torch.randn(4, 3, 16, 16))[0]
+    torch.testing.assert_close(network(first, second)[0], alone)
+    apart, together = network(first, second), joint(first, second)
+    assert [part.shape for part in together] == [part.shape for part in apart]
+    assert (together[0] - apart[0]).abs().max() > 0.1  # batch norm saw both
+
+
+def test_loss_is_what_an_independent_formula_gives():
+    draw = numpy.random.default_rng(0)
+    first, second = draw.normal(size=(2, 9, 5))
+    found = simclr.nt_xent((torch.from_numpy(first), torch.from_numpy(second)))
+    assert found.item() == pytest.approx(nt_xent_by_hand(first, second), rel=1e-10)
+    assert found.dtype == torch.float64
+    half = simclr.nt_xent((torch.from_numpy(first).bfloat16(), torch.from_numpy(second).bfloat16()))
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx(found.item(), rel=0.01)
+
+
+def test_loss_is_lightlys():
+    loss = pytest.importorskip("lightly.loss", reason="lightly is not installed; NumPy's loss is compared above")
+    first, second = torch.randn(2, 9, 5)
+    assert simclr.nt_xent((first, second)).item() == pytest.approx(loss.NTXentLoss(0.5)(first, second).item(), rel=1e-5)
+
+
+def test_loss_asks_for_the_partner_whatever_the_order_of_the_views():
+    vectors = torch.eye(6)
+    assert simclr.nt_xent((vectors, vectors)).item() == pytest.approx(-math.log(math.e**2 / (math.e**2 + 10)), rel=1e-6)
+    first, second = torch.randn(2, 6, 4)
+    torch.testing.assert_close(simclr.nt_xent((first, second)), simclr.nt_xent((second, first)))
+    assert simclr.nt_xent((vectors, vectors)) < simclr.nt_xent((vectors, vectors.roll(1, 0)))
+
+
+def test_step_is_a_step_of_sgd_as_its_formula_says(tiny):
+    workload = tuned(tiny)
+    batch = next(iter(workload.batches(0)))
+    weights = workload.model.head[3].weight
+    value, speed = weights.detach().clone(), 0.0
+    for _ in range(2):
+        expected = simclr.nt_xent(workload.model(*batch))
+        gradient = torch.autograd.grad(expected, weights)[0]
+        # https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html: 0.06 for 128 images, here 8
+        speed = 0.9 * speed + gradient + 5e-4 * value
+        value = value - 0.06 * 8 / 128 * speed
+        assert workload.step(batch).item() == pytest.approx(expected.item(), rel=1e-5)
+        torch.testing.assert_close(weights.detach(), value, rtol=1e-4, atol=1e-7)
+    assert workload.num_samples(batch) == 8  # images, not views
+
+
+def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
+    workload, rates = tuned(tiny, batch_size=16, schedule_epochs=4), []
+    workload.optimizer.step()  # torch warns of a schedule that goes on before the weights do
+    for _ in range(5):
+        rates.append(workload.optimizer.param_groups[0]["lr"])
+        workload.end_epoch()
+    assert rates == pytest.approx([0.0075 * (1 + math.cos(math.pi * epoch / 4)) / 2 for epoch in range(5)])
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("device", [CPU, MPS, CUDA])
+def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
+    monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
+    monkeypatch.setattr(simclr.roofline, "flops_per_sample", lambda model, *inputs: 0.0)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 3)
+    for variant, options, workers in (
+        ("reference", {"num_workers": 2}, 8),
+        ("controlled", {}, 3),
+        ("controlled", {"num_workers": 2}, 2),
+    ):
+        workload = simclr.build(tiny, device, variant, batch_size=6, **options)
+        loader = workload.train_batches(0)
+        assert (loader.num_workers, loader.batch_size, loader.drop_last, loader.pin_memory) == (workers, 6, True, False)
+        assert isinstance(loader.sampler, RandomSampler)
+        assert {workload.bank_batches().num_workers, workload.test_batches().num_workers} == {workers}
+        assert workload.description()["num_workers"] == workers
+
+
+def test_batches_of_workers_depend_on_seed_and_epoch_alone(tiny):
+    workload = simclr.build(tiny, CPU, "controlled", num_workers=1, batch_size=8)
+    before = torch.get_rng_state()
+    once, again, later = (torch.cat([torch.cat(list(pair)) for pair in workload.batches(e)]) for e in (0, 0, 1))
+    assert once.shape == (32, 3, 16, 16)  # of 20 images two batches of 8, in two views
+    assert torch.equal(once, again)
+    assert not torch.equal(once, later)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_no_epoch_of_one_seed_is_an_epoch_of_another(tiny):
+    one, other = tuned(tiny, seed=0), tuned(tiny, seed=1)
+    first = [next(iter(workload.batches(epoch)))[0] for workload in (one, other) for epoch in (0, 1)]
+    assert not any(torch.equal(a, b) for place, a in enumerate(first) for b in first[:place])
+    assert not torch.equal(one.model.head[0].weight, other.model.head[0].weight)
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "controlled", "num_workers": 1}])
+def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(tiny, options):
+    workload = simclr.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
+    found = workload.evaluate()
+    constants = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 1, 3, 1, 1)
+
+    def features(images):
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
+        with torch.no_grad():
+            return workload.model.backbone.eval()((pixels - constants[0]) / constants[1])
+
+    voters = numpy.arange(0, 20, 2)  # ten of twenty, spread evenly
+    labels = torch.from_numpy(tiny.train_labels[voters])
+    classes = neighbours.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
+    assert float(found.accuracy) == pytest.approx((classes.numpy() == tiny.test_labels).mean())
+    assert (found.samples, found.metric, found.loss) == (10 + 6, "knn", None)
+
+
+def test_evaluation_changes_nothing_and_says_when_features_are_no_numbers(tiny):
+    workload = tuned(tiny)
+    before = workload.snapshot()["model"]
+    workload.evaluate()
+    assert workload.model.training
+    assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
+    with torch.no_grad():
+        workload.model.backbone.conv1.weight.fill_(math.nan)
+    assert math.isnan(workload.evaluate().loss)
+
+
+def test_spread_takes_images_of_every_part():
+    assert simclr.spread(5, 0).tolist() == [0, 1, 2, 3, 4]
+    assert simclr.spread(20_000, 4).tolist() == [0, 5000, 10_000, 15_000]
+    assert simclr.spread(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_parity_batches_are_the_same_whatever_computes_and_already_augmented(tiny):
+    once, again = tuned(tiny).parity_batches(2), tuned(tiny, settings=Settings(fused=True)).parity_batches(2)
+    assert [part.shape for part in once[0]] == [(8, 3, 16, 16)] * 2
+    assert all(
+        torch.equal(a, b) for one, other in zip(once, again, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    assert not torch.equal(*once[0])
+    assert tuned(tiny).parity_batches(0) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_steps"),
+    [(Settings(), 2), (Settings(channels_last=True, fused=True), 1)],
+)
+def test_the_network_agrees_with_float64(tiny, tmp_path, settings, num_steps):
+    verdict = parity.check(tuned(tiny, settings=settings), run(tmp_path), num_steps)
+    assert verdict.passed, verdict.reason
+    assert verdict.num_steps == num_steps
+
+
+def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_changes_none(tiny):
+    workload = tuned(tiny)
+    before = workload.snapshot()["model"]
+    first, second = workload.parity_subject(CPU, "fp32"), workload.parity_subject(CPU, "fp64")
+    for name, value in first.parameters().items():
+        numpy.testing.assert_array_equal(value, second.parameters()[name])
+        assert not numpy.array_equal(value, before[name].numpy())
+    assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
+
+
+def test_half_precision_without_autocast_keeps_weights_so(tiny):
+    workload = tuned(tiny, batch_size=2, settings=Settings("bf16"))
+    assert {parameter.dtype for parameter in workload.model.parameters()} == {torch.bfloat16}
+    assert workload.to_device(next(iter(workload.batches(0))))[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "fast"}, "variant 'fast'; allowed: reference, controlled, tuned"),
+        ({"variant": "controlled", "joint_views": True}, "joint_views True; allowed with variant controlled: False"),
+        ({"variant": "controlled", "num_workers": 0}, "num_workers 0; allowed: 1 or more, or -1"),
+        ({"batch_size": 21}, "batch_size 21; allowed: 2 to 20, the training images"),
+        ({"batch_size": 8, "schedule_epochs": 0}, "schedule_epochs 0; allowed: 1 or more"),
+    ],
+)
+def test_bad_option_is_an_error_that_names_it_and_what_is_allowed(tiny, options, message):
+    with pytest.raises(ValueError, match=message):
+        simclr.build(tiny, CPU, **options)
+
+
+def test_grey_images_are_refused():
+    grey = Dataset("digits", *(numpy.zeros((9, 28, 28), numpy.uint8), numpy.arange(9)) * 2)
+    with pytest.raises(ValueError, match=r"images of digits, shape \(9, 28, 28\); allowed: \(n, height, width, 3\)"):
+        simclr.build(grey, CPU, batch_size=4)

@@ -1,0 +1,63 @@
+"""Orders of batches, and threads that make batches ahead."""
+
+import threading
+
+import numpy
+import pytest
+
+from benchbook.training import batches
+
+
+def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
+    once, again = (numpy.concatenate(batches.training_order(50, 8, 1, 0)) for _ in range(2))
+    assert once.tolist() == again.tolist()
+    assert len(set(once.tolist())) == 48
+    others = [batches.training_order(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
+    assert not any(numpy.array_equal(once, numpy.concatenate(other)) for other in others)
+    assert {len(part) for part in batches.training_order(50, 8, 1, 0)} == {8}
+    assert [part.tolist() for part in batches.plain_order(5, 2)] == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_batches_are_loaded_in_order_and_no_more_than_asked_ahead(num_workers):
+    begun, order = [], batches.plain_order(20, 2)
+
+    def load(indices):
+        begun.append(threading.current_thread() is threading.main_thread())
+        return indices.sum()
+
+    made = batches.loaded(order, load, num_workers)
+    assert next(made) == 1
+    assert len(begun) <= num_workers + 1
+    assert list(made) == [part.sum() for part in order[1:]]
+    assert begun == [num_workers == 0] * 10
+
+
+def test_a_loader_that_is_left_stops_and_an_error_in_it_is_raised():
+    def load(indices):
+        return 1 / (5 - int(indices[0]))
+
+    made = batches.loaded(batches.plain_order(10, 1), load, 2)
+    with pytest.raises(ZeroDivisionError):
+        list(made)
+    made = batches.loaded(batches.plain_order(10, 1), lambda indices: indices, 2)
+    next(made)
+    made.close()
+    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name and lasts(thread)]
+
+
+def lasts(thread):
+    thread.join(5)
+    return thread.is_alive()
+
+
+def test_what_does_not_fill_a_batch_is_left_out_and_a_batch_that_is_too_large_refused():
+    order = batches.training_order(11, 4)
+    numpy.testing.assert_array_equal(order, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    assert order[0].dtype == "int32"
+    with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
+        batches.training_order(11, 12)
+
+
+def test_no_epoch_of_a_seed_has_the_order_of_another():
+    assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100

@@ -1,0 +1,193 @@
+"""The autoencoder: its size, its loss by an independent formula, and a training that survives numbers that are none."""
+
+import math
+
+import numpy
+import pytest
+import torch
+
+from benchbook import measure, protocol, records
+from benchbook.datasets import Dataset
+from benchbook.devices import Device
+from benchbook.protocol import Plan
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.vae_stability import workload as vae
+from fakes import CPU, run
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state_and_no_sensor(monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    images = numpy.random.default_rng(0).integers(0, 256, (70, 28, 28), dtype=numpy.uint8)
+    labels = numpy.arange(70) % 10
+    return Dataset("random", images[:50], labels[:50], images[50:], labels[50:])
+
+
+def resident(tiny, **options):
+    return vae.build(tiny, CPU, "controlled", data_resident=True, **{"batch_size": 16} | options)
+
+
+def loss_by_hand(model, images, noise):
+    """Return the summed loss in NumPy, from the formulas of arXiv:1312.6114."""
+    weights = {name: value.detach().double().numpy() for name, value in model.named_parameters()}
+
+    def dense(values, name):
+        return values @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    x = images.double().numpy().reshape(-1, 784)
+    hidden = numpy.maximum(dense(x, "encoder"), 0)
+    mean, log_variance = dense(hidden, "mean"), dense(hidden, "log_variance")
+    latent = mean + noise.double().numpy() * numpy.sqrt(numpy.exp(log_variance))
+    pixels = 1 / (1 + numpy.exp(-dense(numpy.maximum(dense(latent, "decoder"), 0), "pixels")))
+    cross_entropy = -(x * numpy.log(pixels) + (1 - x) * numpy.log(1 - pixels)).sum()
+    return cross_entropy - 0.5 * (1 + log_variance - mean**2 - numpy.exp(log_variance)).sum()
+
+
+def test_network_has_the_published_number_of_parameters(tiny):
+    assert vae.build(tiny, CPU).description()["parameters"] == 652_824
+
+
+def test_loss_is_what_an_independent_formula_gives(tiny):
+    workload = resident(tiny)
+    images, noise = workload.parity_batches(1)[0]
+    loss = vae.loss(workload.model(images, noise), images)
+    assert loss.item() == pytest.approx(loss_by_hand(workload.model, images, noise), rel=1e-5)
+
+
+def test_a_step_reports_the_loss_per_image_and_is_a_step_of_adam(tiny):
+    workload = resident(tiny)
+    batch = workload.parity_batches(1)[0]
+    expected = loss_by_hand(workload.model, *batch) / 16
+    weights = workload.model.pixels.weight
+    before = weights.detach().clone()
+    gradient = torch.autograd.grad(vae.loss(workload.model(*batch), batch[0]), weights)[0]
+    assert workload.step(batch).item() == pytest.approx(expected, rel=1e-5)
+    # Adam's first step is the learning rate times the gradient's sign, but for its epsilon of 1e-8.
+    torch.testing.assert_close(weights.detach(), before - 1e-3 * gradient / (gradient.abs() + 1e-8))
+    workload.end_epoch()
+    assert workload.optimizer.param_groups[0]["lr"] == 1e-3
+
+
+def test_without_noise_the_device_draws_its_own(tiny):
+    network, images = vae.Network(), torch.rand(3, 1, 28, 28)
+    first, mean, log_variance = network(images)
+    assert not torch.equal(first, network(images)[0])
+    torch.testing.assert_close(network(images, torch.zeros(3, 20))[0], network.decode(mean))
+    assert first.shape == (3, 784)
+    assert log_variance.shape == (3, 20)
+
+
+def test_evaluation_is_loss_per_image_without_an_accuracy(tiny, monkeypatch):
+    workload = resident(tiny)
+    monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
+    images = torch.from_numpy(tiny.test_images.copy()).float().div(255)
+    expected = loss_by_hand(workload.model, images, torch.zeros(20, 20)) / 20
+    evaluation = workload.evaluate()
+    assert evaluation.loss.item() == pytest.approx(expected, rel=1e-5)
+    assert (evaluation.samples, evaluation.metric) == (20, None)
+    assert math.isnan(evaluation.accuracy)
+
+
+@pytest.mark.parametrize("data_resident", [True, False])
+def test_batches_are_images_from_0_to_1_in_an_order_of_the_seed(tiny, data_resident):
+    workload = resident(tiny) if data_resident else vae.build(tiny, CPU, batch_size=16)
+    epochs = [torch.cat([images for (images,) in workload.batches(epoch)]) for epoch in (0, 0, 1)]
+    pixels = torch.from_numpy(tiny.train_images.copy()).float().div(255).sum((1, 2))
+    assert torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[0], epochs[2])
+    torch.testing.assert_close(epochs[0].sum((1, 2, 3)).sort().values, pixels.sort().values)
+    assert [workload.num_samples(batch) for batch in workload.batches(0)] == [16, 16, 16, 2]
+    assert next(workload.batches(0))[0].shape == (16, 1, 28, 28)
+
+
+@pytest.mark.parametrize(("kind", "workers", "pinned"), [("cpu", 0, False), ("mps", 1, False), ("cuda", 1, True)])
+def test_reference_has_the_scripts_loaders(tiny, monkeypatch, kind, workers, pinned):
+    made = []
+    move = vae.Network.to
+    monkeypatch.setattr(vae.Network, "to", lambda self, where: move(self, where) if where == "meta" else self)
+    monkeypatch.setattr(mnist, "DataLoader", lambda *values, **options: made.append(options) or [])
+    workload = vae.build(tiny, Device(kind, "a chip"))
+    workload.batches(0)
+    workload.test_batches()
+    found = [(options["num_workers"], options["pin_memory"], options["shuffle"]) for options in made]
+    assert found == [(workers, pinned, True)] * 2
+    assert workload.description()["num_workers"] == workers
+
+
+def test_rows_hold_no_accuracy_and_warm_up_changes_nothing_that_follows(tiny, tmp_path):
+    losses = []
+    for name, num_steps in (("plain", None), ("warmed", 5)):
+        workload, record = resident(tiny), run(tmp_path / name)
+        if num_steps:
+            protocol.warm_up(workload, record, num_steps)
+        rows = protocol.measure_windows(workload, record, Plan(num_repeats=2, num_windows=2))
+        shown = rows[rows["phase"].isin(["train", "evaluate"])]
+        losses += shown.groupby("repeat")["loss"].apply(list).tolist()
+    assert losses == [losses[0]] * 4
+    assert len(set(losses[0])) == 3
+    assert rows["accuracy"].isna().all()
+    assert rows["accuracy_metric"].isna().all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("layer", ["encoder", "pixels"])
+def test_a_loss_that_is_no_number_is_a_diverged_row_and_the_run_goes_on(tiny, tmp_path, layer, value):
+    workload, record = resident(tiny), run(tmp_path)
+    with torch.no_grad():
+        getattr(workload.model, layer).weight[0] = value
+    rows = protocol.measure_windows(workload, record, Plan(num_windows=3))
+    assert list(rows["phase"]) == ["train", "evaluate"]
+    assert list(rows["status"]) == ["diverged", "diverged"]
+    assert record.marker.exists()
+    assert records.read(record.path).equals(rows)
+
+
+def test_a_guard_against_nan_changes_no_number():
+    reconstruction, images = torch.rand(4, 784, requires_grad=True), torch.rand(4, 1, 28, 28)
+    zeros = torch.zeros(4, 20)
+    loss = vae.loss((reconstruction, zeros, zeros), images)
+    plain = torch.nn.functional.binary_cross_entropy(reconstruction, images.flatten(1), reduction="sum")
+    assert loss.item() == plain.item()
+    assert torch.equal(*(torch.autograd.grad(value, reconstruction)[0] for value in (loss, plain)))
+
+
+def test_parity_batches_are_the_same_each_time_and_begin_again_past_the_end(tiny):
+    workload = resident(tiny)
+    first, again = workload.parity_batches(4), resident(tiny).parity_batches(4)
+    assert [[part.shape for part in batch] for batch in first] == [[(16, 1, 28, 28), (16, 20)]] * 4
+    assert all(
+        torch.equal(*parts) for one, other in zip(first, again, strict=True) for parts in zip(one, other, strict=True)
+    )
+    assert torch.equal(first[3][0][2], first[0][0][0])  # 50 images, then from the beginning
+    assert not torch.equal(first[0][1], first[1][1])
+
+
+def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
+    workload, state = resident(tiny), torch.get_rng_state()
+    state = torch.get_rng_state()
+    pictures = vae.draw_images(workload, tiny, count=6)
+    assert [picture.shape for picture in pictures] == [(6, 28, 28)] * 3
+    assert all(0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
+    assert numpy.array_equal(pictures[0], (tiny.test_images[:6] / numpy.float32(255)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "tuned"}, "variant 'tuned'; allowed: reference, controlled"),
+        ({"data_resident": True}, "data_resident True; allowed with variant reference: False"),
+        ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
+        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
+    ],
+)
+def test_a_wrong_option_is_an_error_that_says_what_is_allowed(tiny, options, message):
+    with pytest.raises(ValueError, match=message):
+        vae.build(tiny, CPU, **options)
