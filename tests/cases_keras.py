@@ -9,8 +9,9 @@ import os
 import numpy
 import pytest
 
-from benchbook import devices, measure, parity, protocol, roofline
+from benchbook import devices, measure, parity, protocol
 from benchbook.protocol import Plan
+from benchbook.training import flops
 from benchbook.training.keras import (
     KerasParitySubject,
     KerasWorkload,
@@ -334,10 +335,10 @@ def test_arithmetic_is_counted_as_on_paper():
     model = keras.Model(pixels, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
     convolution, depthwise, separable, transposed = 36 * 108, 36 * 36, 9 * 36 + 9 * 32, 9 * 160
     others = depthwise + separable + transposed + 36 * 5 * 2
-    assert roofline.keras_flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
+    assert flops.keras_flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
     model.layers[1].trainable = model.layers[2].trainable = model.layers[3].trainable = False
     rest = 2 * transposed + 3 * 36 * 5 * 2
-    assert roofline.keras_flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
+    assert flops.keras_flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
     looked_up = keras.Sequential([keras.Input((4,)), keras.layers.Embedding(3, 2, name="memory")])
     with pytest.raises(ValueError, match="'memory' is a Embedding; allowed with weights: Conv1D"):
-        roofline.keras_flops_per_sample(looked_up)
+        flops.keras_flops_per_sample(looked_up)

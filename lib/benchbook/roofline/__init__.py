@@ -4,8 +4,7 @@ Ceilings are rows of phase `calibrate`, of the same device in the same session a
 them.
 """
 
-from benchbook.roofline.ceilings import ARITHMETIC, ceilings, efficiency, flops_per_sample
-from benchbook.roofline.layers import keras_flops_per_sample
+from benchbook.roofline.ceilings import ARITHMETIC, ceilings, efficiency
 from benchbook.roofline.measuring import (
     Budget,
     matrix_sizes,
@@ -25,8 +24,6 @@ __all__ = [
     "ceilings",
     "check_synchronize",
     "efficiency",
-    "flops_per_sample",
-    "keras_flops_per_sample",
     "matrix_sizes",
     "measure_arithmetic",
     "measure_idle",

@@ -1,8 +1,5 @@
 """The best rates of a device from calibration rows, and trained points held against them."""
 
-import copy
-from typing import Any
-
 import pandas
 
 from benchbook import records
@@ -12,36 +9,6 @@ WORK |= {"host_to_device": "bytes_per_sample", "device_to_host": "bytes_per_samp
 UNITS = {"flops_per_sample": "FLOP/s", "bytes_per_sample": "B/s", None: "1/s"}
 ARITHMETIC = {"amp_bf16": "bf16", "amp_fp16": "fp16"}  # what a mixed precision multiplies in
 KEY = ["machine", "chip", "device", "session", "framework", "model", "precision"]
-
-
-def flops_per_sample(model: Any, *inputs: Any) -> float:
-    """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
-
-    A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
-    Matrix products, convolutions and attention are counted, as is usual; element-wise work is not. Of a convolution,
-    each gradient costs what its forward pass costs; torch's own formula counts a kernel's gradient once for every pair
-    of groups, which makes depthwise networks look many times as costly (MobileNetV2: seven times; torch 2.10).
-
-    Args:
-        model: a torch network; it is not changed.
-        inputs: a batch as the network takes it, shapes (n, ...); its numbers do not matter.
-    """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
-
-    def convolution_backward(gradient, images, kernel, *rest, out_shape):
-        transposed, mask = rest[4], rest[7]
-        return sum(mask[:2]) * conv_flop_count(images, kernel, gradient, transposed)
-
-    twin, batch = (
-        copy.deepcopy(model).to_empty(device="meta"),
-        [torch.empty_like(part, device="meta") for part in inputs],
-    )
-    formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
-        outputs = twin(*batch)
-        sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
-    return counter.get_total_flops() / len(inputs[0])
 
 
 def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from benchbook import datasets, devices, roofline
+from benchbook import datasets, devices
 from benchbook.devices import Device
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
+from benchbook.training import flops
 from benchbook.training.batches import order_seed
 from benchbook.training.options import check_options
 from benchbook.training.torch import TorchWorkload
@@ -167,7 +168,7 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": dataset.train_images.shape[1],
             "num_workers": 0 if data_resident else num_workers,
-            "flops_per_sample": roofline.flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
+            "flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
         },
         parity_batches=lambda num_batches: first_batches(dataset, batch_size, num_batches),
         settings=settings,

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook import devices, roofline
+from benchbook import devices
 from benchbook.studies.mobilenetv2_energy import inputs, weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
@@ -20,7 +20,7 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     NORM_EPSILON,
     Plan,
 )
-from benchbook.training import batches
+from benchbook.training import batches, operations
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.runtime import Batch
 
@@ -155,7 +155,7 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns()
-        | {"parameters": num_parameters, "flops_per_sample": roofline.flops_per_sample(model, example)},
+        | {"parameters": num_parameters, "flops_per_sample": operations.torch_flops_per_sample(model, example)},
         parity_batches=lambda num_batches: [_tensors(*batch) for batch in plan.parity_batches(num_batches, True)],
         settings=plan.settings,
     )

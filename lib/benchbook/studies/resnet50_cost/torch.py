@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchbook import devices, roofline
+from benchbook import devices
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions, for_parity
+from benchbook.training import flops
 from benchbook.training.several import replicas
 from benchbook.training.several.group import Group
 from benchbook.training.torch import TorchWorkload
@@ -124,7 +125,7 @@ def build(plan: Plan) -> Classifier:
     devices.seed(plan.seed)
     model = Network(plan.num_classes)
     model.load(plan.arrays)
-    flops = roofline.flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
+    flops_per_sample = flops.torch_flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     if plan.sync_batch_norm and plan.group.size > 1:
         model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.kind)
@@ -139,7 +140,7 @@ def build(plan: Plan) -> Classifier:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / plan.peak),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | {"flops_per_sample": flops},
+        columns=plan.columns() | {"flops_per_sample": flops_per_sample},
         parity_batches=lambda num_batches: [
             (torch.from_numpy(inputs.channels_first(images)), torch.from_numpy(labels.astype("int64")))
             for images, labels in plan.parity_batches(num_batches)

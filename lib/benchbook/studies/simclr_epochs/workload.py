@@ -13,10 +13,11 @@ import numpy
 import torch
 from torch.utils.data import DataLoader
 
-from benchbook import datasets, devices, machine, roofline
+from benchbook import datasets, devices, machine
 from benchbook.devices import Device
 from benchbook.studies.simclr_epochs import neighbours, views
 from benchbook.studies.simclr_epochs.network import Network, nt_xent
+from benchbook.training import flops
 from benchbook.training.batches import order_seed
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.parity import TorchParitySubject
@@ -160,7 +161,7 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": side,
             "num_workers": workers,
-            "flops_per_sample": roofline.flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)),
+            "flops_per_sample": flops.torch_flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)),
         },
         parity_batches=lambda count: parity_batches(dataset, parity_batch_size, count, seed),
         settling_batches=lambda: parity_batches(dataset, parity_batch_size, SETTLING_STEPS, seed + 1),

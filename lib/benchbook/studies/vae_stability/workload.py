@@ -11,9 +11,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook import datasets, devices, roofline
+from benchbook import datasets, devices
 from benchbook.devices import Device
 from benchbook.studies.mnist_speedup.workload import first_batches, inputs
+from benchbook.training import flops
 from benchbook.training.options import check_options
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.runtime import Batch
@@ -134,7 +135,7 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": dataset.train_images.shape[1],
             "num_workers": 0 if data_resident else num_workers,
-            "flops_per_sample": roofline.flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
+            "flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
         },
         loss_is_sum=True,
         parity_batches=lambda num_batches: parity_batches(dataset, batch_size, num_batches, seed),

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from benchbook import devices, roofline
+from benchbook import devices
 from benchbook.devices import Device
+from benchbook.training import flops
+from benchbook.training.keras.building import build_network
 from benchbook.training.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
-from benchbook.training.keras.networks import Network, build_network
+from benchbook.training.keras.networks import Network
 from benchbook.training.keras.parity import KerasParitySubject, copy_model
 from benchbook.training.keras.runtime import POLICIES, Array, arithmetic, compile_function, import_keras, place, to_host
 from benchbook.workload import Evaluation, Settings
@@ -106,7 +108,7 @@ class KerasWorkload:
             "batch_size": self.batch_size,
             "precision": self.settings.precision,
             "compiled": self.settings.compiled or self.device.framework == "jax",  # JAX knows nothing else
-            "flops_per_sample": roofline.keras_flops_per_sample(model),
+            "flops_per_sample": flops.keras_flops_per_sample(model),
         } | self.columns
 
     def batches(self, epoch: int) -> Iterator[Batch]:

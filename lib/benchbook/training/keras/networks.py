@@ -7,7 +7,6 @@ Nothing here reads a number from the device while it trains.
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy
 
@@ -137,15 +136,3 @@ class Network:
     def _outputs(self, outputs: Array) -> Array:
         """Return outputs in a precision in which losses can be computed."""
         return outputs if self.precision == "fp64" else self.keras.ops.cast(outputs, "float32")
-
-
-def build_network(device: Device, **options: Any) -> Network:
-    """Return a network for a device's framework; the options are those of `Network`."""
-    import_keras(device.framework)
-    if device.framework == "jax":
-        from benchbook.training.keras.jax import JaxNetwork
-
-        return JaxNetwork(device=device, **options)
-    from benchbook.training.keras.tensorflow import TensorFlowNetwork
-
-    return TensorFlowNetwork(device=device, **options)
