@@ -1,0 +1,95 @@
+"""Chips: every name that rows, prices and articles use leads to one chip, and no name to two."""
+
+import pandas
+import pytest
+
+from benchbook import articles, chips, layout
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [
+        ("Tesla P100-PCIE-16GB", "NVIDIA P100 PCIe"),
+        ("NVIDIA P100 16GB", "NVIDIA P100"),
+        ("P100", "NVIDIA P100"),
+        ("Tesla V100-SXM2-16GB", "NVIDIA V100 16GB SXM2"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA RTX 4090"),
+        ("rtx4090", "NVIDIA RTX 4090"),
+        ("M1 Max 32c", "Apple M1 Max (32-core GPU)"),
+        ("Apple M1 Max (24-core GPU)", "Apple M1 Max (24-core GPU)"),
+        ("NVIDIA H200", "NVIDIA H200 141GB SXM"),
+        ("TPU v2", "Google TPU v2"),
+    ],
+)
+def test_a_chip_is_recognised_by_the_names_that_people_and_drivers_use(name, chip):
+    assert chips.resolve(name) == chip
+
+
+@pytest.mark.parametrize("name", ["RTX 4090 Laptop GPU", "RTX 9090", "M1 Max 28-core GPU", ""])
+def test_a_chip_that_is_not_in_the_list_is_refused_and_not_taken_for_another(name):
+    with pytest.raises(chips.UnknownChip, match="benchbook chips"):
+        chips.resolve(name)
+    assert chips.canonical(name) == name
+
+
+def test_a_refusal_names_the_nearest_chips():
+    with pytest.raises(chips.UnknownChip, match="NVIDIA RTX 4090"):
+        chips.resolve("RTX 4090 Laptop")
+
+
+def test_m1_max_with_24_and_with_32_gpu_cores_are_two_chips_of_one_product():
+    few, many = chips.resolve("M1 Max (24-core GPU)"), chips.resolve("M1 Max (32-core GPU)")
+    assert few != many
+    assert chips.product(few) == chips.product(many) == "Apple M1 Max"
+    ratio = chips.specification(few)["fp32_tflops"] / chips.specification(many)["fp32_tflops"]
+    assert ratio == pytest.approx(24 / 32, rel=1e-3)
+
+
+def test_boards_and_memories_of_a_product_are_one_and_neighbours_are_not():
+    assert {chips.product(name) for name in ("V100", "V100 32GB PCIe", "Tesla V100-SXM2-16GB")} == {"NVIDIA V100"}
+    assert chips.product("RTX 4090") == chips.product("RTX 4090 (48GB modified)")
+    assert chips.product("RTX 4090") != chips.product("RTX 4090 D")
+    assert chips.product("V100") != chips.product("V100S 32GB PCIe")
+
+
+def test_every_name_leads_to_one_chip_and_every_chip_to_itself():
+    names = chips.table()["chip"]
+    assert names.is_unique
+    assert [chips.resolve(name) for name in names] == list(names)
+
+
+def test_what_is_printed_is_above_0_and_has_a_source():
+    printed = chips.table()
+    assert (printed[list(chips.MEASURES)].min() > 0).all()
+    assert printed["source"].notna().all()
+    assert set(printed.loc[printed["fp16_tflops"].notna(), "fp16_rate"]) == {"matrix", "shader"}
+    assert printed.loc[printed["fp16_tflops"].isna(), "fp16_rate"].isna().all()
+
+
+def test_the_published_rows_accelerators_are_in_the_list():
+    rows = articles.rows()
+    names = set(rows.loc[rows["device"].ne("cpu"), "chip"].dropna())
+    assert {name for name in names if chips.canonical(name) not in chips.table().index} == set()
+
+
+def test_a_search_takes_all_words_and_other_names():
+    assert list(chips.search("4090")["chip"]) == [
+        "NVIDIA RTX 4090",
+        "NVIDIA RTX 4090 (48GB modified)",
+        "NVIDIA RTX 4090 D",
+    ]
+    assert list(chips.search("SXM4 80")["chip"]) == ["NVIDIA A100 80GB SXM"]
+    assert len(chips.search("nothing like it")) == 0
+
+
+def test_two_chips_of_one_name_are_a_fault(tmp_path, monkeypatch):
+    table = pandas.read_csv(layout.published() / "chips.csv", dtype=str)
+    table.loc[table["chip"] == "NVIDIA T4", "aliases"] = "RTX 4090"
+    table.to_csv(tmp_path / "chips.csv", index=False)
+    monkeypatch.setattr(layout, "published", lambda: tmp_path)
+    chips.table.cache_clear(), chips._names.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="NVIDIA T4"):
+            chips.resolve("T4")
+    finally:
+        chips.table.cache_clear(), chips._names.cache_clear()
