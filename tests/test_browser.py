@@ -8,9 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_output
 
-from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, verdicts
+from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, studies, verdicts
 from benchbook.report import executed
-from benchbook.studies.mnist_speedup import results as charts
+from benchbook.studies.mnist_speedup import charts
+from benchbook.study import Evidence
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
 
@@ -43,7 +44,9 @@ def site(tmp_path_factory):
     measured = measured_rows()
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)
     summary = verdicts.add(statistics.summarise(rows), rows)
-    judged = claims.table(claims.read(layout.published() / "claims.csv"), quantities.gather(rows, articles.prices()))
+    judged = claims.table(
+        claims.read(layout.published() / "claims.csv"), quantities.gather(Evidence(rows), studies.every().values())
+    )
     for name, table in {"summary": summary, "claims": judged, "parity": parity.verdicts(measured)}.items():
         figures.save_table(table, tables, name)
     epochs = charts.epoch_seconds(rows)

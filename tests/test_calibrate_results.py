@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures, roofline
-from benchbook.studies.calibrate import results as calibration
+from benchbook.studies.calibrate import charts as calibration
 from rows import make_rows
 from test_roofline import calibration as windows
 

@@ -5,7 +5,8 @@ import itertools
 import pandas
 import pytest
 
-from benchbook import articles, claims, layout, quantities
+from benchbook import articles, claims, layout, quantities, studies
+from benchbook.study import Evidence
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high"]
 CLAIM = {
@@ -84,7 +85,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def printed():
-    return quantities.gather(articles.rows(), articles.prices())
+    return quantities.gather(Evidence(articles.rows()), studies.every().values())
 
 
 def test_a_claim_follows_from_the_published_rows_or_says_why_it_cannot(published, printed):

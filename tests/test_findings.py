@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from benchbook import articles, findings, headline, layout, verdicts
+from benchbook import findings, headline, layout, studies
+from benchbook.study import Evidence
 from rows import make_row, make_rows
 
 STUDY = "mnist_speedup"
@@ -20,15 +21,15 @@ def point(rates=(100.0, 101.0, 99.0, 100.0, 102.0, 98.0), variant="reference", *
     return [make_row(**common, index=index, samples_per_second=rate) for index, rate in enumerate(rates)]
 
 
-def found(*parts, printed=(PRINTED,), told=("What follows",), study=STUDY):
+def finding(*parts, printed=(PRINTED,), sentences=("What follows",)):
     rows = make_rows([*printed, *(row for part in parts for row in part)])
-    summary = verdicts.summarise(rows)
-    headlines = headline.table(rows, summary, articles.prices())
-    return findings.table(rows, summary, headlines, {study: list(told)})["finding"].item()
+    evidence, every = Evidence(rows), studies.every()
+    headlines = headline.table(evidence, every)
+    return findings.table(evidence, [every[STUDY]], headlines, {STUDY: list(sentences)})["finding"].item()
 
 
 def test_a_paragraph_asks_tells_what_is_published_measured_and_follows():
-    text = found(point())
+    text = finding(point())
     assert text.startswith(f"{layout.question(STUDY)} Published: 19.6 (printed-box, mps) s an epoch. Measured, ")
     low, high = re.search(
         r"a median of 100 images a second \(95 % interval ([\d.]+) to ([\d.]+), n=6, stable\)", text
@@ -39,7 +40,7 @@ def test_a_paragraph_asks_tells_what_is_published_measured_and_follows():
 
 
 def test_both_views_have_a_sentence_of_their_own():
-    text = found(point(), point((300.0, 310.0), "tuned"), point((50.0,), machine="attic"))
+    text = finding(point(), point((300.0, 310.0), "tuned"), point((50.0,), machine="attic"))
     assert "same precision everywhere: a median of 100 images" in text
     assert "the fastest of 2 on 2 machines" in text
     assert (
@@ -49,14 +50,16 @@ def test_both_views_have_a_sentence_of_their_own():
 
 def test_joules_come_with_their_boundary():
     energy = {"energy_joules": 64.0, "energy_method": "nvml", "energy_boundary": "board"}
-    assert "; 0.1 J an image (board)." in found(point(**energy))
+    assert "; 0.1 J an image (board)." in finding(point(**energy))
 
 
 def test_the_limits_are_counted():
-    text = found(point((80.0, 90.0, 100.0, 110.0, 120.0, 130.0), dataset="digits-28px"), point(status="out_of_memory"))
+    text = finding(
+        point((80.0, 90.0, 100.0, 110.0, 120.0, 130.0), dataset="digits-28px"), point(status="out_of_memory")
+    )
     assert "Data: digits-28px in place of mnist." in text
     assert "1 of 2 points are unstable. 1 of 2 points failed (out of memory)." in text
-    assert "1 of 1 points have fewer than 6 windows" in found(point((100.0, 101.0)))
+    assert "1 of 1 points have fewer than 6 windows" in finding(point((100.0, 101.0)))
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,11 @@ def test_the_limits_are_counted():
     ],
 )
 def test_where_nothing_was_measured_it_says_so(printed, words):
-    text = found(printed=printed, told=())
+    text = finding(printed=printed, sentences=())
     assert text == f"{layout.question(STUDY)} {words} Nothing of it was measured here yet."
 
 
 def test_a_study_that_failed_alone_was_tried():
-    text = found(point(status="unavailable"), told=())
+    text = finding(point(status="unavailable"), sentences=())
     assert text.endswith("1 of 1 points failed (unavailable).")
     assert "Nothing of it was measured" not in text

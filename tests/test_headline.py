@@ -5,7 +5,8 @@ import json
 import pandas
 import pytest
 
-from benchbook import articles, headline, verdicts
+from benchbook import articles, headline, studies
+from benchbook.study import Evidence
 from rows import make_row, make_rows
 
 PRINTED = {
@@ -43,7 +44,7 @@ def point(rates=(100.0,) * 6, batch_size=1024, **columns):
 
 def table(*parts, printed=(PRINTED,), prices=NO_PRICES):
     rows = make_rows([row for part in parts for row in part] + [make_row(**line) for line in printed])
-    return headline.table(rows, verdicts.summarise(rows), prices)
+    return headline.table(Evidence(rows, prices=prices), studies.every())
 
 
 def spoken(*parts, **options):
@@ -78,9 +79,7 @@ def test_where_no_article_printed_an_epochs_images_there_is_no_time_of_one():
 
 def test_the_columns_are_those_that_the_report_reads():
     assert table(point()).columns.tolist() == headline.COLUMNS
-    assert (
-        headline.table(make_rows([]), verdicts.summarise(make_rows([])), NO_PRICES).columns.tolist() == headline.COLUMNS
-    )
+    assert table(printed=[]).columns.tolist() == headline.COLUMNS
 
 
 def test_the_studys_own_setting_speaks_before_a_faster_one():
@@ -165,8 +164,7 @@ def test_dollars_are_those_of_the_price_stated_or_of_the_one_on_demand_or_missin
 
 
 def test_of_everything_published_each_machine_with_a_rate_or_a_time_has_a_line():
-    rows = articles.rows()
-    found = headline.table(rows, verdicts.summarise(rows), articles.prices()).set_index(["machine", "study", "device"])
+    found = headline.table(Evidence(articles.rows()), studies.every()).set_index(["machine", "study", "device"])
     assert set(found["source"]) == {"published"}
     assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "images_per_second"] == 2796
     assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "dollars_per_million"] == pytest.approx(

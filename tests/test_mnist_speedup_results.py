@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures, layout, records
-from benchbook.studies.mnist_speedup import results as mnist
+from benchbook.studies.mnist_speedup import charts as mnist
 from rows import make_row, make_rows
 
 

@@ -9,13 +9,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures, layout, records
-from benchbook.studies.mobilenetv2_energy import results as mobilenetv2
+from benchbook.studies.mobilenetv2_energy import charts, tables
 from rows import make_row, make_rows
 
 DRAW = {
-    "rates": (mobilenetv2.settings, mobilenetv2.draw_rates),
-    "joules": (mobilenetv2.settings, mobilenetv2.draw_joules),
-    "losses": (mobilenetv2.curves, mobilenetv2.draw_losses),
+    "rates": (tables.settings, charts.draw_rates),
+    "joules": (tables.settings, charts.draw_joules),
+    "losses": (tables.curves, charts.draw_losses),
 }
 
 
@@ -158,7 +158,7 @@ def test_a_published_time_is_a_rate_that_stands_for_half_its_last_digit():
 
 def test_the_published_settings_are_the_articles_crash_and_the_replicas_three_times():
     rows = records.read(layout.published() / "mobilenetv2_energy.csv")
-    found = mobilenetv2.settings(rows)
+    found = tables.settings(rows)
     assert sorted(found["images_per_second"].dropna()) == pytest.approx([500_000 / s for s in (2129, 1882, 1878)])
     assert found.loc[found["status"] == "crashed", "image_size_over"].tolist() == [196]
 
@@ -196,29 +196,28 @@ def test_only_first_repeats_and_measured_rows_make_a_curve():
 def test_convergence_is_judged_by_the_stated_rule(columns, verdict, reason):
     rows = point(**columns)
     broken = [row | {"status": "diverged"} if row.get("loss") != row.get("loss") else row for row in rows]
-    line = mobilenetv2.convergence(make_rows(broken)).iloc[0]
+    line = tables.convergence(make_rows(broken)).iloc[0]
     assert line[["verdict", "reason"]].tolist() == [verdict, reason]
 
 
 def test_only_frozen_points_are_judged_and_points_alike_each_for_itself():
-    assert mobilenetv2.convergence(make_rows(point(trainable=True))).empty
+    assert tables.convergence(make_rows(point(trainable=True))).empty
     short, long = point(point="a", losses=(1.0, 0.9)), point(point="b", losses=(4.0, 3.9, 3.8))
-    found = mobilenetv2.convergence(make_rows(short + long))
+    found = tables.convergence(make_rows(short + long))
     assert found["first_loss"].tolist() == [1.0, 4.0]
     assert found["last_loss"].tolist() == [0.9, 3.8]
 
 
 def test_the_sentence_on_convergence_counts_and_names_learning_rates():
     rows = [*point(), *point(learning_rate=1e-3, losses=(2.0, 2.0)), *point(weights="random")]
-    text = mobilenetv2.convergence_sentence(mobilenetv2.convergence(make_rows(rows)))
+    text = tables.convergence_sentence(tables.convergence(make_rows(rows)))
     assert text.startswith("Of 2 frozen points 1 did not converge, at learning rate 0.001")
-    assert "not judged" in mobilenetv2.convergence_sentence(mobilenetv2.convergence(make_rows([])))
+    assert "not judged" in tables.convergence_sentence(tables.convergence(make_rows([])))
 
 
 def quantities(*rows):
     return {
-        line["name"]: line["value"]
-        for line in mobilenetv2.quantities(make_rows([row for part in rows for row in part]))
+        line["name"]: line["value"] for line in tables.quantities(make_rows([row for part in rows for row in part]))
     }
 
 
@@ -290,7 +289,7 @@ def test_losses_name_each_curve_with_its_test_accuracy():
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert "tensorflow cpu, head, 128 px, batch 64, n=3: test 60%" in labels
     assert "torch cuda, head, 128 px, batch 64, rate 0.0001, tuned, shapes-32px, n=3: test 60%" in labels
-    assert len(labels) == mobilenetv2.num_curves(table("losses", INPUTS["all"])) == 4
+    assert len(labels) == charts.num_curves(table("losses", INPUTS["all"])) == 4
     both = drawn("losses", [*point(), *point(machine="other")]).get_legend().get_texts()
     assert [text.get_text().partition(",")[0] for text in both] == ["desk", "other"]
     assert axes.get_ylim()[0] == 0
@@ -299,7 +298,7 @@ def test_losses_name_each_curve_with_its_test_accuracy():
 
 
 def test_reading_tells_rate_accuracy_and_joules():
-    text = mobilenetv2.reading(make_rows(point(joules=50.0)))
+    text = tables.reading(make_rows(point(joules=50.0)))
     assert "60 images a second over 3 windows; test accuracy 60.0%; 0.5 J an image" in text
-    assert "its joules cannot be read here" in mobilenetv2.reading(make_rows(point()))
-    assert "measured no window" in mobilenetv2.reading(make_rows(CRASHED))
+    assert "its joules cannot be read here" in tables.reading(make_rows(point()))
+    assert "measured no window" in tables.reading(make_rows(CRASHED))

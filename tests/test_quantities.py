@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchbook import articles, quantities
+from benchbook import articles, quantities, studies
+from benchbook.study import Evidence
 from rows import make_row, make_rows
 
 NO_PRICES = articles.prices()[:0]
@@ -12,7 +13,9 @@ RESNET = {"study": "resnet50_cost", "dataset": "synthetic", "batch_size": 1024, 
 
 
 def of(*rows, prices=NO_PRICES):
-    table = quantities.gather(make_rows([make_row(**row) for row in rows]), prices)
+    table = quantities.gather(
+        Evidence(make_rows([make_row(**row) for row in rows]), prices=prices), studies.every().values()
+    )
     return {(line["machine"], line["name"]): line for line in table.to_dict("records")}
 
 
@@ -61,7 +64,7 @@ def test_a_price_is_a_quantity_an_hour_with_the_bounds_of_its_digits():
 
 
 def test_no_published_machine_has_two_quantities_of_one_name():
-    table = quantities.gather(articles.rows(), articles.prices())
+    table = quantities.gather(Evidence(articles.rows()), studies.every().values())
     assert not table.duplicated(["machine", "name"]).any()
     assert (table["low"] <= table["value"]).all()
     assert (table["value"] <= table["high"]).all()

@@ -14,10 +14,11 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from benchbook import figures, report
+from benchbook import figures, report, studies
 from benchbook.report import executed, tables
 
-FIGURES = tuple(name for names in report.FIGURES.values() for name in names)
+FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
+PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)
 MARKUP = '<script>alert("x")</script> & <b>bold</b>'
 LARGEST_BYTES = 3_000_000
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -187,7 +188,7 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    site = write_site(names=(*FIGURES, *report.PREDICTIONS), **others).folder
+    site = write_site(names=(*FIGURES, *PREDICTIONS), **others).folder
     pages = sorted(site.rglob("*.html"))
     assert len(pages) == 3
     for path in pages:
@@ -359,7 +360,7 @@ def test_a_folder_without_the_newer_tables_makes_a_site_without_their_sections(w
 def test_findings_machines_and_prediction_errors_are_shown_where_they_were_written(write_site):
     question = "Is a GPU 1.7 times faster than a CPU on MNIST, or is it the loader?"
     page = write_site(
-        names=(FIGURES[0], *report.PREDICTIONS),
+        names=(FIGURES[0], *PREDICTIONS),
         findings=[{"study": "mnist_speedup", "finding": f"{question} It is the loader."}],
         machines=[{"machine": "desk", "cores": 8, "memory_gib": 23.44, "condition": "On battery."}],
         prediction_errors=[{"rule": "cores", "num_pairs": 35, "median_error": 0.3125, "coverage": None}],

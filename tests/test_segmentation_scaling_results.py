@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import articles, datasets, figures, sustained
+from benchbook.studies.segmentation_scaling import charts as segmentation
 from benchbook.studies.segmentation_scaling import masks as encoded
-from benchbook.studies.segmentation_scaling import results as segmentation
 from benchbook.studies.segmentation_scaling import scaling
 from benchbook.studies.segmentation_scaling import scaling_charts as guesses
 from rows import make_row, make_rows
@@ -90,7 +90,7 @@ def test_a_point_that_failed_has_no_time_but_a_status():
 
 
 def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
-    row = make_row(study=segmentation.STUDY, status="crashed", batch_size=None, samples_per_second=None, samples=None)
+    row = make_row(study=segmentation.NAME, status="crashed", batch_size=None, samples_per_second=None, samples=None)
     axes = Figure().add_subplot()
     segmentation.draw_image_times(axes, segmentation.image_times(make_rows([row])))
     assert axes.get_yticklabels()[0].get_text() == "desk\ntorch, cpu, reference"

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures, layout, records
+from benchbook.studies.simclr_epochs import charts as simclr
 from benchbook.studies.simclr_epochs import matrix as matrices
-from benchbook.studies.simclr_epochs import results as simclr
 from rows import make_row, make_rows
 
 DRAW = {

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures, layout, parity, records
-from benchbook.studies.vae_stability import results as vae
+from benchbook.studies.vae_stability import charts as vae
 from rows import make_row, make_rows
 
 STUDY = {

@@ -1,36 +1,40 @@
 """What each study found, in a paragraph: asked, published, measured, what follows, and the limit; all from rows."""
 
+from collections.abc import Iterable, Mapping
+
 import pandas
 
-from benchbook import layout, records, statistics, verdicts
+from benchbook import records, statistics, verdicts
 from benchbook.figures import view
+from benchbook.study import Evidence, Study
 
 
 def table(
-    rows: pandas.DataFrame, summary: pandas.DataFrame, headlines: pandas.DataFrame, told: dict[str, list[str]]
+    evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFrame, sentences: Mapping[str, list[str]]
 ) -> pandas.DataFrame:
     """Return a paragraph for each study.
 
     Args:
-        rows: measured and published ones.
-        summary: from `verdicts.summarise`, of these rows.
+        evidence: measured and published rows.
+        studies: in the order of the table.
         headlines: from `headline.table`.
-        told: what a study's figures say, their titles, by study; in the order of the table.
+        sentences: what each study's charts say, by study, without full stops.
 
     Returns:
         Columns: study, finding.
     """
     lines = []
-    for study, titles in told.items():
-        printed, measured = (rows[(rows["study"] == study) & (rows["source"] == source)] for source in _SOURCES)
-        spoken = headlines[headlines["study"] == study]
+    for study in studies:
+        rows = evidence.rows[evidence.rows["study"] == study.name]
+        printed, measured = (rows[rows["source"] == source] for source in _SOURCES)
+        spoken = headlines[headlines["study"] == study.name]
         own = spoken[(spoken["source"] == "measured") & spoken["images_per_second"].notna()]
-        parts = [layout.question(study), _published(printed, spoken[spoken["source"] == "published"])]
+        parts = [study.question, _published(printed, spoken[spoken["source"] == "published"])]
         parts += [*_measured(own)] if len(own) else []
-        parts += [f"{title}." for title in titles]
-        parts += _limits(printed, own, summary[summary["study"] == study])
+        parts += [f"{title}." for title in sentences.get(study.name, [])]
+        parts += _limits(printed, own, evidence.points(study.name))
         parts += [] if len(measured) else ["Nothing of it was measured here yet."]
-        lines.append({"study": study, "finding": " ".join(part for part in parts if part)})
+        lines.append({"study": study.name, "finding": " ".join(part for part in parts if part)})
     return pandas.DataFrame(lines, columns=["study", "finding"])
 
 

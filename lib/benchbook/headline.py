@@ -1,11 +1,12 @@
 """The headline: what training costs a machine in time, energy and money, a line for each study, variant and device."""
 
+from collections.abc import Mapping
+
 import numpy
 import pandas
 
 from benchbook import articles, estimate, records, verdicts
-from benchbook.studies.mnist_speedup import results as mnist
-from benchbook.studies.simclr_epochs import results as simclr
+from benchbook.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
 COLUMNS += ["num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
@@ -15,7 +16,7 @@ OWN = ["batch_size", "framework", "image_size"]  # what makes a point that of th
 NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
 
 
-def table(rows: pandas.DataFrame, summary: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame:
+def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     """Return one line per machine, study, variant and device, measured ones first.
 
     Of several points one speaks for its line: one that trained before one that failed, then one in the study's own
@@ -30,23 +31,23 @@ def table(rows: pandas.DataFrame, summary: pandas.DataFrame, prices: pandas.Data
     price that the run states, else of the one on demand. What is not known is missing.
 
     Args:
-        rows: measured and published ones, of all studies.
-        summary: from `verdicts.summarise`, of these rows.
-        prices: from `articles.prices`.
+        evidence: measured and published rows of all studies, and prices.
+        studies: by name; a study without a line here has no line in the table.
 
     Returns:
         Columns: COLUMNS; joules_per_image with the boundary they were read at, source is measured or published.
     """
-    own = _own_settings(rows)
-    measured = _measured(rows, summary[summary["study"].isin(own.index)], own["dataset_samples"])
-    printed = rows[(rows["source"] == "published") & rows["study"].isin(own.index)]
+    own = _own_settings(evidence.rows)
+    own = own[own.index.isin(list(studies))]
+    measured = _measured(evidence, studies, own["dataset_samples"])
+    printed = evidence.rows[(evidence.rows["source"] == "published") & evidence.rows["study"].isin(own.index)]
     lines = pandas.DataFrame([*measured, *map(_printed, printed.to_dict("records"))], columns=_KEPT)
     lines = lines[
         (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
     ]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     spoken = _rank(lines, own).drop_duplicates(LINE)
-    dollars = [_dollars(line, prices) for line in spoken.to_dict("records")]
+    dollars = [_dollars(line, evidence.prices) for line in spoken.to_dict("records")]
     spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float))
     return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
 
@@ -56,7 +57,7 @@ _KEPT = [*COLUMNS, *OWN, "price_per_hour"]
 
 def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return each study's own setting and data set: what most of its published rows have."""
-    printed = rows[(rows["source"] == "published") & (rows["study"] != "related")]
+    printed = rows[rows["source"] == "published"]
     columns = [*OWN, "dataset", "dataset_samples"]
     return printed.groupby("study")[columns].agg(lambda values: next(iter(values.dropna().mode()), None))
 
@@ -76,32 +77,33 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
     return ranked.drop(columns=list(keys))
 
 
-def _measured(rows: pandas.DataFrame, summary: pandas.DataFrame, num_images: pandas.Series) -> list[dict]:
-    measured = rows[rows["source"] == "measured"]
-    timed = {
-        **_epochs(mnist.epoch_seconds(measured), "seconds", 1),
-        **_epochs(simclr.epoch_minutes(measured), "minutes", 60),
-    }
-    return [_point(point, timed, num_images[point["study"]]) for point in summary.to_dict("records")]
+def _measured(evidence: Evidence, studies: Mapping[str, Study], num_images: pandas.Series) -> list[dict]:
+    """Return the line of each measured point of these studies, with the seconds of the article's epoch."""
+    timed = {name: studies[name].epoch_seconds(evidence) for name in num_images.index if studies[name].epoch_seconds}
+    return [
+        _point(point, _epoch_seconds(point, timed.get(point["study"]), num_images[point["study"]]))
+        for point in evidence.summary.to_dict("records")
+        if point["study"] in num_images.index
+    ]
 
 
-def _epochs(table: pandas.DataFrame, column: str, factor: float) -> dict:
-    return dict(zip(zip(table["machine"], table["point"], strict=True), table[column] * factor, strict=True))
+def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) -> float:
+    """Return what the study says its epoch takes, else the images of the article's epoch over the point's rate."""
+    if timed is not None:
+        return timed.get((point["machine"], point["point"]), numpy.nan)
+    return num_images / point["samples_per_second"] if pandas.notna(num_images) else numpy.nan
 
 
-def _point(point: dict, timed: dict, num_images: float | None) -> dict:
+def _point(point: dict, epoch_seconds: float) -> dict:
     trained = point["status"] in records.TRAINED
     rate = point["samples_per_second"] if trained else numpy.nan
-    epoch = timed.get((point["machine"], point["point"]), numpy.nan)
-    if point["study"] not in ("mnist_speedup", "simclr_epochs"):
-        epoch = num_images / rate if pandas.notna(num_images) else numpy.nan
     kept = ("machine", "chip", "study", "variant", "device", "dataset", "num_windows", "verdict", "status")
     return {
         **{name: point[name] for name in (*kept, *OWN)},
         **{name: point[name] if trained else numpy.nan for name in ("low", "high")},
         "source": "measured",
         "images_per_second": rate,
-        "seconds_per_epoch": epoch if trained else numpy.nan,
+        "seconds_per_epoch": epoch_seconds if trained else numpy.nan,
         "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
         "energy_boundary": point["energy_boundary"] if trained else None,
         "price_per_hour": records.settings(point["settings"]).get("price_per_hour"),

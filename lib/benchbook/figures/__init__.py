@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook.figures.house import COLOURS, colour, span, style
+from benchbook.figures.house import COLOURS, canvas, colour, span, style
 from benchbook.figures.marks import (
     draw_bars,
     draw_input_shares,
@@ -18,6 +18,7 @@ from benchbook.figures.marks import (
 
 __all__ = [
     "COLOURS",
+    "canvas",
     "colour",
     "draw_bars",
     "draw_input_shares",

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import matplotlib
+import numpy
 import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
 COLOURS = {
@@ -41,6 +44,18 @@ def style() -> Iterator[None]:
     """Draw in the house style inside a `with` block."""
     with matplotlib.rc_context(STYLE):
         yield
+
+
+def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
+    """Return a figure and its axes, side by side where there are several panels.
+
+    Args:
+        height, width: in inches.
+        panels: how many axes.
+        options: for `Figure.subplots`.
+    """
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(**{"ncols": panels, **options})
 
 
 def colour(device: str) -> str:

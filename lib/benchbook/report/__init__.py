@@ -7,24 +7,16 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import jinja2
 
-from benchbook import kernel, layout
+from benchbook import kernel, layout, studies
+from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.report import citing, executed, tables
+from benchbook.study import Chart, Study
 
-# Studies and their figures, in the page's order, the lead figure first; one that was not written is left out.
-FIGURES = {
-    "mnist_speedup": ("mnist-epochs", "mnist-speedup", "mnist-input-share", "mnist-step-time"),
-    "vae_stability": ("vae-loss", "vae-parity"),
-    "mobilenetv2_energy": ("mobilenetv2-settings", "mobilenetv2-loss"),
-    "simclr_epochs": ("simclr-epochs", "simclr-input-share", "simclr-accuracy", "support"),
-    "segmentation_scaling": ("segmentation-times", "segmentation-masks", "sustained"),
-    "resnet50_cost": ("resnet50-batches", "resnet50-scaling", "resnet50-money", "resnet50-accuracy"),
-    "calibrate": ("ceilings", "efficiency"),
-}
-PREDICTIONS = ("predictions", "scaling")
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -62,9 +54,7 @@ def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None
     pages = executed.write(notebooks or [], folder / "notebooks", template)
     lines = tables.lines(figures / "summary.csv")
     content = {
-        "sections": [
-            section for study, names in FIGURES.items() if (section := _section(figures, study, names, lines))
-        ],
+        "sections": [section for study in studies.every().values() if (section := _section(figures, study, lines))],
         "predictions": _figures(figures, "", PREDICTIONS, lines),
         "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
@@ -121,18 +111,18 @@ def _harmless(cell: str) -> str:
     return cell if not FORMULA.match(cell) or tables.is_number(cell) else f"'{cell}"
 
 
-def _section(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
+def _section(folder: Path, study: Study, lines: list[dict]) -> dict:
     """Return a study's finding and figures under the question that its notebook's title asks."""
-    title = layout.question(study)
-    shown = _figures(folder, study, names, lines)
-    finding = next((line["finding"] for line in tables.lines(folder / "findings.csv") if line["study"] == study), "")
-    finding = finding.removeprefix(title).strip()  # the heading has asked it already
-    return {"study": study, "title": title, "finding": finding} | shown if shown else {}
+    title = study.question
+    shown = _figures(folder, study.name, study.charts, lines)
+    findings = {line["study"]: line["finding"] for line in tables.lines(folder / "findings.csv")}
+    finding = findings.get(study.name, "").removeprefix(title).strip()  # the heading has asked it already
+    return {"study": study.name, "title": title, "finding": finding} | shown if shown else {}
 
 
-def _figures(folder: Path, study: str, names: tuple[str, ...], lines: list[dict]) -> dict:
+def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict]) -> dict:
     """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
-    written = [name for name in names if (folder / f"{name}.json").exists()]
+    written = [chart.name for chart in charts if (folder / f"{chart.name}.json").exists()]
     drawn = [
         {"name": name}
         | (told := json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))

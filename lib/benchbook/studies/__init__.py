@@ -1,1 +1,15 @@
-"""The studies: a folder each."""
+"""The registry of studies: each is a folder here, with `results.py` and, where it trains something, `workload.py`."""
+
+import importlib
+import pkgutil
+
+from benchbook import layout
+from benchbook.study import Study
+
+
+def every() -> dict[str, Study]:
+    """Return all studies by name: those that repeat an article first, each in the order of their notebooks' numbers."""
+    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
+    names = [name for name in layout.notebooks() if name in folders]
+    studies = [importlib.import_module(f"{__name__}.{name}.results").STUDY for name in names]
+    return {study.name: study for study in sorted(studies, key=lambda study: not study.article)}

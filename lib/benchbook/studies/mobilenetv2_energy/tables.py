@@ -5,7 +5,7 @@ import pandas
 
 from benchbook import articles, records, statistics, verdicts
 
-STUDY = "mobilenetv2_energy"
+NAME = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
 LARGEST = 196  # pixels a side; the article's M1 crashed above
 LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a network that converges
@@ -34,7 +34,7 @@ def settings(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
         joules_low, joules_high, boundary, accuracy, status, message, point. A rate is missing where a point failed, and
         joules where no sensor could be read.
     """
-    study = rows[rows["study"] == STUDY]
+    study = rows[rows["study"] == NAME]
     lines = [_printed(row) for row in study[study["source"] != "measured"].to_dict("records")]
     measured = study[study["source"] == "measured"]
     lines += [_point(point) for point in verdicts.summarise(measured, conditions).to_dict("records")]
@@ -58,7 +58,7 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
         Columns: machine, device, framework, variant, dataset, batch_size, image_size, trainable, learning_rate,
         weights, point, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
-    study = statistics.newest(rows[(rows["study"] == STUDY) & (rows["source"] == "measured")])
+    study = statistics.newest(rows[(rows["study"] == NAME) & (rows["source"] == "measured")])
     accuracies = statistics.summarise(study).set_index(["machine", "point"])["accuracy"].to_dict()
     windows = study[(study["phase"] == "train") & (study["repeat"] == 0) & study["samples"].notna()]
     told = [records.settings(text) for text in windows["settings"]]

@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from benchbook import estimate, figures, records, statistics
-from benchbook.studies.resnet50_cost.tables import STUDY
+from benchbook.studies.resnet50_cost.tables import NAME
 
 RENTED = ("on_demand", "reserved")
 _CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
@@ -82,7 +82,7 @@ def curves(rows: pandas.DataFrame, prices: pandas.DataFrame) -> pandas.DataFrame
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
         accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
     """
-    study = rows[(rows["study"] == STUDY)]
+    study = rows[(rows["study"] == NAME)]
     lines = _printed_curves(study[study["source"] != "measured"])
     for _, run in statistics.newest(study[study["source"] == "measured"]).groupby(["run_id", "repeat"], sort=True):
         lines += _measured_curve(run)

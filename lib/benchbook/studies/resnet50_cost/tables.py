@@ -5,7 +5,7 @@ import pandas
 
 from benchbook import articles, records, roofline, statistics, verdicts
 
-STUDY = "resnet50_cost"
+NAME = "resnet50_cost"
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
 ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 _COUNTS = ["image_size", "device_count", "node_count"]
@@ -28,7 +28,7 @@ def points(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -
         device_count, node_count, images_per_second, low, high, num_windows, verdict, efficiency, energy_per_sample,
         price_per_hour, purchase_price, electricity_per_kwh (as the run states them), status, message.
     """
-    study = rows[rows["study"] == STUDY]
+    study = rows[rows["study"] == NAME]
     printed = study[(study["source"] != "measured") & study["samples_per_second"].notna()]
     lines = [_printed(row) for row in printed.to_dict("records")]
     measured = study[study["source"] == "measured"]
