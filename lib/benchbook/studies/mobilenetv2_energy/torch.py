@@ -20,7 +20,7 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     NORM_EPSILON,
     Plan,
 )
-from benchbook.training import batches, operations
+from benchbook.training import batches, flops
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.runtime import Batch
 
@@ -155,7 +155,7 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns()
-        | {"parameters": num_parameters, "flops_per_sample": operations.torch_flops_per_sample(model, example)},
+        | {"parameters": num_parameters, "flops_per_sample": flops.torch_flops_per_sample(model, example)},
         parity_batches=lambda num_batches: [_tensors(*batch) for batch in plan.parity_batches(num_batches, True)],
         settings=plan.settings,
     )
