@@ -1,17 +1,19 @@
 """The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.execute.
 
 Rows are never declared as outputs, because Snakemake deletes what a failed job declared; `done` is written
-last, by the last kernel of a point, ended in a failure row or not.
+last, by the last kernel of a point, ended in a failure row or not. The points come from a file that the session wrote:
+this process lives as long as the kernels, and to ask a framework for its devices would take them from the kernels.
 """
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
-from benchbook import machine, profiles
+from benchbook import profiles
 
-MACHINE = machine.identify(config.get("machine", "")).name
-POINTS = profiles.read(config.get("profile", "quick"), config.get("studies", "all"), config.get("device", "all"))
+MACHINE = config["machine"]
+POINTS = profiles.read_points(Path(config["points"]))
 KERNELS = profiles.rounds(POINTS)
 
 

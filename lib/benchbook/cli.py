@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchbook import compare as comparison
 from benchbook import condition, estimate, layout, machine, packing, profiles, records, session, verdicts
-from benchbook.devices import DeviceUnavailable
+from benchbook.devices import DeviceUnavailable, installed, survey
 from benchbook.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -35,8 +35,9 @@ def study(
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    _say_left_out(profile, studies, profiles.read(profile, studies, device))
-    lines = session.run(profile, studies, machine, device, retry)
+    points = profiles.read(profile, studies, device)
+    _say_left_out(profile, studies, points)
+    lines = session.run(points, machine, retry)
     page = _write_report()
     _print_summary(lines)
     _say(f"Report: {_short(page)}")
@@ -175,13 +176,9 @@ def _identify(name: str) -> machine.Machine:
 
 
 def _devices() -> dict:
-    """Return the frameworks that are installed, and the first one's devices: importing all of them takes long."""
-    from benchbook import devices
-
-    names = devices.installed()
-    return {"frameworks": ", ".join(names)} | {
-        f"devices ({name})": ", ".join(devices.available(name)) for name in names[:1]
-    }
+    """Return the frameworks that are installed, and the first one's devices: asking all of them takes long."""
+    names = installed()
+    return {"frameworks": ", ".join(names)} | {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
 
 
 def _write_report() -> Path:

@@ -9,11 +9,13 @@ import hashlib
 import itertools
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import yaml
 
 from benchbook import devices, layout, records
+from benchbook.devices import survey
 
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root", "rendezvous"})
@@ -48,7 +50,7 @@ class Point:
 
 
 def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]:
-    """Return the points of a profile, in the order they run.
+    """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
         profile: name of a file in notebooks/profiles.
@@ -76,6 +78,16 @@ def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]
     if missing and not points:
         raise missing
     return list(points.values())
+
+
+def write_points(path: Path, points: list[Point]) -> None:
+    """Write points to a file of JSON, for the graph's process: it neither resolves a profile nor asks for devices."""
+    path.write_text(json.dumps([asdict(point) for point in points], indent=1))
+
+
+def read_points(path: Path) -> list[Point]:
+    """Return the points of a file that `write_points` wrote."""
+    return [Point(**point) for point in json.loads(path.read_text())]
 
 
 def studies(profile: str) -> list[str]:
@@ -211,9 +223,9 @@ def _places(frameworks: str | list[str] | None, wanted: str | list[str], chosen:
 def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str, ...]:
     """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
     if isinstance(wanted, list):
-        return tuple(kind for kind in devices.available(framework) if kind in wanted and chosen in ("all", kind))
+        return tuple(kind for kind in survey.kinds(framework) if kind in wanted and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
-        return devices.available(framework)
+        return survey.kinds(framework)
     if wanted != "all" and chosen not in ("all", wanted):
         return ()
-    return (devices.pick(chosen if wanted == "all" else wanted, framework).kind,)
+    return (survey.pick(chosen if wanted == "all" else wanted, framework),)

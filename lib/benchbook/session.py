@@ -26,13 +26,13 @@ class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
 
-def run(profile: str, studies: str, machine_name: str, device: str, retry: bool = False) -> pandas.DataFrame:
-    """Run every point of a profile that is not done yet.
+def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.DataFrame:
+    """Run every point that is not done yet.
 
     A session that was cut short is continued under its own name, so that runs it finished are not repeated.
 
     Args:
-        profile, studies, device: see `profiles.read`.
+        points: from `profiles.read`.
         machine_name: see `machine.identify`.
         retry: run points again that ended in a failure row.
 
@@ -40,13 +40,11 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
         One line per point, as `statistics.summarise` gives them, and their verdict.
 
     Raises:
-        ValueError, DeviceUnavailable: see `profiles.read`; nothing has run then.
         RuntimeError: another study runs on this machine.
         Missing: a point ended without rows.
         subprocess.CalledProcessError: the graph failed or was interrupted.
     """
     name = machine.identify(machine_name).name
-    points = profiles.read(profile, studies, device)
     folder = layout.runs(name)
     with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
         for point in points if retry else ():
@@ -58,7 +56,9 @@ def run(profile: str, studies: str, machine_name: str, device: str, retry: bool 
             "BENCHBOOK_POINTS": " ".join(point.name for point in points),
             "BENCHBOOK_THREADS": execute.thread_settings(),
         }
-        _snakemake({"profile": profile, "studies": studies, "machine": name, "device": device})
+        plan = folder / ".points.json"
+        profiles.write_points(plan, points)
+        _snakemake({"points": plan, "machine": name})
     return summary(points, name)
 
 
@@ -144,8 +144,8 @@ def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     return float(pandas.Series(beside).median()) if beside else 0.0
 
 
-def _snakemake(configuration: dict) -> None:
-    """Run the graph; stop it if the `make` that started this process is gone."""
+def _snakemake(configuration: dict[str, object]) -> None:
+    """Run the graph with the Snakefile's configuration; stop it if the `make` that started this process is gone."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(layout.root() / "Snakefile")]
     command += ["--directory", str(layout.outputs()), "--cores", "1", "--resources", "device=1"]
     command += ["--rerun-incomplete", "--rerun-triggers", "params", "--keep-going", "--quiet", "all"]

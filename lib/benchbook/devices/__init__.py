@@ -23,6 +23,7 @@ __all__ = [
     "FrameworkMissing",
     "available",
     "choose_framework",
+    "choose_kind",
     "count",
     "handle",
     "installed",
@@ -91,13 +92,21 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
-    kinds = available(framework)
-    kind = kinds[0] if kind == "best" else kind
-    if kind not in kinds:
+    kind = choose_kind(kind, available(framework), framework)
+    return Device(kind, _backend(framework).name(kind) or machine.identify().chip, framework)
+
+
+def choose_kind(kind: str, kinds: tuple[str, ...], framework: str) -> str:
+    """Return the kind of device that was asked for, of those that a framework has; best is the first of them.
+
+    Raises:
+        DeviceUnavailable: it has no such device; the message lists those it has.
+    """
+    if kind not in ("best", *kinds):
         raise DeviceUnavailable(
             f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
         )
-    return Device(kind, _backend(framework).name(kind) or machine.identify().chip, framework)
+    return kinds[0] if kind == "best" else kind
 
 
 def count(device: Device) -> int:
@@ -190,7 +199,7 @@ def quieten() -> None:
 
     Both look for a GPU when they start, and what they print then cannot be taken back, so this comes before an
     import. Where JAX's TPU library is installed, JAX looks for itself. Where there is a GPU, JAX would reserve three
-    quarters of its memory when first asked for its devices, and the process that plans a study outlives that question.
+    quarters of its memory when first asked for its devices, which every other framework of a study would lack.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if nvidia.gpus():  # those that CUDA_VISIBLE_DEVICES shows

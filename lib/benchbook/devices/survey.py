@@ -1,0 +1,95 @@
+"""Ask the frameworks for their devices in processes that end at once: `python -m benchbook.devices.survey jax`.
+
+To ask a framework is to hold what it shows. JAX takes a TPU for its process alone, so that a kernel of the same study
+would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. So the process that plans a
+study imports no framework. Each framework gets a process of its own: their libraries do not all bear each other, and
+one that crashes leaves the others answered.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+
+from benchbook import devices
+from benchbook.devices.device import DeviceUnavailable, FrameworkMissing
+
+TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
+ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissing, ValueError)}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The devices of one kind that a framework sees.
+
+    Attributes:
+        kind: as rows name it.
+        name: the chip of the first one.
+        count: how many there are; for torch on a CPU, the usable cores.
+    """
+
+    kind: str
+    name: str
+    count: int
+
+
+def kinds(framework: str) -> tuple[str, ...]:
+    """Return the kinds of device this machine has for a framework, the fastest first; as `devices.available`.
+
+    Raises:
+        ValueError: the framework is not one of `devices.FRAMEWORKS`.
+        FrameworkMissing: the framework is not installed; the message lists those that are.
+        RuntimeError: the framework ended the process that asked it.
+    """
+    return tuple(each.kind for each in ask(framework))
+
+
+def pick(kind: str, framework: str) -> str:
+    """Return the kind of device that was asked for, where `best` stands for the fastest; as `devices.pick`.
+
+    Raises:
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
+    """
+    return devices.choose_kind(kind, kinds(framework), framework)
+
+
+def ask(framework: str) -> tuple[Kind, ...]:
+    """Return a framework's devices, the fastest first, as another process sees them; `kinds` lists the errors.
+
+    A framework that this process has imported is asked here: if its device is exclusive, this process may hold it.
+    """
+    return _look(framework) if framework in sys.modules else _answered(framework)
+
+
+@functools.cache
+def _answered(framework: str) -> tuple[Kind, ...]:
+    """Return the answer of a process that asks the framework and ends; it is started once."""
+    command = [sys.executable, "-m", "benchbook.devices.survey", framework]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+    if done.returncode:
+        reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise RuntimeError(f"{framework} could not be asked for its devices: {reasons[-1]}")
+    answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
+    if "error" in answer:
+        raise ERRORS[answer["error"]](answer["message"])
+    return tuple(Kind(**each) for each in answer["devices"])
+
+
+def _look(framework: str) -> tuple[Kind, ...]:
+    """Return a framework's devices, asked in this process."""
+    picked = [devices.pick(kind, framework) for kind in devices.available(framework)]
+    return tuple(Kind(device.kind, device.name, devices.count(device)) for device in picked)
+
+
+def main() -> None:
+    """Print the devices of the framework named on the command line as one line of JSON, or the error."""
+    try:
+        answer = {"devices": [asdict(each) for each in _look(sys.argv[1])]}
+    except tuple(ERRORS.values()) as error:
+        answer = {"error": type(error).__name__, "message": str(error)}
+    print("\n" + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

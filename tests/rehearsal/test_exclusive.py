@@ -1,0 +1,75 @@
+"""An accelerator that one process may hold: nobody but a kernel holds it when a kernel needs it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchbook import layout, records
+
+pytest.importorskip("jax")
+
+HERE = Path(__file__).parent
+PICK = "from benchbook import devices; print(devices.pick('best', 'jax').kind)"
+# A process that runs PLAN, and while it lives a kernel of its own that picks the best device.
+PLAN_AND_PICK = f"""
+import subprocess, sys
+{{plan}}
+print(subprocess.run([sys.executable, "-c", {PICK!r}], capture_output=True, text=True, check=True).stdout)
+"""
+
+
+def exclusive(lock: Path, project: Path) -> dict[str, str]:
+    """Return the variables of a process of a project that shares the accelerator."""
+    path = os.pathsep.join([str(HERE / "exclusive"), str(project / "lib")])
+    return os.environ | {"BENCHBOOK_EXCLUSIVE_LOCK": str(lock), "PYTHONPATH": path, "BENCHBOOK_MACHINE": ""}
+
+
+def kind_beside(plan: str, lock: Path) -> str:
+    """Return the kind of device that a kernel gets while the process that planned it still runs."""
+    command = [sys.executable, "-c", PLAN_AND_PICK.format(plan=plan)]
+    done = subprocess.run(command, env=exclusive(lock, layout.root()), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_kernel_gets_the_accelerator_that_the_plan_saw(tmp_path):
+    plan = "from benchbook.devices import survey; assert survey.kinds('jax') == ('tpu', 'cpu')"
+    assert kind_beside(plan, tmp_path / "lock") == "tpu"
+
+
+def test_a_kernel_lacks_the_accelerator_that_the_planning_process_asked_for_itself(tmp_path):
+    """The double does what libtpu does; without this, the test above would pass whatever the survey did."""
+    plan = "from benchbook import devices; assert devices.available('jax') == ('tpu', 'cpu')"
+    assert kind_beside(plan, tmp_path / "lock") == "cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
+    project = tmp_path / "project"
+    for name in ("lib/benchbook", "notebooks", "outputs/published"):
+        shutil.copytree(layout.root() / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "CITATION.cff"):
+        shutil.copy(layout.root() / name, project)
+    budget = {"num_windows": 1, "window_seconds": 0.05, "matrix_sizes": "128", "copy_mebibytes": 1}
+    profile = {"calibrate": {"time_limit_minutes": 3, "parameters": budget, "points": [{"framework": ["jax"]}]}}
+    (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump(profile))
+    outputs = tmp_path / "outputs"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchbook.cli", "study", "--profile", "smoke", "--machine", "a-tpu"],
+        env=exclusive(tmp_path / "lock", project) | {"BENCHBOOK_OUTPUTS": str(outputs)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=project,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = records.merge(records.find(outputs / "runs"))
+    assert rows.groupby("device")["run_id"].nunique().to_dict() == {"cpu": 1, "tpu": 1}
+    assert set(rows["status"]) <= {"ok", "unsupported"}  # a precision that the device lacks
+    assert (outputs / "report" / "index.html").exists()

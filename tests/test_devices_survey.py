@@ -1,0 +1,107 @@
+"""Devices are asked for in processes that end: what plans a study imports no framework, and errors stay the same."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchbook import layout, profiles
+from benchbook.devices import DeviceUnavailable, FrameworkMissing, survey
+
+LIBRARY = layout.root() / "lib"
+# Plans, shows the machine and lets Snakemake read the graph, all in this one process.
+PLANNING = """
+import sys
+from pathlib import Path
+from typer.testing import CliRunner
+from benchbook import cli, execute, profiles, progress, session
+from snakemake.cli import main
+
+for command in (["plan", "--profile", "smoke", "--studies", "calibrate mnist_speedup"], ["machine"]):
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 0, done.output
+file = Path("points.json")
+profiles.write_points(file, profiles.read("smoke", "calibrate mnist_speedup"))
+try:
+    main(["--snakefile", SNAKEFILE, "--dry-run", "--quiet", "all", "--cores", "1", "--config", f"points={file}",
+          "machine=here"])
+except SystemExit as ended:
+    assert not ended.code
+print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them", sep="; ")
+"""
+
+
+@pytest.fixture
+def jax_is(tmp_path, monkeypatch):
+    """Put a package `jax` of this text before the real one, and forget what was answered before."""
+
+    def put(text: str) -> None:
+        (tmp_path / "jax").mkdir()
+        (tmp_path / "jax" / "__init__.py").write_text(text)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
+
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    survey._answered.cache_clear()
+    yield put
+    survey._answered.cache_clear()
+
+
+def test_planning_and_reading_the_graph_import_no_framework(tmp_path):
+    snakefile = str(layout.root() / "Snakefile")
+    done = subprocess.run(
+        [sys.executable, "-c", PLANNING.replace("SNAKEFILE", repr(snakefile))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(LIBRARY)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "none of them"
+
+
+def test_kinds_names_and_counts_are_answered_by_a_process_that_is_started_once(jax_is, tmp_path):
+    jax_is(
+        f"""
+open({str(tmp_path / "asked")!r}, "a").write("asked ")
+print("a library that greets")
+class Chip:
+    device_kind = "TPU v5e"
+def default_backend():
+    return "tpu"
+def devices(kind):
+    return [Chip()] * (4 if kind == "tpu" else 1)
+"""
+    )
+    answers = [survey.ask("jax") for _ in range(2)]
+    assert [(each.kind, each.count) for each in answers[0]] == [("tpu", 4), ("cpu", 1)]
+    assert answers[0][0].name == "TPU v5e"
+    assert answers[0] == answers[1]
+    assert (survey.pick("best", "jax"), survey.pick("cpu", "jax")) == ("tpu", "cpu")
+    with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
+        survey.pick("cuda", "jax")
+    assert (tmp_path / "asked").read_text().split() == ["asked"]
+
+
+def test_a_framework_that_cannot_be_imported_is_missing_as_in_this_process(jax_is):
+    jax_is("raise ImportError('no libcuda')")
+    with pytest.raises(FrameworkMissing, match=r"jax cannot be imported here \(no libcuda\); installed: "):
+        survey.kinds("jax")
+    with pytest.raises(ValueError, match="unknown framework 'theano'; allowed: torch, tensorflow, jax"):
+        survey.kinds("theano")
+
+
+def test_a_framework_that_kills_its_process_is_an_error_that_names_it(jax_is):
+    jax_is("import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)")
+    with pytest.raises(RuntimeError, match="jax could not be asked for its devices: driver too old"):
+        survey.kinds("jax")
+
+
+def test_points_are_handed_on_as_they_are(tmp_path):
+    parameters = {"variant": "tuned", "device": "tpu", "rate": 1.0, "resident": True, "num_windows": 3}
+    points = [profiles.Point("toy", "tuned-tpu-12345678", parameters, 3, 60)]
+    profiles.write_points(tmp_path / "points.json", points)
+    assert profiles.read_points(tmp_path / "points.json") == points
+    assert json.dumps(profiles.read_points(tmp_path / "points.json")[0].parameters) == json.dumps(parameters)
