@@ -221,6 +221,28 @@ def test_reasons_are_the_librarys_own_bits():
     assert nvidia.REASONS["sw_power_cap"] == pynvml.nvmlClocksEventReasonSwPowerCap
 
 
+UUIDS = ["GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333"]
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        (None, [0, 1, 2]),
+        ("2,0", [2, 0]),
+        ("", []),
+        ("-1", []),
+        ("1,-1,0", [1]),
+        ("1,7,0", [1]),
+        ("GPU-07c1dddd-3333, GPU-5f1", [2, 0]),
+        ("GPU-5f", []),  # two GPUs begin so
+        ("MIG-GPU-5f99aaaa-2222/3/0", [1]),
+        ("MIG-12345678-9abc", []),
+    ],
+)
+def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
+    assert nvidia.visible(given, UUIDS) == places
+
+
 def test_processes_that_a_container_hides_are_not_counted():
     assert nvidia.num_others([], own=1) == 0
     assert nvidia.num_others([os.getpid()], own=os.getpid()) == 0

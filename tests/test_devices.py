@@ -1,16 +1,20 @@
+import ast
 import importlib.util
 import os
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import benchbook
-from benchbook import devices, machine, nvidia
+from benchbook import devices, machine, measure, nvidia, roofline, search, support
 from benchbook.devices import Device, DeviceUnavailable
+from benchbook.devices.kinds import Features
 from fakes import CPU
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
@@ -24,6 +28,7 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
 
     monkeypatch.setattr(torch.accelerator, "current_accelerator", current_accelerator)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
 @pytest.mark.parametrize(("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))])
@@ -37,7 +42,7 @@ def test_available_names_the_accelerator_before_the_cpu(monkeypatch, reported, k
 def test_device_carries_the_name_of_its_own_chip(monkeypatch):
     chip = machine.identify().chip
     _torch_reports(monkeypatch, "cuda")
-    assert devices.pick("cuda") == Device("cuda", "NVIDIA H200")
+    assert devices.pick("cuda") == Device("cuda", "NVIDIA H200", capability=9.0)
     assert devices.pick("cpu") == Device("cpu", chip)
     _torch_reports(monkeypatch, "mps")
     assert devices.pick("mps") == Device("mps", chip)
@@ -49,6 +54,55 @@ def test_device_that_is_not_here_is_an_error_and_never_another_device(monkeypatc
     with pytest.raises(DeviceUnavailable, match="allowed: best, mps, cpu") as error:
         devices.pick(kind)
     assert repr(kind) in str(error.value)
+
+
+@pytest.mark.parametrize("reported", ["xpu", "privateuseone"])
+def test_accelerator_that_nobody_named_is_refused_by_name_and_never_taken_for_another(monkeypatch, reported):
+    _torch_reports(monkeypatch, reported)
+    assert devices.available() == ("cpu",)
+    assert devices.pick("cpu").is_cpu
+    for kind in ("best", reported):
+        with pytest.raises(DeviceUnavailable, match=f"{reported}.*; allowed: cpu"):
+            devices.pick(kind)
+    with pytest.raises(DeviceUnavailable, match=f"{reported}.*; allowed: cpu, mps, metal, cuda, tpu"):
+        Device(reported, "an accelerator")
+
+
+def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_for_any_accelerator(monkeypatch):
+    monkeypatch.setitem(devices.KINDS, "xpu", Features(frameworks=("torch",)))
+    _torch_reports(monkeypatch, "xpu")
+    module = SimpleNamespace(get_device_name=lambda: "Arc", device_count=lambda: 3, get_rng_state=lambda: "a state")
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: {"xpu": module}[kind])
+    called = []
+    for name, answer in (("synchronize", None), ("reset_peak_memory_stats", None), ("max_memory_allocated", 7)):
+        monkeypatch.setattr(
+            torch.accelerator, name, lambda index, name=name, answer=answer: called.append(name) or answer
+        )
+    device = devices.pick("best")
+    assert (device, devices.count(device), devices.handle(device)) == (Device("xpu", "Arc"), 3, "xpu")
+    devices.reset_peak_memory(device)
+    devices.synchronize(device)
+    assert devices.peak_memory(device) == (7, "xpu_allocator_peak")
+    assert called == ["reset_peak_memory_stats", "synchronize", "max_memory_allocated"]
+    assert devices.random_state(device)["xpu"] == "a state"
+    assert search.candidates(device).keys() == {"channels_last", "fused", "compiled"}
+    assert isinstance(measure.open_sensor(device), measure.NoSensor)
+
+
+@pytest.mark.parametrize(("capability", "has"), [(6.0, False), (7.0, False), (7.5, False), (8.0, True), (12.1, True)])
+def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_them(capability, has):
+    device = Device("cuda", "a GPU", capability=capability)
+    assert device.has_units("tf32") == device.has_units("bf16") == devices.multiplies_bfloat16(device) == has
+    assert ("tf32" in support.precisions(device)) == ("tf32" in roofline.precisions(device)) == has
+    assert search.candidates(device)["precision"] == (("tf32", "amp_bf16", "amp_fp16") if has else ("amp_fp16",))
+    if not has:
+        with pytest.raises(NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"):
+            device.check_precision("tf32")
+
+
+def test_only_nvidia_has_tf32():
+    having = [kind for kind in devices.KINDS if Device(kind, "a chip").has_units("tf32")]
+    assert having == ["cuda"]
 
 
 def test_unknown_framework_is_an_error_that_names_it_and_what_is_allowed():
@@ -68,9 +122,9 @@ def test_synchronize_waits_for_the_accelerator_and_does_nothing_on_the_cpu(monke
 
 def test_peak_memory_names_its_method(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: 1000 + index)
-    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 2000)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2000)
     assert devices.peak_memory(CUDA) == (1001, "cuda_allocator_peak")
-    assert devices.peak_memory(MPS) == (2000, "mps_allocated_now")
+    assert devices.peak_memory(MPS) == (2000, "mps_driver_pool")
 
 
 @pytest.mark.parametrize(("system", "expected"), [("linux", 3 * 1024), ("darwin", 3)])
@@ -124,18 +178,6 @@ def test_seed_decides_the_draws():
     assert not torch.equal(draws[0], draws[2])
 
 
-@pytest.mark.parametrize(("precision", "mode"), [("tf32", "tf32"), ("fp32", "ieee")])
-def test_precision_holds_for_convolutions_and_matrix_products(precision, mode):
-    places = torch.backends.cudnn.conv, torch.backends.cudnn.rnn, torch.backends.cuda.matmul
-    before = [place.fp32_precision for place in places]
-    try:
-        devices.set_precision(precision)
-        assert [place.fp32_precision for place in places] == [mode] * 3
-    finally:
-        for place, value in zip(places, before, strict=True):
-            place.fp32_precision = value
-
-
 def test_unknown_precision_is_an_error_that_names_it_and_what_is_allowed():
     with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32"):
         devices.set_precision("fp8")
@@ -160,19 +202,39 @@ def run_apart(program: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_no_module_but_the_workloads_imports_a_framework():
-    found = pkgutil.walk_packages(benchbook.__path__, "benchbook.")
-    names = ["benchbook", *(module.name for module in found if not module.name.startswith("benchbook.workload"))]
-    assert {"benchbook.devices.torch", "benchbook.roofline.operations"} <= set(names)
+def test_no_module_but_what_trains_imports_a_framework():
+    names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
+    trains = re.compile(r"benchbook\.(training\.|studies\.\w+\.(?!results|charts|tables|matrix|money|scaling|plan))")
+    names = [name for name in names if not trains.match(name)]
+    assert {"benchbook.devices.torch", "benchbook.roofline.operations", "benchbook.records"} <= set(names)
     program = f"""
 import importlib, sys
 for name in {names!r}:
     importlib.import_module(name)
-    found = {{"torch", "tensorflow", "jax", "keras"}} & set(sys.modules)
-    assert not found, f"{{name}} imports {{found}}"
+    imported = {{"torch", "tensorflow", "jax", "keras"}} & set(sys.modules)
+    assert not imported, f"{{name}} imports {{imported}}"
 print("imported", len({names!r}))
 """
     assert run_apart(program) == f"imported {len(names)}\n"
+
+
+def test_kinds_of_devices_are_told_apart_in_their_own_package_alone():
+    names, library = set(devices.KINDS) - {"cpu"}, Path(benchbook.__file__).parent
+
+    def tells_apart(node: ast.AST) -> bool:
+        """Return whether code compares something with the name of a kind, or looks it up by such a name."""
+        parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else getattr(node, "keys", [])
+        parts = [one for part in parts for one in getattr(part, "elts", [part])]
+        return bool(names & {getattr(part, "value", None) for part in parts if isinstance(part, ast.Constant)})
+
+    places = [
+        f"{path.relative_to(library)}:{node.lineno}"
+        for path in sorted(library.rglob("*.py"))
+        if path.parent.name != "devices"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare | ast.Dict) and tells_apart(node)
+    ]
+    assert places == []
 
 
 def test_frameworks_that_are_not_installed_are_named_and_so_are_those_that_are():

@@ -1,6 +1,9 @@
+import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import pynvml
 import pytest
 
 from benchbook import measure, records
@@ -169,56 +172,163 @@ def test_every_method_and_boundary_is_one_that_rows_allow():
 
 
 @pytest.fixture
-def zeus_finds(monkeypatch, tmp_path):
-    """Install a Zeus that finds the sensors it is told; return what it was asked to watch."""
+def forgetful_zeus():
+    """Let the real Zeus look for sensors anew, before a test and after it."""
+    import zeus.device.cpu
+    import zeus.device.gpu
+    from zeus.device.cpu.rapl import rapl_is_available
+    from zeus.device.gpu.nvidia import nvml_is_available
 
-    def install(gpus: int = 0, cpus: int = 0, soc=None, rapl: bool = False, system: str = "linux") -> list[dict]:
+    def forget() -> None:
+        zeus.device.gpu._gpus = zeus.device.cpu._cpus = None
+        nvml_is_available.cache_clear()
+        rapl_is_available.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def driver(monkeypatch, forgetful_zeus):
+    """Stand in for NVIDIA's driver below the real pynvml functions that Zeus and we call."""
+
+    def install(num_gpus: int, divided: bool = False, readable: bool = True) -> None:
+        def energy(handle: int) -> int:
+            if not readable:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return 1000 * handle
+
+        def refuse(*arguments):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+        def start() -> None:
+            if not num_gpus:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+        answers = {
+            "nvmlInit": start,
+            "nvmlShutdown": lambda: None,
+            "nvmlDeviceGetCount": lambda: num_gpus,
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}aaaaaaa-0000",
+            "nvmlDeviceGetName": lambda handle: "NVIDIA H200",
+            "nvmlDeviceGetArchitecture": lambda handle: pynvml.NVML_DEVICE_ARCH_HOPPER,
+            "nvmlDeviceGetMigMode": (lambda handle: [1, 1]) if divided else refuse,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 0,
+            "nvmlDeviceGetC2cModeInfoV": refuse,
+            "nvmlDeviceGetTotalEnergyConsumption": energy,
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(pynvml, name, answer)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return install
+
+
+def test_gpu_is_read_alone_through_nvml(driver):
+    driver(4)
+    sensor = measure.open_sensor(CUDA)
+    assert (sensor.method, sensor.monitor.gpu_indices, sensor.monitor.cpu_indices) == ("nvml", [CUDA.index], [])
+
+
+@pytest.mark.parametrize("given", ["3,2,1", "GPU-3aaaaaaa-0000,GPU-2aaaaaaa-0000", "GPU-3,GPU-2aa"])
+def test_the_gpu_read_is_the_one_that_cuda_shows_by_number_or_by_name(driver, monkeypatch, given):
+    driver(4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert measure.open_sensor(CUDA).monitor.gpus.gpus[CUDA.index].handle == 2
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == given
+
+
+@pytest.mark.parametrize("given", [None, "", "-1", "MIG-12345678-0000", "GPU-9", "0"])
+def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
+    driver(4 if given is not None else 0)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+
+
+def test_counter_of_a_board_that_is_divided_among_several_is_not_taken_for_one_part(driver):
+    driver(2, divided=True)
+    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+
+
+def test_counter_that_may_not_be_read_is_known_before_the_first_window(driver):
+    driver(2, readable=False)
+    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+
+
+@pytest.fixture
+def powercap(monkeypatch, tmp_path, forgetful_zeus):
+    """Lay out RAPL's domains as Linux does."""
+    import zeus.device.cpu.rapl as rapl
+
+    def lay_out(*names: str) -> None:
+        for number, name in enumerate(names):
+            domain = tmp_path / f"intel-rapl:{number}"
+            domain.mkdir()
+            for file, text in (("name", name), ("energy_uj", "100"), ("max_energy_range_uj", "262143328850")):
+                (domain / file).write_text(text + "\n")
+
+    monkeypatch.setattr(rapl, "RAPL_DIR", str(tmp_path))
+    monkeypatch.setattr(measure, "RAPL", tmp_path)
+    return lay_out
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [(("package-0",), [0]), (("package-0", "psys"), [0]), (("psys", "package-0", "package-1"), [1, 2])],
+)
+def test_cpu_is_read_through_rapl_as_its_packages_and_the_platform_is_not_added(powercap, driver, names, read):
+    driver(4)
+    powercap(*names)
+    sensor = measure.open_sensor(CPU)
+    assert (sensor.method, sensor.monitor.cpu_indices, sensor.monitor.gpu_indices) == ("rapl", read, [])
+
+
+def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch):
+    import zeus.device.cpu.rapl as rapl
+
+    powercap("package-0")
+
+    def refuse(path, *arguments):
+        if str(path).endswith("energy_uj"):
+            raise PermissionError(path)
+        return Path(path).open(*arguments)
+
+    monkeypatch.setattr(rapl, "open", refuse, raising=False)
+    assert isinstance(measure.open_sensor(CPU), NoSensor)
+
+
+@pytest.fixture
+def zeus_finds(monkeypatch, tmp_path):
+    """Install a Zeus that finds Apple's counters, which no other system has; return what it was asked to watch."""
+
+    def install(soc=None, system: str = "linux") -> list[dict]:
         asked = []
 
         def open_monitor(gpu_indices, cpu_indices):
             asked.append({"gpu_indices": gpu_indices, "cpu_indices": cpu_indices})
             return SimpleNamespace(
-                gpus=range(gpus),
-                cpu_indices=list(range(cpus)) if cpu_indices is None else cpu_indices,
+                gpus=range(0),
+                cpus=range(0),
+                cpu_indices=cpu_indices,
                 soc_is_present=soc is not None,
                 soc=SimpleNamespace(get_total_energy_consumption=lambda: soc),
             )
 
         module = ModuleType("zeus.monitor")
         module.ZeusMonitor = open_monitor
-        monkeypatch.setitem(sys.modules, "zeus", ModuleType("zeus"))
         monkeypatch.setitem(sys.modules, "zeus.monitor", module)
-        monkeypatch.setattr(measure, "RAPL", tmp_path if rapl else tmp_path / "missing")
+        monkeypatch.setattr(measure, "RAPL", tmp_path / "missing")
         monkeypatch.setattr(measure, "sys", SimpleNamespace(platform=system))
         return asked
 
     return install
 
 
-def test_gpu_is_read_alone_through_nvml(zeus_finds):
-    asked = zeus_finds(gpus=4, cpus=2, rapl=True)
-    assert measure.open_sensor(CUDA).method == "nvml"
-    assert asked == [{"gpu_indices": [CUDA.index], "cpu_indices": []}]
-
-
-def test_gpu_whose_driver_tells_nothing_has_no_sensor(zeus_finds):
-    zeus_finds(gpus=0, cpus=2, rapl=True)
-    assert isinstance(measure.open_sensor(CUDA), NoSensor)
-
-
-def test_cpu_is_read_through_rapl_and_no_gpu_with_it(zeus_finds):
-    asked = zeus_finds(gpus=4, cpus=2, rapl=True)
-    assert measure.open_sensor(CPU).method == "rapl"
-    assert asked == [{"gpu_indices": [], "cpu_indices": None}]
-
-
-def test_cpu_whose_counters_may_not_be_read_has_no_sensor(zeus_finds):
-    zeus_finds(cpus=0, rapl=True)
-    assert isinstance(measure.open_sensor(CPU), NoSensor)
-
-
 def test_cpu_without_counters_has_no_sensor_and_zeus_is_not_even_loaded(zeus_finds):
-    asked = zeus_finds(rapl=False)
+    asked = zeus_finds()
     assert isinstance(measure.open_sensor(CPU), NoSensor)
     assert asked == []
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchbook import devices, meter
+from benchbook import devices, meter, nvidia
 from benchbook.devices import Device
 
 RAPL = Path("/sys/class/powercap/intel-rapl")  # where Linux shows the counters of Intel's and AMD's CPUs
@@ -150,7 +150,11 @@ def open_sensor(device: Device) -> Sensor:
             raise ValueError(f"BENCHBOOK_METER {log!r}; allowed: a file with columns timestamp, watts")
         return MeterSensor(Path(log))
     sensor = _counter(device)
-    return EstimateSensor(_watts(stated), _boundary(device)) if stated and isinstance(sensor, NoSensor) else sensor
+    return (
+        EstimateSensor(_watts(stated), device.features.energy_boundary)
+        if stated and isinstance(sensor, NoSensor)
+        else sensor
+    )
 
 
 def _watts(text: str) -> float:
@@ -163,23 +167,43 @@ def _watts(text: str) -> float:
     return watts
 
 
-def _boundary(device: Device) -> str:
-    return {"cpu": "package", "mps": "soc", "metal": "soc"}.get(device.kind, "board")
-
-
 def _counter(device: Device) -> NoSensor | ZeusSensor:
-    if device.is_cpu and sys.platform != "darwin" and not RAPL.exists():
+    counter = device.features.energy_counter
+    if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NoSensor()  # importing Zeus takes seconds
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
+    from zeus.exception import ZeusBaseError
     from zeus.monitor import ZeusMonitor
 
-    gpus = [*range(device.index, device.index + device.count)] if device.kind == "cuda" else []
-    monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=None if device.is_cpu else [])
-    if device.kind == "cuda":
-        return ZeusSensor(monitor, "nvml") if len(monitor.gpus) else NoSensor()
+    gpus = [*range(device.index, device.index + device.count)] if counter == "nvml" else []
+    if any(nvidia.is_divided(gpu) for gpu in gpus):
+        return NoSensor()  # the counter is of the whole board, which others compute on as well
+    try:
+        with nvidia.numbered():
+            monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
+        for gpu in gpus:  # some virtual GPUs have a counter that may not be read: known now, and not in a window
+            if monitor.gpus.supports_get_total_energy_consumption(gpu):
+                monitor.gpus.get_total_energy_consumption(gpu)
+    except (ValueError, IndexError, RuntimeError, ZeusBaseError):  # no driver, no such GPU, or no permission
+        return NoSensor()
+    if counter == "nvml":
+        return ZeusSensor(monitor, "nvml")
     if monitor.soc_is_present and hasattr(monitor.soc.get_total_energy_consumption(), "cpu_total_mj"):
         return ZeusSensor(monitor, "apple_ioreport")
-    return ZeusSensor(monitor, "rapl") if device.is_cpu and monitor.cpu_indices else NoSensor()
+    return ZeusSensor(monitor, "rapl") if monitor.cpu_indices and len(monitor.cpus) else NoSensor()
+
+
+def _packages() -> list[int]:
+    """Return which of RAPL's domains, in Zeus's order, are a processor's package.
+
+    The others would be counted twice: psys is the whole platform, the packages within.
+
+    Source: https://docs.kernel.org/power/powercap/powercap.html
+    """
+    domains = [path for path in RAPL.glob("intel-rapl:*") if path.name.count(":") == 1]
+    domains.sort(key=lambda path: int(path.name.partition(":")[2]))
+    names = [(path / "name").read_text().strip() for path in domains]
+    return [place for place, name in enumerate(names) if name.startswith("package")]
 
 
 @dataclass

@@ -32,23 +32,96 @@ def names() -> list[str]:
 
 
 def gpus() -> list[dict]:
-    """Return name, driver, limits and state of every GPU that CUDA_VISIBLE_DEVICES shows; untold is None."""
+    """Return name, driver, limits and state of every GPU that CUDA_VISIBLE_DEVICES shows; None is what it withholds."""
     with _handles() as (pynvml, handles):
-        return [_limits(pynvml, handle) | _state(pynvml, handle) for handle in visible(handles)]
+        return [_limits(pynvml, handles[place]) | _state(pynvml, handles[place]) for place in _visible(pynvml, handles)]
 
 
 def states() -> list[dict]:
     """Return clocks, temperature, clock reasons and number of others' processes of every visible GPU."""
     with _handles() as (pynvml, handles):
-        return [_state(pynvml, handle) for handle in visible(handles)]
+        return [_state(pynvml, handles[place]) for place in _visible(pynvml, handles)]
 
 
-def visible(handles: list) -> list:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; all of them if it is not made of numbers."""
-    words = os.environ.get("CUDA_VISIBLE_DEVICES", "all").split(",")
-    if not all(word.strip().isdecimal() for word in words):
-        return handles
-    return [handles[int(word)] for word in words if int(word) < len(handles)]
+def is_divided(index: int) -> bool:
+    """Return whether a visible GPU is divided into instances (MIG), so that its counters are of all of them.
+
+    Args:
+        index: among the visible GPUs, as CUDA counts them.
+    """
+    with _handles() as (pynvml, handles):
+        places = _visible(pynvml, handles)
+        if index >= len(places):
+            return False
+        mode = _ask(pynvml, pynvml.nvmlDeviceGetMigMode, handles[places[index]])
+        return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+
+
+@contextmanager
+def numbered() -> Iterator[None]:
+    """Let CUDA_VISIBLE_DEVICES hold numbers inside a `with` block, for what cannot read the names of GPUs."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    with _handles() as (pynvml, handles):
+        places = _visible(pynvml, handles)
+    if given is None or not places:
+        yield
+        return
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(place) for place in places)
+    try:
+        yield
+    finally:
+        os.environ["CUDA_VISIBLE_DEVICES"] = given
+
+
+def visible(given: str | None, uuids: list[str]) -> list[int]:
+    """Return the places of the GPUs that CUDA shows, in its order.
+
+    A word is a number, the beginning of a GPU's name, or the name of an instance (MIG) with its GPU's in it. As CUDA
+    does, the list ends before the first word that names nothing: empty and -1 show none.
+
+    Args:
+        given: CUDA_VISIBLE_DEVICES; None shows all.
+        uuids: the names of all GPUs, such as GPU-5f12b4c0-..., in NVML's order.
+
+    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
+    """
+    if given is None:
+        return list(range(len(uuids)))
+    places = []
+    for word in (part.strip() for part in given.split(",")):
+        place = _place(word, uuids)
+        if place is None:
+            break
+        places.append(place)
+    return places
+
+
+def _place(word: str, uuids: list[str]) -> int | None:
+    if word.isdecimal():
+        return int(word) if int(word) < len(uuids) else None
+    name = word.removeprefix("MIG-").partition("/")[0]  # MIG-GPU-<GPU's name>/<instance>/<instance>
+    matching = [place for place, uuid in enumerate(uuids) if name.startswith("GPU-") and uuid.startswith(name)]
+    return matching[0] if len(matching) == 1 else None
+
+
+def _visible(pynvml, handles: list) -> list[int]:
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        return list(range(len(handles)))
+    places = visible(given, [_ask(pynvml, pynvml.nvmlDeviceGetUUID, handle) or "" for handle in handles])
+    if not places and given.startswith("MIG-"):  # newer names of instances do not hold their GPU's
+        return [place for place, handle in enumerate(handles) if _has_instance(pynvml, handle, given)]
+    return places
+
+
+def _has_instance(pynvml, handle, given: str) -> bool:
+    """Return whether one of a GPU's instances is among the names given."""
+    words = {word.strip() for word in given.split(",")}
+    for number in range(_ask(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        instance = _ask(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+        if instance is not None and _ask(pynvml, pynvml.nvmlDeviceGetUUID, instance) in words:
+            return True
+    return False
 
 
 def reasons(bits: int) -> list[str]:
@@ -112,8 +185,8 @@ def _state(pynvml, handle) -> dict:
 
 def _thermal_slowdown_seconds(pynvml, handle) -> float | None:
     """Return for how long heat has held this GPU's clocks down since its driver was loaded."""
-    found = _ask(pynvml, pynvml.nvmlDeviceGetViolationStatus, handle, pynvml.NVML_PERF_POLICY_THERMAL)
-    return None if found is None else found.violationTime / 1e9
+    violation = _ask(pynvml, pynvml.nvmlDeviceGetViolationStatus, handle, pynvml.NVML_PERF_POLICY_THERMAL)
+    return None if violation is None else violation.violationTime / 1e9
 
 
 def _ask(pynvml, function: Callable, *arguments):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pandas
 
 from benchbook import articles, estimate, records
+from benchbook.devices.kinds import named_by_driver
 from benchbook.study import Evidence, Rule, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
@@ -29,7 +30,7 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
         values += study.quantities(evidence)
     table, rows = pandas.DataFrame(values, columns=COLUMNS), evidence.rows
     accelerators = (
-        rows[rows["device"].isin(["cuda", "tpu"])].groupby("machine")["device_name"].last().dropna().to_dict()
+        rows[rows["device"].isin(named_by_driver())].groupby("machine")["device_name"].last().dropna().to_dict()
     )
     table["chip"] = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     money = pandas.DataFrame(_money(evidence.prices, table), columns=COLUMNS)

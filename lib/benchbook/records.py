@@ -13,6 +13,8 @@ from pathlib import Path
 import pandas
 import pandera.pandas as pandera
 
+from benchbook.devices.kinds import KINDS
+
 SCHEMA_VERSION = 1
 KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
 
@@ -74,7 +76,7 @@ SCHEMA = pandera.DataFrameSchema(
         "source": _text("measured", "published", "digitised", "secondary", "derived", required=True),
         "reference": _text(),
         # topology
-        "device": _text("cpu", "mps", "metal", "cuda", "tpu"),
+        "device": _text(*KINDS),
         "device_name": _text(),
         "device_count": _count(1),
         "node_count": _count(1),

@@ -47,19 +47,11 @@ def candidates(device: Device) -> dict[str, tuple]:
 
     Keras leaves no choice of memory format or of a fused optimiser, and JAX none of its compiler.
     """
-    precisions = {
-        "cuda": ("tf32", "amp_bf16", "amp_fp16"),
-        "mps": ("amp_fp16", "amp_bf16"),
-        "metal": ("amp_fp16",),
-        "tpu": ("amp_bf16",),
-        "cpu": ("amp_bf16",) if devices.multiplies_bfloat16(device) else (),
-    }
-    dimensions = {
-        "torch": ("channels_last", "fused", "compiled"),
-        "tensorflow": ("compiled",),
-        "jax": (),
-    }
-    choices = {"precision": precisions[device.kind]} | dict.fromkeys(dimensions[device.framework], (True,))
+    reduced = [name for name in device.features.precisions if device.has_units(name)]
+    if not devices.multiplies_bfloat16(device):
+        reduced = [name for name in reduced if name != "amp_bf16"]
+    dimensions = {"torch": device.features.settings, "tensorflow": ("compiled",), "jax": ()}
+    choices = {"precision": tuple(reduced)} | dict.fromkeys(dimensions[device.framework], (True,))
     return {name: values for name, values in choices.items() if values}
 
 

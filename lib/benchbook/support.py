@@ -25,8 +25,8 @@ RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its s
 
 
 def precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions that are tried on a device; only NVIDIA's GPUs have tf32."""
-    return tuple(name for name in PRECISIONS if name != "tf32" or device.kind == "cuda")
+    """Return the precisions that are tried on a device; tf32 where there are units for it, since it needs them."""
+    return tuple(name for name in PRECISIONS if name != "tf32" or device.has_units(name))
 
 
 def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:

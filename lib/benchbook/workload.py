@@ -38,12 +38,16 @@ class Settings:
         channels_last: memory format of images and convolution weights.
         fused: the optimiser updates all weights in few operations.
         compiled: the network goes through the framework's compiler.
+        autotuned: several algorithms are tried for each convolution, on an NVIDIA GPU with torch.
+        graphs: what was compiled is replayed as a graph of the GPU (CUDA graphs), not launched kernel by kernel.
     """
 
     precision: str = "fp32"
     channels_last: bool = False
     fused: bool = False
     compiled: bool = False
+    autotuned: bool = False
+    graphs: bool = False
 
 
 class Workload(Protocol):

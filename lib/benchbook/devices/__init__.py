@@ -15,9 +15,11 @@ from typing import Any
 
 from benchbook import machine, nvidia
 from benchbook.devices.device import Device, DeviceUnavailable, FrameworkMissing
+from benchbook.devices.kinds import KINDS
 
 __all__ = [
     "FRAMEWORKS",
+    "KINDS",
     "Device",
     "DeviceUnavailable",
     "FrameworkMissing",
@@ -35,6 +37,7 @@ __all__ = [
     "reset_peak_memory",
     "restore_random_state",
     "seed",
+    "set_autotuning",
     "set_precision",
     "software",
     "synchronize",
@@ -63,10 +66,10 @@ def choose_framework(name: str = "best") -> str:
         raise ValueError(f"unknown framework {name!r}; allowed: best, {', '.join(FRAMEWORKS)}")
     there = installed()
     wanted = ("tensorflow", "jax", "torch") if name == "best" else (name,)
-    found = next((framework for framework in wanted if framework in there), None)
-    if found is None:
+    chosen = next((framework for framework in wanted if framework in there), None)
+    if chosen is None:
         raise FrameworkMissing(f"framework {name!r} is not installed; installed: {', '.join(there) or 'none'}")
-    return found
+    return chosen
 
 
 def available(framework: str = "torch") -> tuple[str, ...]:
@@ -85,15 +88,23 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
     """Return the device of the kind that was asked for.
 
     Args:
-        kind: torch has cpu, cuda and mps, tensorflow cpu, cuda and metal, jax cpu, cuda and tpu; or best (the
-            accelerator if there is one, else the CPU).
+        kind: a key of `KINDS` that the framework drives; or best (the accelerator if there is one, else the CPU).
         framework: whose device.
 
     Raises:
-        DeviceUnavailable: this machine has no such device; the message lists those it has.
+        DeviceUnavailable: this machine has no such device; the message lists those it has. Also where the framework
+            has an accelerator that is not in `KINDS`: the CPU must not stand in for it unasked.
     """
-    kind = choose_kind(kind, available(framework), framework)
-    return Device(kind, _backend(framework).name(kind) or machine.identify().chip, framework)
+    backend = _backend(framework)
+    unnamed = backend.unnamed_accelerator()
+    if unnamed and kind in ("best", unnamed):
+        raise DeviceUnavailable(
+            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (devices/kinds.py)"
+            f"; allowed: {', '.join(backend.kinds())}"
+        )
+    kind = choose_kind(kind, backend.kinds(), framework)
+    name = backend.name(kind) or machine.identify().chip
+    return Device(kind, name, framework, capability=backend.capability(kind))
 
 
 def choose_kind(kind: str, kinds: tuple[str, ...], framework: str) -> str:
@@ -110,7 +121,7 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str) -> str:
 
 
 def count(device: Device) -> int:
-    """Return how many devices of this kind the framework sees here; on a CPU each process of torch's has some cores."""
+    """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
     return _backend(device.framework).count(device)
 
 
@@ -138,9 +149,10 @@ def reset_peak_memory(device: Device) -> None:
 def peak_memory(device: Device) -> tuple[int | None, str | None]:
     """Return bytes and the method that counted them; None and None where an accelerator cannot be asked.
 
-    torch, cuda: the allocator's maximum since the last reset. mps: what tensors hold now (the driver's figure is
-    its pool, not its use, and no maximum is kept). tensorflow, cuda: as torch. jax, cuda and tpu: the allocator's
-    maximum since the process began. cpu: the process's largest resident set since it began.
+    torch: the allocator's maximum since the last reset. mps: the pool that the driver holds for this process, which
+    grows to the largest use and is kept (no maximum of the use itself is counted). tensorflow, cuda: as torch. jax,
+    cuda and tpu: the allocator's maximum since the process began. cpu: the process's largest resident set since it
+    began.
     """
     if not device.is_cpu:
         return _backend(device.framework).peak_memory(device)
@@ -180,12 +192,19 @@ def set_precision(precision: str, framework: str = "torch") -> None:
     _backend(framework).set_precision(precision)
 
 
+def set_autotuning(wanted: bool) -> None:
+    """Let torch try several algorithms for each new shape of a convolution on an NVIDIA GPU, and keep the fastest."""
+    _backend("torch").set_autotuning(wanted)
+
+
 def multiplies_bfloat16(device: Device) -> bool:
-    """Return False where bfloat16 is known to be only imitated: torch on a CPU that has no instructions for it.
+    """Return False where bfloat16 is known to be only imitated: GPUs before Ampere, and torch on many CPUs.
 
     Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with AVX2 alone, torch 2.10).
     """
-    return not (device.is_cpu and device.framework == "torch") or _backend("torch").cpu_multiplies_bfloat16()
+    if device.is_cpu and device.framework == "torch":
+        return _backend("torch").cpu_multiplies_bfloat16()
+    return device.has_units("bf16")
 
 
 def software(device: Device) -> dict:

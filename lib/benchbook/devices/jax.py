@@ -4,23 +4,42 @@ from typing import Any
 
 from benchbook import machine
 from benchbook.devices.device import Device
-
-PLATFORMS = {"gpu": "cuda", "cuda": "cuda", "tpu": "tpu"}  # JAX's name: that of rows
+from benchbook.devices.kinds import KINDS
 
 
 def kinds() -> tuple[str, ...]:
     """Return the kinds of device, the fastest first."""
+    kind = _default()
+    return (kind, "cpu") if kind != "cpu" and not unnamed_accelerator() else ("cpu",)
+
+
+def unnamed_accelerator() -> str | None:
+    """Return JAX's name of an accelerator that the table of kinds lacks; None where there is none."""
+    kind = _default()
+    return None if kind in KINDS and "jax" in KINDS[kind].frameworks else kind
+
+
+def _default() -> str:
+    """Return the kind of JAX's default backend; what JAX calls gpu, rows call cuda."""
     import jax
 
-    kind = PLATFORMS.get(jax.default_backend())
-    return (kind, "cpu") if kind else ("cpu",)
+    backend = jax.default_backend()
+    return "cuda" if backend == "gpu" else backend
 
 
 def name(kind: str) -> str | None:
     """Return what the driver calls the device; None where it is the machine's own chip."""
     import jax
 
-    return None if kind == "cpu" else jax.devices(kind)[0].device_kind
+    return jax.devices(kind)[0].device_kind if KINDS[kind].own_chip else None
+
+
+def capability(kind: str) -> float | None:
+    """Return an NVIDIA GPU's compute capability."""
+    import jax
+
+    text = getattr(jax.devices(kind)[0], "compute_capability", None) if kind == "cuda" else None
+    return float(text) if text else None
 
 
 def count(device: Device) -> int:

@@ -15,14 +15,28 @@ def kinds() -> tuple[str, ...]:
     return ("metal" if sys.platform == "darwin" else "cuda", "cpu")
 
 
+def unnamed_accelerator() -> str | None:
+    """Return nothing: TensorFlow calls every accelerator a GPU."""
+
+
 def name(kind: str) -> str | None:
     """Return what the driver calls the device; None where it is the machine's own chip."""
+    return _details(kind).get("device_name")
+
+
+def capability(kind: str) -> float | None:
+    """Return an NVIDIA GPU's compute capability."""
+    pair = _details(kind).get("compute_capability")
+    return pair[0] + pair[1] / 10 if pair else None
+
+
+def _details(kind: str) -> dict:
     import tensorflow
 
     if kind != "cuda":
-        return None
+        return {}
     first = tensorflow.config.list_physical_devices("GPU")[0]
-    return tensorflow.config.experimental.get_device_details(first).get("device_name")
+    return tensorflow.config.experimental.get_device_details(first)
 
 
 def count(device: Device) -> int:

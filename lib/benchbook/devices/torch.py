@@ -1,23 +1,49 @@
-"""What torch answers: cpu, cuda, mps. `benchbook.devices` documents each function."""
+"""What torch answers. `benchbook.devices` documents each function.
+
+What torch offers for any accelerator is asked of `torch.accelerator`; only cuda and mps have something of their own.
+"""
 
 from benchbook import machine
 from benchbook.devices.device import Device
+from benchbook.devices.kinds import KINDS
 
 
 def kinds() -> tuple[str, ...]:
     """Return the kinds of device, the fastest first."""
+    kind = _accelerator()
+    return (kind, "cpu") if kind and not unnamed_accelerator() else ("cpu",)
+
+
+def unnamed_accelerator() -> str | None:
+    """Return torch's name of an accelerator that the table of kinds lacks; None where there is none."""
+    kind = _accelerator()
+    return kind if kind and not (kind in KINDS and "torch" in KINDS[kind].frameworks) else None
+
+
+def _accelerator() -> str | None:
     import torch
 
     # Without check_available a CUDA build names cuda on a machine that has no GPU.
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return (accelerator.type, "cpu") if accelerator is not None else ("cpu",)
+    return None if accelerator is None else accelerator.type
 
 
 def name(kind: str) -> str | None:
-    """Return what the driver calls the device; None where it is the machine's own chip."""
+    """Return what the driver calls the device; None where it is the machine's own chip, or nobody says."""
     import torch
 
-    return torch.cuda.get_device_name() if kind == "cuda" else None
+    ask = getattr(torch.get_device_module(kind), "get_device_name", None) if KINDS[kind].own_chip else None
+    return ask() if ask else None
+
+
+def capability(kind: str) -> float | None:
+    """Return an NVIDIA GPU's compute capability."""
+    import torch
+
+    if kind != "cuda":
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return major + minor / 10
 
 
 def count(device: Device) -> int:
@@ -46,11 +72,13 @@ def synchronize(device: Device, last: object = None) -> None:
 
 
 def reset_peak_memory(device: Device) -> None:
-    """Start a new maximum; only CUDA keeps one."""
+    """Start a new maximum; mps keeps none."""
     import torch
 
     if device.kind == "cuda":
         torch.cuda.reset_peak_memory_stats(device.index)
+    elif device.kind != "mps" and not device.is_cpu:
+        torch.accelerator.reset_peak_memory_stats(device.index)
 
 
 def peak_memory(device: Device) -> tuple[int, str]:
@@ -59,7 +87,9 @@ def peak_memory(device: Device) -> tuple[int, str]:
 
     if device.kind == "cuda":
         return torch.cuda.max_memory_allocated(device.index), "cuda_allocator_peak"
-    return torch.mps.current_allocated_memory(), "mps_allocated_now"
+    if device.kind == "mps":
+        return torch.mps.driver_allocated_memory(), "mps_driver_pool"
+    return torch.accelerator.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
 
 
 def seed(number: int) -> None:
@@ -100,14 +130,46 @@ def cpu_multiplies_bfloat16() -> bool:
 def set_precision(precision: str) -> None:
     """Set TF32 for matrix products, convolutions and recurrent layers: convolutions use it by default.
 
+    torch has these switches twice, and until 2.11 refuses to read an old one after a new one was set; its compiler
+    reads both. These two functions keep all of them readable in each mode. A switch that stands right is left alone.
+
     Source: https://docs.pytorch.org/docs/stable/notes/cuda.html (TensorFloat-32)
     """
     import torch
 
-    mode = {"fp32": "ieee", "tf32": "tf32"}[precision]
-    torch.backends.cudnn.conv.fp32_precision = mode
-    torch.backends.cudnn.rnn.fp32_precision = mode
-    torch.backends.cuda.matmul.fp32_precision = mode
+    wanted = precision == "tf32"
+    products = "high" if wanted else "highest"
+    if torch.get_float32_matmul_precision() != products or _mode_of_products() != ("tf32" if wanted else "ieee"):
+        torch.set_float32_matmul_precision(products)
+    if _mode_of_convolutions() != wanted:
+        torch.backends.cudnn.allow_tf32 = wanted
+
+
+def _mode_of_products() -> str:
+    import torch
+
+    return torch.backends.cuda.matmul.fp32_precision
+
+
+def _mode_of_convolutions() -> bool | None:
+    """Return whether convolutions and recurrent layers use TF32; None where the switches contradict each other."""
+    import torch
+
+    try:
+        return torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # somebody has set the new switches
+        return None
+
+
+def set_autotuning(wanted: bool) -> None:
+    """Set whether cuDNN tries its algorithms for each new shape.
+
+    Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
+    """
+    import torch
+
+    if torch.backends.cudnn.benchmark != wanted:
+        torch.backends.cudnn.benchmark = wanted
 
 
 def software() -> tuple[str, int]:

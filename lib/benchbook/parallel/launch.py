@@ -70,9 +70,10 @@ class Job:
             )
         if self.plan.widest_interval:
             raise ValueError(f"widest_interval {self.plan.widest_interval}; allowed on several devices: 0")
-        if self.device.framework != "torch" or self.device.kind not in ("cpu", "cuda"):
+        if self.device.framework != "torch" or self.device.features.group_backend is None:
             where = f"{self.device.framework} on {self.device.kind}"
-            raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on cpu or cuda")
+            having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)
+            raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on {having}")
         there = devices.count(self.device)
         needed = self.per_node if self.rendezvous else self.device_count
         if needed > there:

@@ -56,7 +56,7 @@ def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
     from benchbook.training.several import replicas
 
     job = task["job"]
-    group = replicas.join(job["device"]["kind"], job["timeout_seconds"])
+    group = replicas.join(Device(**job["device"]), job["timeout_seconds"])
     device = _device(job, group)
     # Whoever is not the first measures as well, so that all do the same; its rows are thrown away.
     record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
@@ -74,10 +74,10 @@ def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
 
 def _device(job: dict, group: Group) -> Device:
     """Return this process's device; the first one's energy counter covers all of this host, if they are all here."""
-    found = Device(**job["device"])
+    device = Device(**job["device"])
     covered = job["device_count"] if group.rank == 0 and job["node_count"] == 1 else 0
-    index = int(os.environ["LOCAL_RANK"]) if found.kind == "cuda" else found.index
-    return replace(found, index=index, count=covered)
+    index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
+    return replace(device, index=index, count=covered)
 
 
 def _end_with(process: int) -> None:

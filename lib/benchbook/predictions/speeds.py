@@ -5,6 +5,7 @@ import re
 import pandas
 
 from benchbook import records
+from benchbook.devices.kinds import named_by_driver
 
 SOURCES = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
 HERE = "measured here"
@@ -54,7 +55,7 @@ def processor(device: str, chip: str | None, device_name: str | None, machine: s
         machine: as the row names it.
         count: how many of them trained together.
     """
-    if device in ("cuda", "tpu"):
+    if device in named_by_driver():
         name = re.sub(r"\b(NVIDIA|Tesla|GeForce)\b ?", "", device_name or chip or machine)
         name = re.sub(r"[- ](SXM|PCIe|HBM|\d+ ?GB).*", "", name, flags=re.IGNORECASE)
     elif device == "cpu":

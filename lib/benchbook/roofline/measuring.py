@@ -112,8 +112,8 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
 
 
 def precisions(device: Device) -> tuple[str, ...]:
-    """Return what to try on a device; only CUDA has TF32."""
-    return ("fp32", "tf32", "bf16", "fp16") if device.kind == "cuda" else ("fp32", "bf16", "fp16")
+    """Return what to try on a device: all that it has units for."""
+    return tuple(name for name in operations.DTYPES if device.has_units(name))
 
 
 def matrix_sizes(text: str) -> tuple[int, ...]:

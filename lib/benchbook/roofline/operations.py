@@ -110,7 +110,7 @@ class _Torch:
         import torch
 
         source = torch.from_numpy(host)
-        source = source.pin_memory() if device.kind == "cuda" else source
+        source = source.pin_memory() if device.features.pins_memory else source
         target = torch.empty_like(source, device=device.kind)
         return lambda previous: target.copy_(source, non_blocking=True)
 
@@ -119,7 +119,7 @@ class _Torch:
         import torch
 
         source = torch.from_numpy(host).to(device.kind)
-        target = torch.zeros(source.shape, pin_memory=device.kind == "cuda")
+        target = torch.zeros(source.shape, pin_memory=device.features.pins_memory)
         return lambda previous: target.copy_(source, non_blocking=True)
 
     @staticmethod

@@ -219,7 +219,7 @@ def inputs(
             lambda: stay[1].batches(test_batch_size),
         )
     # MPS has no pinned memory: there, the article's flag did nothing.
-    options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.kind == "cuda"}
+    options = {"num_workers": num_workers, "shuffle": shuffle, "pin_memory": device.features.pins_memory}
     load = [TransformedImages(*part, normalised) for part in (train, test)]
 
     def loader(images: TransformedImages, size: int, shuffle_seed: int) -> Iterable[Batch]:

@@ -178,7 +178,7 @@ def _inputs(plan: Plan):
         return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
 
     def loader(epoch: int | None, order: list) -> Iterable[Batch]:
-        pinned = plan.device.kind == "cuda"
+        pinned = plan.device.features.pins_memory
         crops = plan.crops(epoch)
         return DataLoader(crops, batch_sampler=order, num_workers=plan.num_workers, pin_memory=pinned)
 

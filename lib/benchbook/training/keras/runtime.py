@@ -60,12 +60,11 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
 
     Raises:
         ValueError: an unknown precision.
-        NotImplementedError: tf32 elsewhere than on CUDA.
+        NotImplementedError: tf32 where the device has no such units.
     """
     if precision not in POLICIES:
         raise ValueError(f"precision {precision!r}; allowed: {', '.join(POLICIES)}")
-    if precision == "tf32" and device.kind != "cuda":
-        raise NotImplementedError(f"{device.kind} has no tf32; allowed: cuda")
+    device.check_precision(precision)
     with _SCOPES[device.framework](device, precision), _keras_in_float64(precision == "fp64"):
         yield
 

@@ -10,19 +10,17 @@ from torch.nn.parallel import DistributedDataParallel
 from benchbook.devices import Device
 from benchbook.training.several.group import Group
 
-BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
-
-def join(kind: str, timeout_seconds: float) -> Group:
+def join(device: Device, timeout_seconds: float) -> Group:
     """Join the group that torchrun's variables describe; a process has the device of its local rank.
 
     Args:
-        kind: of the devices.
+        device: any of the group's kind.
         timeout_seconds: how long a process waits for the others before it fails.
     """
-    if kind == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group(BACKENDS[kind], timeout=timedelta(seconds=timeout_seconds))
+    if not device.is_cpu:
+        torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group(device.features.group_backend, timeout=timedelta(seconds=timeout_seconds))
     return Group(distributed.get_rank(), distributed.get_world_size())
 
 
@@ -36,7 +34,7 @@ def replicate(model: nn.Module, device: Device) -> DistributedDataParallel:
 
     Batch norms' statistics are left to each copy: `share_buffers` makes them one before they are used.
     """
-    chosen = [device.index] if device.kind == "cuda" else None
+    chosen = None if device.is_cpu else [device.index]
     return DistributedDataParallel(model, chosen, broadcast_buffers=False)
 
 
@@ -61,7 +59,7 @@ def add(values: torch.Tensor, size: int) -> torch.Tensor:
 
 def synchronise_batch_norms(model: nn.Module, device: Device) -> nn.Module:
     """Return a model whose batch norms see the whole group's batch; torch's own are for GPUs alone."""
-    if device.kind == "cuda":
+    if not device.is_cpu:
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for name, module in [*model.named_modules()]:
         if isinstance(module, nn.BatchNorm2d):

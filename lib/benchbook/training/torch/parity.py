@@ -24,7 +24,7 @@ class TorchParitySubject:
 
     Raises:
         ValueError: an unknown precision.
-        NotImplementedError: tf32 elsewhere than on CUDA.
+        NotImplementedError: tf32 where the device has no such units.
     """
 
     def __init__(
@@ -40,8 +40,7 @@ class TorchParitySubject:
         precision = settings.precision
         if precision not in STORED:
             raise ValueError(f"precision {precision!r}; allowed: {', '.join(STORED)}")
-        if precision == "tf32" and device.kind != "cuda":
-            raise NotImplementedError(f"{device.kind} has no tf32; allowed: cuda")
+        device.check_precision(precision)
         # By way of the CPU: MPS has no float64 to convert to.
         self.model = _without_dropout(model).cpu().to(STORED[precision]).to(device.kind)
         self.network, self.settings = prepare(self.model, settings), settings
