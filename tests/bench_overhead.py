@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy
 from tqdm import tqdm
 
-from benchbook import datasets, devices, measure, protocol, statistics
+from benchbook import datasets, devices, intervals, measure, protocol
 from benchbook.devices import Device
 
 KERAS = {"mobilenetv2_energy": 20, "segmentation_scaling": 3}
@@ -125,11 +125,11 @@ def main() -> None:
     for _ in tqdm(range(options.blocks), desc="Blocks"):
         first, second, third, fourth = plain(), measured(), measured(), plain()
         ratios.append((second + third) / (first + fourth))
-    bounds = statistics.interval(ratios, list(range(len(ratios))))
+    bounds = intervals.interval(ratios, list(range(len(ratios))))
     print(
         f"{options.study}: measured / plain with {device.framework} on {device.name} ({device.kind}), "
         f"{options.blocks} blocks of 4 x {num_steps} steps: "
-        f"median {numpy.median(ratios):.4f}, {bounds.kind} {bounds.low:.4f} to {bounds.high:.4f}"
+        f"ratio {bounds.value:.4f}, {bounds.kind} {bounds.low:.4f} to {bounds.high:.4f}"
     )
 
 

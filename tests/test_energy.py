@@ -62,7 +62,7 @@ def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, mo
     assert rows[["energy_joules", "energy_method", "energy_boundary", "idle_watts"]].isna().all(axis=None)
     point = statistics.summarise(rows).iloc[0]
     assert pandas.isna(point["energy_per_sample"])
-    assert energy.sentence(point) == "Energy: no sensor tells it here, so it is missing"
+    assert energy.sentence(point) == "Energy: no sensor measures it here, so it is missing"
 
 
 def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monkeypatch):
@@ -81,6 +81,11 @@ def windows(*joules, seconds=4.0, run_id="run-1", **columns):
         for index, value in enumerate(joules)
     ]
     return make_rows(rows)
+
+
+def point(*joules, **columns):
+    """Return the line of a point with these joules in its windows."""
+    return statistics.summarise(windows(*joules, **columns)).iloc[0].to_dict()
 
 
 def test_joules_an_image_are_the_median_over_windows_that_were_read():
@@ -102,20 +107,21 @@ def test_windows_too_short_for_a_sensor_are_noted(seconds, note):
 
 
 def test_a_ratio_within_one_boundary_has_nothing_to_say():
-    a, b = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(128.0, **NVML))
-    assert energy.ratio(a, b) == (2.0, "")
+    ratio, note = energy.ratio(point(60.0, 64.0, **NVML), point(124.0, 132.0, **NVML))
+    assert (ratio.value, note) == (pytest.approx(128 / 62), "")
+    assert (ratio.low, ratio.high, ratio.kind) == (pytest.approx(124 / 64), pytest.approx(132 / 60), "range")
 
 
 def test_a_ratio_across_boundaries_or_with_an_estimate_says_so():
-    board, package = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(128.0, **RAPL))
-    assert energy.ratio(board, package) == (2.0, "different boundaries: board, package; different methods: nvml, rapl")
-    guess = energy.summarise(windows(128.0, energy_method="estimate_tdp", energy_boundary="package"))
+    board, package = point(64.0, **NVML), point(128.0, **RAPL)
+    assert energy.ratio(board, package)[1] == "different boundaries: board, package; different methods: nvml, rapl"
+    guess = point(128.0, energy_method="estimate_tdp", energy_boundary="package")
     assert "B: an estimate from a stated power" in energy.ratio(package, guess)[1]
 
 
 def test_a_ratio_with_a_missing_end_is_missing():
-    known, missing = energy.summarise(windows(64.0, **NVML)), energy.summarise(windows(None))
-    assert energy.ratio(known, missing) == energy.ratio(missing, known) == (None, "")
+    read, missing = point(64.0, **NVML), point(None)
+    assert energy.ratio(read, missing) == energy.ratio(missing, read) == (None, "")
 
 
 def test_a_comparison_of_two_machines_shows_energy_and_that_boundaries_differ():

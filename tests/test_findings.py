@@ -31,12 +31,15 @@ def finding(*parts, printed=(PRINTED,), sentences=("What follows",)):
 def test_a_paragraph_asks_tells_what_is_published_measured_and_follows():
     text = finding(point())
     assert text.startswith(f"{layout.question(STUDY)} Published: 19.6 (printed-box, mps) s an epoch. Measured, ")
-    low, high = re.search(
-        r"a median of 100 images a second \(95 % interval ([\d.]+) to ([\d.]+), n=6, stable\)", text
-    ).groups()
-    assert 98 <= float(low) < 100 < float(high) <= 102
+    assert "a median of 100 images a second (range 98 to 102, n=6, stable)" in text
     assert "on desk, cpu, reference, mnist; no sensor told its energy." in text
-    assert text.endswith(" What follows.")
+    assert " What follows. 1 of 1 points have a range and no interval" in text
+
+
+def test_five_kernels_have_an_interval():
+    kernels = [row | {"run_id": f"run-{place}"} for place in range(5) for row in point()]
+    low, high = re.search(r"\(95 % interval ([\d.]+) to ([\d.]+), n=30, stable\)", finding(kernels)).groups()
+    assert 90 < float(low) < 98 < 102 < float(high) < 110
 
 
 def test_both_views_have_a_sentence_of_their_own():
@@ -58,8 +61,9 @@ def test_the_limits_are_counted():
         point((80.0, 90.0, 100.0, 110.0, 120.0, 130.0), dataset="digits-28px"), point(status="out_of_memory")
     )
     assert "Data: digits-28px in place of mnist." in text
+    assert "1 of 2 points have a range and no interval" in text
     assert "1 of 2 points are unstable. 1 of 2 points failed (out of memory)." in text
-    assert "1 of 1 points have fewer than 6 windows" in finding(point((100.0, 101.0)))
+    assert "1 of 1 points have a range and no interval" in finding(point((100.0, 101.0)))
 
 
 @pytest.mark.parametrize(

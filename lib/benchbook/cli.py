@@ -111,7 +111,7 @@ def compare(
     folder = layout.outputs() / "runs"
     rows = records.merge(records.find(folder) if folder.exists() else [])
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
-    lines = comparison.table(*sides, comparison.samples(a, b, folder))
+    lines = comparison.table(*sides, comparison.samples(a, b, folder), rows)
     if csv:
         lines.to_csv(csv, index=False)
     _print_comparison(lines, a, b)
@@ -229,8 +229,10 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
             if line[f"stability_{side}"].startswith(verdicts.UNSTABLE):
                 _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
-        note = f" ({line['energy_note']})" if line["energy_note"] else ""
-        _say(f"{line['point']}: an image takes B {line['energy_ratio']:.3g} times the energy it takes A{note}")
+        note = f"; {line['energy_note']}" if line["energy_note"] else ""
+        kind = "95 % interval" if line["energy_interval"] == "interval" else "range"
+        bounds = f"{kind} {line['energy_low']:.3g} to {line['energy_high']:.3g}"
+        _say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")
 
 
 def _print_table(title: str, lines: pandas.DataFrame) -> None:

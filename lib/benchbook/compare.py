@@ -1,12 +1,13 @@
 """Hold two sets of runs against each other: which is faster, point by point, and is that more than chance?"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas
 
-from benchbook import condition, energy, layout, records, statistics, verdicts
+from benchbook import condition, energy, intervals, layout, records, statistics, verdicts
+from benchbook.intervals import History
 
 KINDS = ("path", "machine", "session", "commit", "library")
 # What two points must have in common to be compared across machines. The data set is the one that was loaded.
@@ -17,7 +18,7 @@ ALIKE = [
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
     *("ratio", "low", "high", "interval", "verdict", "stability_a", "stability_b"),
-    *("energy_a", "energy_b", "energy_ratio", "energy_note"),
+    *("energy_a", "energy_b", "energy_ratio", "energy_low", "energy_high", "energy_interval", "energy_note"),
 ]
 
 
@@ -40,14 +41,14 @@ def resolve(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame
     kind, _, rest = name.partition(":")
     kinds, wanted = ((kind,), rest) if kind in KINDS and rest else (KINDS, name)
     measured = rows[rows["source"] == "measured"]
-    found = {kind: _FINDERS[kind](wanted, measured, folder) for kind in kinds}
-    found = {kind: part for kind, part in found.items() if len(part)}
-    if len(found) > 1:
-        choices = " or ".join(f"{kind}:{wanted}" for kind in found)
-        raise ValueError(f"{name!r} is a {' and a '.join(found)}; write {choices}")
-    if not found:
+    meanings = {kind: _FINDERS[kind](wanted, measured, folder) for kind in kinds}
+    meanings = {kind: part for kind, part in meanings.items() if len(part)}
+    if len(meanings) > 1:
+        choices = " or ".join(f"{kind}:{wanted}" for kind in meanings)
+        raise ValueError(f"{name!r} is a {' and a '.join(meanings)}; write {choices}")
+    if not meanings:
         raise ValueError(f"no rows for {name!r}; {existing(measured)}")
-    return statistics.newest(next(iter(found.values())))
+    return statistics.newest(next(iter(meanings.values())))
 
 
 def existing(rows: pandas.DataFrame) -> str:
@@ -63,7 +64,12 @@ def existing(rows: pandas.DataFrame) -> str:
     return f"there are {'; '.join(named)}; or a folder or CSV of rows" if named else "nothing was measured yet"
 
 
-def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+def table(
+    a: pandas.DataFrame,
+    b: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    rows: pandas.DataFrame | None = None,
+) -> pandas.DataFrame:
     """Compare two sets of rows, point by point.
 
     The same point on the same machine is one pair. Sets of two different machines are paired by what a point
@@ -72,17 +78,22 @@ def table(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
         conditions: from `condition.samples`, for the stability of each side.
+        rows: all rows there are, from which the deviation between kernels is learnt; None: those of A and B. What
+            differs between the sessions of A and B is the question, and is not counted as such a deviation.
 
     Returns:
-        Columns COLUMNS; a and b are median rates, ratio is b / a, see `statistics.ratio`. energy_a and energy_b are
-        joules an image, energy_ratio is b / a, and energy_note what the two do not have in common: see `energy.ratio`.
+        Columns COLUMNS; a and b are rates, ratio is b / a, see `statistics.ratio`. energy_a and energy_b are joules an
+        image, energy_ratio is b / a with its bounds, and energy_note what the two do not have in common: see
+        `energy.ratio`.
 
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
     """
     pairs = _pairs(a, b)
+    every = pandas.concat([a, b]) if rows is None else rows
+    history = intervals.histories(every, apart={*a["session"], *b["session"]})
     lines = [
-        _line(a[a.index.isin(pair["index_a"])], b[b.index.isin(pair["index_b"])], conditions)
+        _line(a[a.index.isin(pair["index_a"])], b[b.index.isin(pair["index_b"])], conditions, history)
         for pair in pairs.to_dict("records")
     ]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
@@ -119,8 +130,8 @@ def _of_commit(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFr
     """Return the rows of one commit; `+changed` is part of the name of a commit that was not clean."""
     if not re.fullmatch(r"[0-9a-f]{4,40}(\+changed)?", name):
         return rows[:0]
-    known = rows["commit"].dropna().unique()
-    commits = [name] if name in known else [commit for commit in known if commit.startswith(name)]
+    every = rows["commit"].dropna().unique()
+    commits = [name] if name in every else [commit for commit in every if commit.startswith(name)]
     if len(commits) > 1:
         raise ValueError(f"commit {name!r} may be any of {', '.join(sorted(commits))}; write more of it")
     return rows[rows["commit"].isin(commits)]
@@ -181,7 +192,7 @@ def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _text(points: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
-    """Return the points with these columns as text: a missing value is like a missing one."""
+    """Return the points with these columns as text: a missing value equals a missing one."""
     return points.assign(**{name: points[name].map(str) for name in names})
 
 
@@ -192,31 +203,45 @@ def _require_one_machine(a: pandas.DataFrame, b: pandas.DataFrame) -> None:
             raise ValueError(f"{name} has rows of {', '.join(machines)}, which the other has not; name one machine")
 
 
-def _line(a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None) -> dict:
-    rates = [windows["samples_per_second"].astype(float).to_numpy() for windows in (a, b)]
-    kernels = [windows["run_id"].astype(str).to_numpy() for windows in (a, b)]
-    ratio = statistics.ratio(rates[0], kernels[0], rates[1], kernels[1])
+def _line(
+    a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None, history: Mapping[tuple, History]
+) -> dict:
+    rates = {side: intervals.of_windows(windows, intervals.RATE, history) for side, windows in (("a", a), ("b", b))}
+    ratio = statistics.ratio(rates["a"], rates["b"])
     line = {"study": a["study"].iloc[0], "point": a["point"].iloc[0]}
     for side, windows in (("a", a), ("b", b)):
         line |= {
-            side: float(windows["samples_per_second"].median()),
+            side: rates[side].value,
             f"machine_{side}": windows["machine"].iloc[0],
             f"device_{side}": windows["device"].iloc[0],
             f"stability_{side}": str(verdicts.judge(windows, conditions)),
         }
     bounds = {"low": ratio.low, "high": ratio.high, "interval": ratio.kind}
-    return line | {"ratio": ratio.value, **bounds, "verdict": ratio.verdict} | _energies(a, b)
+    return line | {"ratio": ratio.value, **bounds, "verdict": ratio.verdict} | _energies(a, b, history)
 
 
-def _energies(a: pandas.DataFrame, b: pandas.DataFrame) -> dict:
-    points = energy.summarise(a), energy.summarise(b)
-    value, note = energy.ratio(*points)
-    joules = {f"energy_{side}": point["energy_per_sample"] for side, point in zip("ab", points, strict=True)}
-    return joules | {"energy_ratio": value, "energy_note": note}
+def _energies(a: pandas.DataFrame, b: pandas.DataFrame, history: Mapping[tuple, History]) -> dict:
+    points = _energy(a, history), _energy(b, history)
+    ratio, note = energy.ratio(*points)
+    line = {f"energy_{side}": point["energy_per_sample"] for side, point in zip("ab", points, strict=True)}
+    if ratio is not None:
+        line |= {"energy_ratio": ratio.value, "energy_low": ratio.low, "energy_high": ratio.high}
+        line["energy_interval"] = ratio.kind
+    return line | {"energy_note": note}
+
+
+def _energy(windows: pandas.DataFrame, history: Mapping[tuple, History]) -> dict:
+    """Return a point's energy with its bounds, as `energy.ratio` takes it."""
+    point, read = energy.summarise(windows), energy.read_windows(windows)
+    if read.empty:
+        return point
+    joules = intervals.of_windows(read, intervals.ENERGY, history)
+    bounds = {"energy_low": joules.low, "energy_high": joules.high, "energy_interval": joules.kind}
+    return point | {"energy_per_sample": joules.value} | bounds
 
 
 def samples(name_a: str, name_b: str, folder: Path) -> pandas.DataFrame:
     """Return the conditions under which runs were measured: of all runs here, and of folders that were named."""
     folders = [folder, *(Path(name) for name in (name_a, name_b) if Path(name).is_dir())]
-    found = pandas.concat([condition.samples(path) for path in dict.fromkeys(folders) if path.exists()])
-    return found.reset_index(drop=True)
+    parts = [condition.samples(path) for path in dict.fromkeys(folders) if path.exists()]
+    return pandas.concat(parts, ignore_index=True)

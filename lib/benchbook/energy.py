@@ -2,6 +2,9 @@
 
 import pandas
 
+from benchbook import intervals
+from benchbook.intervals import Interval
+
 SHORTEST_WINDOW = 2.0  # seconds; counters such as Apple's move every second or two
 
 
@@ -43,7 +46,7 @@ def sentence(point: dict) -> str:
         point: a line of `statistics.summarise`.
     """
     if pandas.isna(point["energy_per_sample"]):
-        return "Energy: no sensor tells it here, so it is missing"
+        return "Energy: no sensor measures it here, so it is missing"
     idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{point['idle_watts']:.3g} W"
     note = f"; {point['energy_note']}" if point["energy_note"] else ""
     return (
@@ -52,11 +55,12 @@ def sentence(point: dict) -> str:
     )
 
 
-def ratio(a: dict, b: dict) -> tuple[float | None, str]:
-    """Return the joules an image of B over those of A, and what the two do not have in common.
+def ratio(a: dict, b: dict) -> tuple[Interval | None, str]:
+    """Return the joules an image of B over those of A, with bounds, and what the two do not have in common.
 
     Args:
-        a, b: points with energy_per_sample, energy_method, energy_boundary and energy_note.
+        a, b: points with energy_per_sample, its bounds energy_low and energy_high and their kind energy_interval,
+            energy_method, energy_boundary and energy_note.
 
     Returns:
         None where one of the two has no energy. The note is empty if both were read by one method at one boundary.
@@ -69,7 +73,8 @@ def ratio(a: dict, b: dict) -> tuple[float | None, str]:
         if a[name] != b[name]
     ]
     notes += [f"{side}: {point['energy_note']}" for side, point in (("A", a), ("B", b)) if point["energy_note"]]
-    return b["energy_per_sample"] / a["energy_per_sample"], "; ".join(notes)
+    names = ("energy_per_sample", "energy_low", "energy_high", "energy_interval")
+    return intervals.divide(Interval.of(b, *names), Interval.of(a, *names)), "; ".join(notes)
 
 
 def _note(method: str, shortest: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas
 
-from benchbook import records, statistics, verdicts
+from benchbook import intervals, records, verdicts
 from benchbook.figures import view
 from benchbook.study import Evidence, Study
 
@@ -61,7 +61,7 @@ def _measured(own: pandas.DataFrame) -> list[str]:
     sentences = []
     for name, lines in views.groupby("view", sort=True):
         line = lines.loc[lines["images_per_second"].idxmax()].to_dict()
-        kind = "95 % interval" if line["num_windows"] >= statistics.FEWEST_WINDOWS else "range"
+        kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
         machines = lines["machine"].nunique()
         bounds = f"{kind} {_number(line['low'])} to {_number(line['high'])}, n={line['num_windows']:.0f}"
         sentences.append(
@@ -84,11 +84,10 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
     theirs = set(printed["dataset"].dropna())
     others = sorted(set(own["dataset"].dropna()) - theirs) if theirs else []
     failed = summary[~summary["status"].isin(records.TRAINED)]
-    few, unstable = (
-        summary[summary["verdict"].astype(str).str.startswith(word)] for word in (verdicts.TOO_FEW, verdicts.UNSTABLE)
-    )
+    ranges = summary[summary["interval"] == intervals.RANGE]
+    unstable = summary[summary["verdict"].astype(str).str.startswith(verdicts.UNSTABLE)]
     counted = [
-        (few, f"have fewer than {statistics.FEWEST_WINDOWS} windows, so that a range stands for their interval"),
+        (ranges, f"have a range and no interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
         (unstable, "are unstable"),
         (failed, f"failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
     ]

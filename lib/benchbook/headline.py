@@ -9,7 +9,7 @@ from benchbook import articles, estimate, records, verdicts
 from benchbook.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
-COLUMNS += ["num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
+COLUMNS += ["interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
 COLUMNS += ["dollars_per_million", "status"]
 LINE = ["machine", "study", "variant", "device", "source"]
 OWN = ["batch_size", "framework", "image_size"]  # what makes a point that of the study's own setting
@@ -97,7 +97,7 @@ def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) ->
 def _point(point: dict, epoch_seconds: float) -> dict:
     trained = point["status"] in records.TRAINED
     rate = point["samples_per_second"] if trained else numpy.nan
-    kept = ("machine", "chip", "study", "variant", "device", "dataset", "num_windows", "verdict", "status")
+    kept = ("machine", "chip", "study", "variant", "device", "dataset", "interval", "num_windows", "verdict", "status")
     return {
         **{name: point[name] for name in (*kept, *OWN)},
         **{name: point[name] if trained else numpy.nan for name in ("low", "high")},

@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy
 import pandas
 from tqdm import tqdm
 
-from benchbook import measure, records, roofline, runs, statistics
+from benchbook import intervals, measure, records, roofline, runs
 from benchbook.runs import Run
 from benchbook.workload import Workload
 
@@ -30,7 +29,7 @@ class Plan:
         num_windows: timed windows in a repeat, one after the other.
         samples_per_window: images in a window, rounded to whole steps; 0 is one epoch.
         cooldown_seconds: rest between repeats.
-        widest_interval: where the 95 % interval of this run's median rate is wider than this fraction of it, more
+        widest_interval: where the 95 % interval of this kernel's windows alone is wider than this fraction, more
             windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
         evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
             end.
@@ -74,9 +73,7 @@ class Plan:
             return True
         if rates is None or not self.widest_interval or done >= self.MOST * planned:
             return False
-        known = statistics.interval(rates, [0] * len(rates))
-        width = (known.high - known.low) / float(numpy.median(rates))
-        return known.kind == "range" or width > self.widest_interval
+        return intervals.windows_width(rates) > self.widest_interval
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:

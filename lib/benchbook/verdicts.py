@@ -5,13 +5,14 @@ would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
-from benchbook import condition, nvidia, statistics
+from benchbook import condition, intervals, nvidia, statistics
+from benchbook.intervals import History
 
 LIMIT = 0.05  # spread or drift over 5 % is unstable
 OUTLIER = 0.10  # a window this far from the median, and
@@ -55,7 +56,7 @@ def stability(rates: Sequence[float], runs: Sequence, conditions: pandas.DataFra
     rates, runs = numpy.asarray(rates, float), numpy.asarray(runs)
     if len(rates) != len(runs):
         raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
-    few = len(rates) < statistics.FEWEST_WINDOWS
+    few = len(rates) < intervals.FEWEST_WINDOWS
     reasons = [] if few else [*_spread(rates), *_drift(rates, runs), *_outliers(rates)]
     reasons += [] if conditions is None else _disturbances(conditions)
     if reasons:
@@ -96,13 +97,18 @@ def add(
     return summary.assign(verdict=pandas.Series(verdicts, summary.index, dtype="object"))
 
 
-def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+def summarise(
+    rows: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    history: Mapping[tuple[str, str, str], History] | None = None,
+) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with its verdict.
 
     Args:
         rows, conditions: see `judge`; the rows may be of many points.
+        history: see `statistics.summarise`.
     """
-    return add(statistics.summarise(rows), rows, conditions)
+    return add(statistics.summarise(rows, history=history), rows, conditions)
 
 
 def worse(one: str | None, other: str | None) -> str | None:
@@ -112,8 +118,8 @@ def worse(one: str | None, other: str | None) -> str | None:
         one, other: verdicts as text, None where no window is.
     """
     words = (UNSTABLE, TOO_FEW, STABLE)
-    known = [text for text in (one, other) if isinstance(text, str)]
-    return min(known, key=lambda text: words.index(text.partition(":")[0]), default=None)
+    judged = [text for text in (one, other) if isinstance(text, str)]
+    return min(judged, key=lambda text: words.index(text.partition(":")[0]), default=None)
 
 
 def drift(rates: Sequence[float]) -> float:
@@ -142,8 +148,8 @@ def _drift(rates: numpy.ndarray, runs: numpy.ndarray) -> list[str]:
     drifts = [drift(values) for values in series]
     errors = [noise * (2 / (len(values) // 3)) ** 0.5 for values in series]
     together = numpy.mean(drifts), numpy.sqrt(numpy.sum(numpy.square(errors))) / len(series)
-    found = [change for change, error in [together, *zip(drifts, errors, strict=True)] if _is_drift(change, error)]
-    return [f"drift {max(found, key=abs):+.0%}"] if found else []
+    changes = [change for change, error in [together, *zip(drifts, errors, strict=True)] if _is_drift(change, error)]
+    return [f"drift {max(changes, key=abs):+.0%}"] if changes else []
 
 
 def _is_drift(change: float, error: float) -> bool:
@@ -180,7 +186,7 @@ def _disturbances(conditions: pandas.DataFrame) -> list[str]:
         for before, after in itertools.pairwise(samples)
         if before["run_id"] == after["run_id"] and after.get("index") is not None
     ]
-    found = {
+    disturbances = {
         "thermal pressure": any(map(_is_hot, samples)) or _was_throttled(pairs),
         "swap growth": _grew(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
         "on battery": any(sample.get("power_source") == "battery" for sample in samples),
@@ -188,7 +194,7 @@ def _disturbances(conditions: pandas.DataFrame) -> list[str]:
         "sleep": sum(_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
         "another process on the GPU": any(gpu.get("num_other_processes") for gpu in _gpus(samples)),
     }
-    return [reason for reason, is_so in found.items() if is_so]
+    return [reason for reason, is_so in disturbances.items() if is_so]
 
 
 def _is_hot(sample: dict) -> bool:
@@ -202,7 +208,7 @@ def _is_hot(sample: dict) -> bool:
 def _was_throttled(pairs: list[tuple[dict, dict]]) -> bool:
     """Return whether counters of throttled time grew by more than 1 % of the windows' time.
 
-    A count of throttlings is judged only where no time is told.
+    A count of throttlings is judged only where the time is not recorded.
     """
     seconds = sum(after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs)
     gpu = sum(_gpu_slowdown(after) - _gpu_slowdown(before) for before, after in pairs)

@@ -1,0 +1,289 @@
+"""One kind of interval for rates, ratios and everything computed from them.
+
+What is estimated is the mean, over starts of a kernel (a Python process), of the logarithm of the rate. Windows of one
+kernel share what that kernel was given (memory layout, clocks, placement of threads), so each kernel counts once, by
+the median of its windows, and the interval is Student's t over kernels. How much kernels differ is seldom known from
+the few kernels of one point, so their variance is pooled with that of all other kernels on the same device of the same
+machine (its history), and with a prior that stands for two more degrees of freedom. This is the estimate of a variance
+under a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, 2013, section 2.6).
+
+`make bench STUDIES=statistics` shows how often such intervals cover the truth.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+import pandas
+
+# What is called a 95 % interval is computed at this level, so that it holds where kernels fall into two modes, too.
+LEVEL = 0.965
+PRIOR_DEVIATION = 0.06  # standard deviation of log rates between kernels, where nothing else says so
+PRIOR_FREEDOM = 2  # as many degrees of freedom the prior counts
+FEWEST_WINDOWS = 6  # with fewer, the range is shown and no interval
+FEWEST_FREEDOM = 4  # of the history and the point's own kernels together; with fewer, the range is shown
+STARTS = "kernel_start"  # the model of calibration's rows that tell how kernels differ
+INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
+# What two kernels have in common that ran the same work. A search may choose other settings in each.
+WORK = ["machine", "device", "study", "point", "phase", "dataset", "framework_version", "commit"]
+RATE, ENERGY = "samples_per_second", "energy_per_sample"
+_NUDGE = 1e-4  # of a logarithm, for derivatives
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its bounds.
+
+    Attributes:
+        value: the estimate.
+        low, high: its bounds, in the same unit.
+        kind: `interval` (95 %), `range` (least and most of too few windows or kernels), or `rounding` (of a printed
+            figure, or an exact number).
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: str = ROUNDING
+
+    @classmethod
+    def of(cls, line: Mapping, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> "Interval":
+        """Return a number of a table's line; the arguments name its columns.
+
+        A line whose column `kind` is missing has bounds of rounding.
+        """
+        named = line.get(kind)
+        return cls(
+            *(float(line[name]) for name in (value, low, high)), kind=named if isinstance(named, str) else ROUNDING
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    """How much kernels of one device of a machine differed.
+
+    Attributes:
+        squares: sum of the squared distances of kernels' log rates from the mean of kernels that ran the same work.
+        freedom: degrees of freedom of that sum: kernels less works.
+    """
+
+    squares: float = 0.0
+    freedom: int = 0
+
+    def less(self, other: "History") -> "History":
+        """Return this history without a part of it."""
+        return History(max(0.0, self.squares - other.squares), max(0, self.freedom - other.freedom))
+
+    def plus(self, other: "History") -> "History":
+        """Return both histories together."""
+        return History(self.squares + other.squares, self.freedom + other.freedom)
+
+
+NO_HISTORY = History()
+
+
+def reach(variance, freedom, num_kernels):
+    """Return half the width of the interval of a mean log rate, elementwise.
+
+    Args:
+        variance: of kernels' log rates.
+        freedom: degrees of freedom of that variance.
+        num_kernels: of the point.
+    """
+    from scipy.special import stdtrit
+
+    return stdtrit(freedom, (1 + LEVEL) / 2) * numpy.sqrt(variance / num_kernels)
+
+
+def variance(squares, freedom, windows_variance=0.0):
+    """Return the variance between kernels and its degrees of freedom, elementwise, the prior included.
+
+    Args:
+        squares, freedom: of the history and the point's own kernels together.
+        windows_variance: the squared standard error of a kernel's median from its own windows; kernels are never taken
+            to be more alike than that.
+    """
+    total = freedom + PRIOR_FREEDOM
+    pooled = (squares + PRIOR_FREEDOM * PRIOR_DEVIATION**2) / total
+    return numpy.maximum(pooled, windows_variance), total
+
+
+def interval(values: Sequence[float], kernels: Sequence, history: History = NO_HISTORY) -> Interval:
+    """Return a number's mean over kernels (of its logarithm) with a 95 % interval.
+
+    Args:
+        values: one per window, above 0.
+        kernels: the run each window belongs to.
+        history: of other kernels of the same device and machine.
+
+    Returns:
+        The range of the values where they are fewer than FEWEST_WINDOWS, or where history and kernels have fewer than
+        FEWEST_FREEDOM degrees of freedom together.
+
+    Raises:
+        ValueError: no values, not one kernel per value, or a value that is not above 0.
+    """
+    array = numpy.asarray(values, float)
+    if len(array) == 0 or len(array) != len(kernels):
+        raise ValueError(f"{len(array)} values and {len(kernels)} kernels; allowed: as many of each, 1 or more")
+    if not array.min() > 0:
+        raise ValueError(f"value {array.min()!r}; allowed: above 0")
+    names = numpy.asarray(kernels)
+    groups = [array[names == kernel] for kernel in pandas.unique(names)]
+    medians = numpy.array([numpy.median(group) for group in groups])
+    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
+    pool = history.plus(spread(array, kernels))
+    if len(array) < FEWEST_WINDOWS or pool.freedom < FEWEST_FREEDOM:
+        return Interval(value, float(array.min()), float(array.max()), RANGE)
+    errors = numpy.mean([median_error(numpy.log(group)) ** 2 for group in groups])
+    width = float(reach(*variance(pool.squares, pool.freedom, errors), len(groups)))
+    return Interval(value, value * float(numpy.exp(-width)), value * float(numpy.exp(width)), INTERVAL)
+
+
+def median_error(values, axis: int = -1):
+    """Return the standard error of the median of windows, from their median absolute deviation.
+
+    1.4826 turns that deviation into a standard deviation of normal noise, and a median's error is sqrt(pi / 2) of a
+    mean's.
+
+    Args:
+        values: windows along the axis; of one window alone nothing can be said, and the error is 0.
+    """
+    array = numpy.asarray(values, float)
+    deviation = numpy.median(numpy.abs(array - numpy.median(array, axis=axis, keepdims=True)), axis=axis)
+    return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[axis] ** 0.5
+
+
+def windows_width(values: Sequence[float]) -> float:
+    """Return how wide, as a fraction, the 95 % interval of one kernel's windows alone is; infinite with fewer than 6.
+
+    It says when more windows of this kernel would tell little more, and nothing of other kernels.
+    """
+    from scipy.special import stdtrit
+
+    logs = numpy.log(numpy.asarray(values, float))
+    if len(logs) < FEWEST_WINDOWS:
+        return float("inf")
+    return float(2 * stdtrit(len(logs) - 1, 0.975) * numpy.std(logs, ddof=1) / len(logs) ** 0.5)
+
+
+def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
+    """Return what a function of several numbers may be.
+
+    Independent errors of intervals are added in squares on the log scale of each number, by the rule that Zou and
+    Donner call MOVER (Statistics in Medicine 27, 2008): for a ratio on one machine that is exactly Student's t of the
+    difference of logarithms. Ranges and printed figures enter with both their ends.
+
+    Args:
+        function: of as many floats; monotone in each over its bounds.
+        numbers: independent of each other, except for the history that they share.
+
+    Returns:
+        A `range` if one of the numbers is one, else an `interval` if one is, else a `rounding`.
+    """
+    value = float(function(*(number.value for number in numbers)))
+    sampled = [place for place, number in enumerate(numbers) if number.kind == INTERVAL and number.low > 0]
+    ends = [
+        (number.value,) if place in sampled or number.low == number.high else (number.low, number.high)
+        for place, number in enumerate(numbers)
+    ]
+    corners = [list(corner) for corner in itertools.product(*ends)]
+    shifted = [_shift(function, numbers, sampled, corner, side) for corner in corners for side in (-1, 1)]
+    results = [value, *(float(function(*point)) for point in shifted)]
+    kinds = {number.kind for number in numbers}
+    kind = next((word for word in (RANGE, INTERVAL) if word in kinds), ROUNDING)
+    return Interval(value, min(results), max(results), kind)
+
+
+def divide(numerator: Interval, denominator: Interval) -> Interval:
+    """Return the ratio of two numbers, such as a speed-up; see `combine`."""
+    return combine(lambda one, other: one / other, numerator, denominator)
+
+
+def _shift(function: Callable, numbers: Sequence[Interval], sampled: list[int], point: list, side: int) -> list[float]:
+    """Return the point at which a function of sampled numbers reaches its lower (-1) or upper (1) bound."""
+    slopes = [_slope(function, point, place) for place in sampled]
+    widths = [_width(numbers[place], side * slope) for place, slope in zip(sampled, slopes, strict=True)]
+    length = float(numpy.hypot.reduce(numpy.multiply(slopes, widths))) if sampled else 0.0
+    moved = list(point)
+    for place, slope, width in zip(sampled, slopes, widths, strict=True):
+        if length > 0:
+            moved[place] = point[place] * float(numpy.exp(side * slope * width**2 / length))
+    return moved
+
+
+def _slope(function: Callable, point: list[float], place: int) -> float:
+    """Return the derivative of a function by the logarithm of one of its numbers."""
+    up, down = ([*point[:place], point[place] * numpy.exp(step), *point[place + 1 :]] for step in (_NUDGE, -_NUDGE))
+    return float((function(*up) - function(*down)) / (2 * _NUDGE))
+
+
+def _width(number: Interval, direction: float) -> float:
+    """Return how far a number's bound is from its value, as a logarithm, upwards or downwards."""
+    return float(numpy.log(number.high / number.value) if direction > 0 else numpy.log(number.value / number.low))
+
+
+def of_windows(windows: pandas.DataFrame, measure: str, history: Mapping[tuple[str, str, str], History]) -> Interval:
+    """Return the interval of a measure of one point's windows.
+
+    Args:
+        windows: rows of one point, each with the measure, above 0.
+        measure: RATE, or ENERGY: joules a sample.
+        history: from `histories`, of rows that hold these windows, which count once.
+    """
+    values, kernels = _values(windows, measure).to_numpy(), windows["run_id"].astype(str).to_numpy()
+    total = history.get((measure, windows["machine"].iloc[0], windows["device"].iloc[0]), NO_HISTORY)
+    return interval(values, kernels, total.less(spread(values, kernels)))
+
+
+def _values(windows: pandas.DataFrame, measure: str) -> pandas.Series:
+    return (windows[RATE] if measure == RATE else windows["energy_joules"] / windows["samples"]).astype(float)
+
+
+def spread(values: Sequence[float], kernels: Sequence) -> History:
+    """Return how much the kernels of one point differ; arguments as of `interval`."""
+    levels = numpy.log([float(median) for median in _medians(values, kernels)])
+    return History(float(numpy.sum(numpy.square(levels - levels.mean()))), len(levels) - 1)
+
+
+def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple[str, str, str], History]:
+    """Return how much kernels differed, by measure (RATE, ENERGY), machine and device.
+
+    Kernels are compared that ran the same work with the same software at the same commit, in whatever session:
+    training windows of one point, and the starts that calibration measures.
+
+    Args:
+        rows: rows as `records.merge` returns them, all that there are; measured ones count.
+        apart: sessions whose difference from others is a question and no noise: their kernels are compared within the
+            session alone.
+    """
+    found = {}
+    for measure in (RATE, ENERGY):
+        levels = kernel_levels(rows, measure)
+        work = [levels[name].fillna("") for name in WORK]
+        work.append(levels["session"].where(levels["session"].isin(apart), ""))
+        squares = (levels["level"] - levels.groupby(work)["level"].transform("mean")) ** 2
+        first = ~pandas.concat(work, axis=1).duplicated()
+        sums = levels.assign(squares=squares, freedom=(~first).astype(int)).groupby(["machine", "device"])
+        for key, (total, freedom) in sums[["squares", "freedom"]].sum().iterrows():
+            found[measure, *key] = History(float(total), int(freedom))
+    return found
+
+
+def kernel_levels(rows: pandas.DataFrame, measure: str) -> pandas.DataFrame:
+    """Return one line per kernel: what it ran (WORK), session, run_id, and the logarithm of its windows' median."""
+    windows = rows[(rows["source"] == "measured") & rows["device"].notna()]
+    started = (windows["phase"] == "calibrate") & (windows["model"] == STARTS).fillna(False)
+    windows = windows[started | (windows["phase"] == "train")]
+    runs = windows["run_id"].astype(str)
+    runs = runs.where(windows["phase"] == "train", runs + "/" + windows["repeat"].astype(str))
+    windows = windows.assign(run_id=runs, level=_values(windows, measure))
+    windows = windows[windows["level"] > 0]
+    levels = windows.groupby([*WORK, "session", "run_id"], dropna=False, sort=False)["level"].median()
+    return numpy.log(levels).reset_index()
+
+
+def _medians(values: Sequence[float], kernels: Sequence) -> list[float]:
+    """Return each kernel's median, in the order of their first windows."""
+    return pandas.Series(numpy.asarray(values, float)).groupby(numpy.asarray(kernels), sort=False).median().tolist()
