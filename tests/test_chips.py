@@ -83,9 +83,10 @@ def test_a_search_takes_all_words_and_other_names():
 
 
 def test_two_chips_of_one_name_are_a_fault(tmp_path, monkeypatch):
-    table = pandas.read_csv(layout.published() / "chips.csv", dtype=str)
+    table = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=str)
     table.loc[table["chip"] == "NVIDIA T4", "aliases"] = "RTX 4090"
-    table.to_csv(tmp_path / "chips.csv", index=False)
+    (tmp_path / "record").mkdir()
+    table.to_csv(tmp_path / "record" / "chips.csv", index=False)
     monkeypatch.setattr(layout, "published", lambda: tmp_path)
     chips.table.cache_clear(), chips._names.cache_clear()
     try:

@@ -33,7 +33,7 @@ def table() -> pandas.DataFrame:
         source told is missing.
     """
     text = dict.fromkeys(("chip", "product", "vendor", "released", "fp16_rate", "source"), "str")
-    printed = pandas.read_csv(layout.published() / "chips.csv", dtype=text | {"aliases": "str"})
+    printed = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"})
     return printed.fillna({"aliases": ""}).set_index("chip", drop=False).rename_axis(None)
 
 

@@ -27,7 +27,7 @@ def published() -> Path:
 
 def published_rows() -> list[Path]:
     """Return the files of published rows, one a study; what is no row (claims, prices, the list of figures) is not."""
-    no_rows = ("chips", "claims", "figures", "prices")
+    no_rows = ("claims", "figures", "prices")
     return [path for path in sorted(published().glob("*.csv")) if path.stem not in no_rows]
 
 

@@ -1,0 +1,147 @@
+"""The public record: figures of publications as a ledger, what contradicts itself in it, and the rows made of it."""
+
+import functools
+import json
+import re
+from pathlib import Path
+
+import numpy
+import pandas
+
+from benchbook import chips, layout, networks, records
+from benchbook.record import marks
+
+COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
+COLUMNS += ["unit", "origin", "source", "note"]
+RATES = ("throughput", "throughput_real_data")  # of training alone, images a second
+PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
+
+
+def read(path: Path | None = None) -> pandas.DataFrame:
+    """Return the figures of a ledger, with what its settings say as columns and with what is wrong with a figure.
+
+    Args:
+        path: a table with the columns of the record; None takes the record.
+
+    Returns:
+        The ledger's columns; chip by its one name; publication (sources of one laboratory's same runs are one);
+        network, phase, data, image_size, batch_size (of one device), device_count, date (a year); computed (the
+        precision that was computed: fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate (images a second of
+        training, all devices together, where the figure is one); mark (what a reader must know); refused (why nothing
+        is concluded from it; missing where something is).
+
+    Raises:
+        ValueError: a column is missing, or settings are no JSON object; the message names file and line.
+    """
+    return _record().copy() if path is None else _read(path)
+
+
+@functools.cache
+def _record() -> pandas.DataFrame:
+    return _read(layout.published() / "record" / "figures.csv")
+
+
+def _read(path: Path) -> pandas.DataFrame:
+    figures = pandas.read_csv(path, keep_default_na=False, dtype="str")
+    missing = [name for name in COLUMNS if name not in figures]
+    if missing:
+        raise ValueError(f"{path}: column {missing[0]} is missing; needed: {', '.join(COLUMNS)}")
+    figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
+    settings = [_settings(text, path, line) for line, text in enumerate(figures["settings"], start=2)]
+    figures["chip"] = figures["chip"].map(chips.canonical)
+    figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
+    figures["network"] = [networks.canonical(str(told.get("model", ""))) for told in settings]
+    for name in ("phase", "data"):
+        figures[name] = pandas.Series([told.get(name) for told in settings], dtype="object")
+    for name in ("image_size", "device_count"):
+        figures[name] = pandas.to_numeric(pandas.Series([told.get(name) for told in settings]), errors="coerce")
+    figures["batch_size"] = [_batch(told) for told in settings]
+    figures["date"] = [_year(told, article) for told, article in zip(settings, figures["article"], strict=True)]
+    figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
+    figures["rate"] = _rates(figures)
+    figures["mark"], figures["refused"] = marks.judge(figures)
+    return figures
+
+
+def sources() -> pandas.DataFrame:
+    """Return what each source's numbers mean.
+
+    Returns:
+        Columns: article, publication, date (a year), licence, means (what was timed, on which data), energy (its
+        boundary), and how many of the record's figures it has, are marked, and are refused.
+    """
+    figures = read()
+    count = figures.groupby("article").agg(
+        figures=("value", "size"),
+        marked=("mark", lambda marks: marks.ne("").sum()),
+        refused=("refused", lambda reasons: reasons.ne("").sum()),
+    )
+    return _sources().join(count).reset_index().fillna({"figures": 0, "marked": 0, "refused": 0})
+
+
+def refused() -> pandas.DataFrame:
+    """Return how many figures nothing is concluded from, by reason and article."""
+    figures = read()
+    wrong = figures[figures["refused"] != ""]
+    return wrong.groupby(["refused", "article"]).size().rename("figures").reset_index()
+
+
+def citation(line: dict) -> str:
+    """Return where a figure stands, as it is shown beside it: article, place, and what must be said of it."""
+    parts = [line["article"], line["source"], line["mark"]]
+    return "; ".join(part for part in parts if part)
+
+
+@functools.cache
+def _sources() -> pandas.DataFrame:
+    return pandas.read_csv(layout.published() / "record" / "sources.csv", keep_default_na=False).set_index("article")
+
+
+def _settings(text: str, path: Path, line: int) -> dict:
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise ValueError(f"{path}, line {line}: settings {text[:60]!r}; allowed: a JSON object")
+    return told
+
+
+def _batch(told: dict) -> float:
+    """Return the images that one device takes in a step; a batch of all devices is divided."""
+    try:
+        if told.get("batch_size_per_device"):
+            return float(told["batch_size_per_device"])
+        return float(told["batch_size"]) / float(told.get("device_count") or 1)
+    except (KeyError, TypeError, ValueError):
+        return numpy.nan
+
+
+def _year(told: dict, article: str) -> float:
+    """Return the year of a figure: the one it states, else its source's."""
+    stated = re.search(r"\b(20\d\d)\b", str(told.get("date", "")))
+    if stated:
+        return float(stated[1])
+    known = _sources()["date"].get(article)
+    return float(known) if known else numpy.nan
+
+
+def _computed(line: dict) -> str | None:
+    """Return the precision that was computed; "fp32" of GPUs that take TF32 for it without being asked is tf32."""
+    printed = line["precision"]
+    if printed in records.PRECISIONS:
+        computed = printed
+    elif printed in PRECISIONS:
+        computed = PRECISIONS[printed]
+    elif printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
+        computed = "tf32"
+    else:
+        return None
+    return "fp32" if computed == "tf32" and not marks.has_tf32(line["chip"]) else computed
+
+
+def _rates(figures: pandas.DataFrame) -> pandas.Series:
+    training = figures["phase"].eq("train") & figures["unit"].isin(["img/s", "samples/s"])
+    rates = figures["value"].where(training & figures["metric"].isin(RATES))
+    steps = figures["phase"].eq("train") & figures["metric"].eq("time_per_step") & figures["unit"].eq("s")
+    return rates.where(~steps, figures["batch_size"] / figures["value"])

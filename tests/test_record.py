@@ -1,0 +1,131 @@
+"""The public record: nothing is lost, what contradicts itself is refused by name, and rows obey the schema."""
+
+import json
+
+import pandas
+import pytest
+
+from benchbook import chips, layout, record, records
+from benchbook.record import ledger, marks
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return record.read()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return record.rows()
+
+
+def write(tmp_path, **changes):
+    """Return a ledger of two rates of one network on two chips, the second changed."""
+    line = {
+        "study": "related", "article": "A", "machine": "x", "device": "GPU", "chip": "Tesla V100-SXM2-16GB",
+        "framework": "PyTorch 2.0", "precision": "fp32", "metric": "throughput", "value": "370", "unit": "img/s",
+        "origin": "exact", "source": "https://example.org", "note": "licence MIT",
+        "settings": json.dumps({"model": "ResNet-50", "phase": "train", "image_size": 224, "device_count": 1}),
+    }  # fmt: skip
+    path = tmp_path / "ledger.csv"
+    pandas.DataFrame([line, line | {"chip": "T4", "value": "100"} | changes]).to_csv(path, index=False)
+    return path
+
+
+def test_every_figure_has_a_source_that_is_described_and_a_chip_of_the_list(figures):
+    assert len(figures) == 1325
+    assert set(figures["article"]) == set(record.sources()["article"])
+    assert record.sources()["figures"].sum() == 1325
+    unlisted = set(figures["chip"]) - set(chips.table().index)
+    assert unlisted == {"NVIDIA RTX A6000 or other (not stated)"}
+    assert figures["source"].ne("").all()
+
+
+def test_what_is_refused_is_counted_by_reason_and_the_rest_is_kept(figures):
+    refused = record.refused()
+    assert refused["figures"].sum() == figures["refused"].ne("").sum()
+    assert set(refused["refused"]) == {
+        "the same figure in another source",
+        "one table under two networks",
+        "the chip is not stated",
+    }
+
+
+def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(figures):
+    mlperf = figures["article"].str.startswith("MLPerf")
+    assert figures.loc[mlperf, "mark"].str.contains("not verified by MLCommons").all()
+    assert not figures.loc[~mlperf, "mark"].str.contains("MLCommons").any()
+    bare = figures["note"].str.contains("no licence")
+    assert figures.loc[bare, "mark"].str.contains("cited one by one").all()
+    line = figures[bare].iloc[0].to_dict()
+    assert line["source"] in record.citation(line)
+    assert "licence" in record.citation(line)
+
+
+def test_fp32_of_an_ampere_gpu_that_may_be_tf32_is_tf32_and_of_an_older_one_fp32(figures, tmp_path):
+    printed = figures[figures["precision"] == "fp32 or tf32 (not stated)"]
+    assert printed["chip"].map(marks.has_tf32).all()
+    assert set(printed["computed"]) == {"tf32"}
+    assert printed["mark"].str.contains("TF32").all()
+    older = ledger.read(write(tmp_path, precision="fp32 or tf32 (not stated)"))
+    assert list(older["computed"]) == ["fp32", "fp32"]
+    assert not older["mark"].str.contains("TF32").any()
+
+
+def test_a_rate_above_the_chips_peak_is_refused(tmp_path):
+    # A T4 has 8.1 TFLOP/s; 800 images a second of ResNet-50 take 19.6.
+    possible = ledger.read(write(tmp_path))
+    assert list(possible["refused"]) == ["", ""]
+    impossible = ledger.read(write(tmp_path, value="800"))
+    assert list(impossible["refused"]) == ["", "above the chip's printed peak"]
+
+
+def test_a_figure_of_another_source_is_kept_once(tmp_path):
+    same = {"chip": "V100 16GB SXM2", "value": "370.5"}
+    once = ledger.read(write(tmp_path, **same, article="B"))
+    assert list(once["refused"]) == ["", ""], "two publications that agree are two measurements"
+    laboratory = (
+        "Lambda GPU benchmark table (csv_v1_v2)",
+        "Lambda deeplearning-benchmark (PyTorch, NVIDIA DeepLearningExamples)",
+    )
+    path = write(tmp_path, **same, article=laboratory[0])
+    pandas.read_csv(path).replace({"A": laboratory[1]}).to_csv(path, index=False)
+    assert "the same figure in another source" in list(ledger.read(path)["refused"])
+
+
+def test_a_ledger_that_lacks_a_column_or_has_broken_settings_is_named(tmp_path):
+    path = write(
+        tmp_path,
+        settings="[1]",
+    )
+    with pytest.raises(ValueError, match="line 3"):
+        ledger.read(path)
+    pandas.read_csv(path).drop(columns="unit").to_csv(path, index=False)
+    with pytest.raises(ValueError, match="unit"):
+        ledger.read(path)
+
+
+def test_rows_obey_the_schema_and_hold_the_figures(rows, figures):
+    records.validate(rows, "the record")
+    kept = figures[figures["refused"] == ""]
+    homeless = kept["metric"].eq("cost_to_top5_93") | kept["unit"].eq("volumes/s")
+    homeless |= kept["settings"].str.contains("DC \\(behind")
+    assert len(rows) == len(kept) - homeless.sum()
+    rates = kept[kept["unit"] == "img/s"]
+    assert sorted(rows["samples_per_second"].dropna()) == sorted(rates["value"])
+
+
+def test_energy_keeps_its_boundary_and_matrix_products_their_rate(rows):
+    energy = rows[rows["energy_joules"].notna()]
+    assert set(zip(energy["energy_method"], energy["energy_boundary"], strict=True)) == {
+        ("nvml", "board"),
+        ("rapl", "package"),
+    }
+    products = rows[rows["model"] == "matmul"]
+    peak = products.loc[products["chip"] == "AMD RX 7900 XTX", "flops_per_sample"].max() / 1e12
+    assert peak == pytest.approx(113.3)  # of the tinybox; another machine reached 104
+
+
+def test_tables_of_the_record_stay_small():
+    size = sum(path.stat().st_size for path in layout.published().rglob("*.csv"))
+    assert size < 1_700_000
