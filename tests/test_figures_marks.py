@@ -154,6 +154,7 @@ def test_the_same_lines_give_the_same_bytes(tmp_path):
         axes = drawn(*LINES.values())
         axes.set_title("All there is")
         figures.save(axes.figure, table, tmp_path / folder, "bars", "words")
+    assert figures.render(axes.figure) == (tmp_path / "second" / "bars.png").read_bytes()
     for file in sorted((tmp_path / "first").iterdir()):
         assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
 

@@ -3,7 +3,6 @@
 Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`.
 """
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,21 +68,21 @@ class Drawing:
     finding: str = ""
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
+    @cached_property
+    def picture(self) -> bytes | None:
+        """Return the figure as PNG, rendered once; None where there is no figure."""
+        return None if self.figure is None else figures.render(self.figure)
+
     def save(self, folder: Path, name: str) -> None:
         """Write figure and tables into a folder; see `figures.save`."""
         if self.figure is not None:
-            figures.save(self.figure, self.table, folder, name, self.alt)
+            figures.save(self.figure, self.table, folder, name, self.alt, self.picture)
         for other, table in self.tables.items():
             figures.save_table(table, folder, other)
 
     def _repr_png_(self) -> bytes | None:
         """Return the figure as a notebook shows it."""
-        if self.figure is None:
-            return None
-        picture = io.BytesIO()
-        with figures.style():
-            self.figure.savefig(picture, format="png")
-        return picture.getvalue()
+        return self.picture
 
 
 @dataclass(frozen=True)

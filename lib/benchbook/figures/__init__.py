@@ -1,8 +1,10 @@
 """House style, marks of points, and saving a figure with its table: the same rows give the same bytes."""
 
+import io
 import json
 from pathlib import Path
 
+import matplotlib
 import pandas
 from matplotlib.figure import Figure
 
@@ -24,6 +26,7 @@ __all__ = [
     "draw_input_shares",
     "draw_points",
     "num_windows",
+    "render",
     "save",
     "save_table",
     "size",
@@ -33,7 +36,9 @@ __all__ = [
 ]
 
 
-def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str) -> None:
+def save(
+    figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str, picture: bytes | None = None
+) -> None:
     """Write a figure as SVG and PNG, its table as CSV and Markdown, and what a page needs as JSON.
 
     Args:
@@ -42,17 +47,41 @@ def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: 
         folder: where to write; it is made.
         name: file name without extension.
         alt: what the figure shows, in words, for those who do not see it.
+        picture: the figure from `render`, where that was made before; None: render it now.
     """
-    title = next(axes.get_title(loc="left") for axes in figure.axes)
-    with style():
-        folder.mkdir(parents=True, exist_ok=True)
-        for axes in figure.axes:
-            axes.set_title(axes.get_title(loc="left"), wrap=True)  # rather than cut off at the figure's edge
-        figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
     save_table(table, folder, name)
-    told = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
-    (folder / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (folder / f"{name}.png").write_bytes(picture or render(figure))
+    (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
+    title = next(axes.get_title(loc="left") for axes in figure.axes)
+    page = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
+    (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
+
+
+def render(figure: Figure, form: str = "png") -> bytes:
+    """Return a figure as the content of a PNG or SVG file; the same figure gives the same bytes.
+
+    Placing titles, labels and legends takes most of the time, so that it is done once for all files of a figure.
+    """
+    file = io.BytesIO()
+    with style():
+        _lay_out(figure)
+        figure.savefig(file, format=form, metadata=_METADATA[form])
+    return file.getvalue()
+
+
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the parts of a figure, and take its layout engine away, so that no later drawing places them again."""
+    engine = figure.get_layout_engine()
+    if engine is None:
+        return
+    for axes in figure.axes:
+        axes.set_title(axes.get_title(loc="left"), wrap=True)  # rather than cut off at the figure's edge
+    engine.execute(figure)
+    with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # else None stands for a new engine
+        figure.set_layout_engine(None)
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
