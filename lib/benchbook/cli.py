@@ -1,7 +1,6 @@
 """The command line: `benchbook --help` lists the commands."""
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +11,12 @@ from rich.table import Table
 
 from benchbook import compare as comparison
 from benchbook import condition, estimate, layout, machine, packing, profiles, records, session, verdicts
-from benchbook.devices import DeviceUnavailable, installed, survey
+from benchbook.devices import installed, survey
 from benchbook.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -44,7 +45,8 @@ def study(
     following = {"smoke": "quick", "quick": "paper"}.get(profile)
     if (lines["status"] != "ok").any():
         _say("Next: see the failures above and in the report; RETRY=1 runs them again.")
-    elif following:
+        raise typer.Exit(SOME_FAILED)
+    if following:
         _say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
     else:
         _say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
@@ -156,21 +158,6 @@ def _machine_values(this: machine.Machine) -> dict:
     return {name: value for name, value in machine.as_dictionary(this).items() if name != "name"}
 
 
-def main() -> None:
-    """Run the command line; an expected error is one line, without a traceback."""
-    try:
-        app()
-    except (ValueError, RuntimeError, DeviceUnavailable, session.Missing) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        raise SystemExit(2) from error
-    except subprocess.CalledProcessError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from error
-    except KeyboardInterrupt:
-        Console(stderr=True).print("\nStopped. What was measured is kept; the same command goes on from there.")
-        raise SystemExit(130) from None
-
-
 def _identify(name: str) -> machine.Machine:
     return machine.identify(name)
 
@@ -267,4 +254,6 @@ def _short(path: Path) -> str:
 
 
 if __name__ == "__main__":
+    from benchbook.__main__ import main
+
     main()

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import kernel, layout, machine, marker, profiles, records, runs
+from benchbook import kernel, layout, machine, processes, profiles, records, runs, temporary
+from benchbook.processes import Stopped
 from benchbook.profiles import Point
 from benchbook.runs import Run
 
@@ -34,11 +34,6 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-INTERRUPTED = 130  # the exit status a shell gives to Ctrl-C
-
-
-class Stopped(BaseException):
-    """This process was asked to stop, or whoever started it is gone."""
 
 
 def execute(
@@ -131,15 +126,16 @@ def _supervise(
     point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
 ) -> tuple[str, str]:
     """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
-    environment = _without_snakemake(os.environ) | {
-        "BENCHBOOK_RUN_ID": run.run_id,
-        "BENCHBOOK_MACHINE": machine_name,
-        "BENCHBOOK_SUPERVISOR": str(os.getpid()),
-        "PYTHONUNBUFFERED": "1",
-    }
     command = kernel.command(layout.notebook(point.study), notebook, point.parameters)
     deadline = time.monotonic() + point.time_limit_seconds
-    with (run.folder / f"{run.run_id}.log").open("w") as log:
+    with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
+        environment = _without_snakemake(os.environ) | {
+            "BENCHBOOK_RUN_ID": run.run_id,
+            "BENCHBOOK_MACHINE": machine_name,
+            "BENCHBOOK_SUPERVISOR": str(os.getpid()),
+            "PYTHONUNBUFFERED": "1",
+            **temporary.variables(place),
+        }
         child = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
         )
@@ -150,10 +146,10 @@ def _supervise(
                 _stop_if_orphaned()
                 watch(run)
                 time.sleep(POLL_SECONDS)
-        except (KeyboardInterrupt, Stopped):
-            return "interrupted", "stopped by the user"
+        except Stopped as stop:
+            return "interrupted", f"stopped by {stop}"
         finally:
-            end_tree(child.pid)
+            processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
             child.wait()
     return "", ""
 
@@ -173,22 +169,8 @@ def _without_snakemake(environment: Mapping[str, str]) -> dict[str, str]:
 def _stop_if_orphaned() -> None:
     """Raise Stopped if the `make study` that began this is gone: nobody is left to keep order."""
     launcher = os.environ.get("BENCHBOOK_LAUNCHER")
-    if launcher and not marker.is_running(int(launcher)):
-        raise Stopped
-
-
-def end_tree(process: int) -> None:
-    """Kill a process and everything it started: the kernel is in a process group of its own."""
-    try:
-        parent = psutil.Process(process)
-        family = [*parent.children(recursive=True), parent]
-    except psutil.NoSuchProcess:
-        return
-    for member in family:
-        try:
-            member.kill()
-        except psutil.NoSuchProcess:
-            continue
+    if launcher and not processes.is_running(int(launcher)):
+        raise Stopped(signal.SIGHUP)
 
 
 def _error_in(notebook: Path) -> tuple[str, str] | None:
@@ -216,23 +198,19 @@ def main() -> None:
     parser.add_argument("--machine", default="", help="machine name")
     parser.add_argument("--kernel", type=int, help="which of the point's kernels this is, from 1; all by default")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, _raise_stopped)
+    processes.stop_on_signals()
     from benchbook.progress import Line
 
     point = Point(**json.loads(arguments.point))
     line = Line(point, arguments.kernel)
     try:
         statuses = execute(point, machine.identify(arguments.machine).name, line.watch, arguments.kernel)
-    except (KeyboardInterrupt, Stopped):
+        arguments.done.parent.mkdir(parents=True, exist_ok=True)
+        arguments.done.write_text(json.dumps({"statuses": statuses}) + "\n")
+    except Stopped as stop:
         line.end(["interrupted"])
-        sys.exit(INTERRUPTED)
+        sys.exit(stop.status)
     line.end(statuses)
-    arguments.done.parent.mkdir(parents=True, exist_ok=True)
-    arguments.done.write_text(json.dumps({"statuses": statuses}) + "\n")
-
-
-def _raise_stopped(*_) -> None:
-    raise Stopped
 
 
 if __name__ == "__main__":

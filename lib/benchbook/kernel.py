@@ -5,9 +5,12 @@ leaves the conversation open to every user of the machine.
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
+
+from benchbook import processes
 
 
 def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
@@ -16,14 +19,17 @@ def command(notebook: Path, executed: Path, parameters: dict | None = None) -> l
 
 
 def main() -> None:
-    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object."""
+    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
     import papermill
     from traitlets.config import Config
 
     notebook, executed, parameters = sys.argv[1:]
+    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
+    if supervisor:
+        processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     # A folder of its own: by default the files lie, numbered, where this was started, and kernels take each other's.
-    with tempfile.TemporaryDirectory(prefix="benchbook-") as folder:
-        transport = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
+        transport = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
         papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=transport)
 
 

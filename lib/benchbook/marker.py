@@ -2,10 +2,11 @@
 
 import json
 import os
-import time
 from pathlib import Path
 
 import psutil
+
+from benchbook import processes
 
 
 def write(path: Path, state: dict) -> None:
@@ -17,7 +18,7 @@ def write(path: Path, state: dict) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     process = psutil.Process()
-    owner = {"process": process.pid, "created": process.create_time()}
+    owner = {"process": process.pid, "birth": processes.birth(process)}
     supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
     replace(path, json.dumps(state | owner | {"supervisor": supervisor}))
 
@@ -36,26 +37,18 @@ def read(path: Path) -> dict | None:
 def is_alive(path: Path) -> bool:
     """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here."""
     state = read(path)
+    if state is None or state["process"] == os.getpid() or not processes.is_running(state["process"]):
+        return False
     try:
-        if state is None or state["process"] == os.getpid() or not is_running(state["process"]):
-            return False
-        found = psutil.Process(state["process"])
-        if abs(found.create_time() - state["created"]) > 1:  # the number was given to another process
-            return False
-        if state["supervisor"] and not is_running(state["supervisor"]):
-            _kill(found)
+        process = psutil.Process(state["process"])
+        if abs(processes.birth(process) - state["birth"]) > 1:  # the number was given to another process
             return False
     except psutil.NoSuchProcess:
         return False
-    return True
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process exists and has not ended."""
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    if state["supervisor"] and not processes.is_running(state["supervisor"]):
+        processes.kill([process])
         return False
+    return True
 
 
 def replace(path: Path, content: str) -> None:
@@ -66,13 +59,3 @@ def replace(path: Path, content: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-
-
-def _kill(process: psutil.Process) -> None:
-    """Kill a process and wait until it has ended; as a zombie it has: in many containers nobody reaps orphans."""
-    process.kill()
-    for _ in range(100):
-        if not is_running(process.pid):
-            return
-        time.sleep(0.1)
-    raise psutil.TimeoutExpired(10, process.pid)

@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas
+import psutil
 
-from benchbook import condition, execute, layout, machine, profiles, records, runs, statistics, verdicts
+from benchbook import condition, execute, layout, machine, processes, profiles, records, runs, statistics, verdicts
 from benchbook.awake import awake
+from benchbook.processes import Stopped
 from benchbook.profiles import Point
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
-STOP_SECONDS = 30.0  # a job needs a few to end its kernel and to write its row
+STOP_SECONDS = 3.0  # for a job to end its kernel and to write its row; what it leaves is done here
 
 
 class Missing(RuntimeError):
@@ -42,7 +44,8 @@ def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.D
     Raises:
         RuntimeError: another study runs on this machine.
         Missing: a point ended without rows.
-        subprocess.CalledProcessError: the graph failed or was interrupted.
+        subprocess.CalledProcessError: the graph failed.
+        Stopped: this process was asked to stop; what was measured is kept.
     """
     name = machine.identify(machine_name).name
     folder = layout.runs(name)
@@ -152,31 +155,37 @@ def _snakemake(configuration: dict[str, object]) -> None:
     command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
     command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
     parent, made = os.getppid(), "MAKELEVEL" in os.environ
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     graph = subprocess.Popen(command)
     try:
         while graph.poll() is None:
             if made and os.getppid() != parent:
-                raise KeyboardInterrupt
+                raise Stopped(signal.SIGHUP)
             time.sleep(0.2)
-    except KeyboardInterrupt:
-        stop(graph)
+    except BaseException:
+        stop(graph, configuration["machine"])
         raise
     if graph.returncode:
         raise subprocess.CalledProcessError(graph.returncode, "snakemake")
 
 
-def stop(graph: subprocess.Popen, seconds: float = STOP_SECONDS) -> None:
-    """Ask the graph to end, which ends its job; kill both if they have not ended in time.
+def stop(graph: subprocess.Popen, machine_name: str) -> None:
+    """End the job that runs, which writes its row, and then the graph; no process and no marker is left.
 
-    Snakemake that is told to stop at the moment its job ends has been seen to wait for ever.
+    Args:
+        graph: Snakemake, which starts nothing more.
+        machine_name: whose runs it makes.
     """
-    graph.terminate()
-    try:
-        graph.wait(seconds)
-    except subprocess.TimeoutExpired:
-        execute.end_tree(graph.pid)
-        graph.wait()
+    if graph.poll() is None:
+        graph.send_signal(signal.SIGSTOP)
+    members = processes.family(graph.pid)
+    jobs = [member for member in members if processes.has_word(member, "benchbook.execute")]
+    for job in jobs:
+        job.terminate()
+    psutil.wait_procs(jobs, STOP_SECONDS)
+    processes.kill(processes.family(graph.pid))
+    graph.wait()
+    for marker in layout.runs(machine_name).rglob("*.running"):
+        runs.recover(marker.parent)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import devices, execute, machine, records, runs
+from benchbook import devices, machine, processes, records, runs
 from benchbook.devices import Device, DeviceUnavailable
 from benchbook.protocol import Plan
 from benchbook.runs import Run
@@ -150,7 +150,7 @@ def _run(job: Job, folder: Path, run_id: str, log) -> bool:
         return any(agent.returncode for agent in agents)
     finally:
         for agent in agents:
-            execute.end_tree(agent.pid)
+            processes.kill(processes.family(agent.pid))
             agent.wait()
 
 

@@ -5,12 +5,10 @@ import json
 import os
 import sys
 import tempfile
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchbook import devices, marker, protocol
+from benchbook import devices, marker, processes, protocol
 from benchbook.devices import Device
 from benchbook.protocol import Plan
 from benchbook.runs import Run
@@ -82,14 +80,8 @@ def _device(job: dict, group: Group) -> Device:
 
 def _end_with(process: int) -> None:
     """End this process when another one is gone: whoever started the group may be killed."""
-
-    def watch() -> None:
-        while marker.is_running(process):
-            time.sleep(WATCH_SECONDS)
-        os._exit(1)
-
     if process:
-        threading.Thread(target=watch, daemon=True).start()
+        processes.when_gone(process, lambda: os._exit(1), WATCH_SECONDS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,117 @@
+"""Which processes live, and how they are ended: a run is a tree of processes, some of which outlive their parents."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import psutil
+
+WAIT_SECONDS = 10.0  # for a killed process to be gone
+STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Stopped(BaseException):
+    """This process was asked to stop, or whoever started it is gone.
+
+    Attributes:
+        status: what a shell says of a process that the signal ended: 128 and the signal's number.
+    """
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+def stop_on_signals() -> None:
+    """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal is closed; what is ignored (nohup) stays ignored.
+
+    The first signal counts: a terminal and whoever started this process may send one each, and a row is being written.
+    """
+
+    def stop(number: int, _frame) -> None:
+        for other in STOPS:
+            signal.signal(other, signal.SIG_IGN)
+        raise Stopped(number)
+
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def birth(process: psutil.Process) -> float:
+    """Return when a process began, in seconds that no change of the clock moves.
+
+    Linux counts from the boot, which psutil adds to the time of the boot by the present clock; macOS notes the time.
+    """
+    return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process exists and has not ended; a zombie has."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def when_gone(process: int, act: Callable[[], None], poll_seconds: float = 0.5) -> None:
+    """Watch a process from a thread of this one, and act once it is gone."""
+
+    def watch() -> None:
+        while is_running(process):
+            time.sleep(poll_seconds)
+        act()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def family(process: int) -> list[psutil.Process]:
+    """Return a process and all that it started, the youngest generation first; nothing where it is gone."""
+    try:
+        parent = psutil.Process(process)
+        return [*reversed(parent.children(recursive=True)), parent]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def has_word(process: psutil.Process, word: str) -> bool:
+    """Return whether a word of a process's command line is this one."""
+    try:
+        return word in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
+
+
+def of_run(run_id: str) -> list[psutil.Process]:
+    """Return the processes that belong to a run, by their environment: orphans of a dead kernel among them."""
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("BENCHBOOK_RUN_ID") == run_id:
+                members.append(process)
+        except (psutil.Error, OSError):  # another user's, or it has just ended
+            continue
+    return members
+
+
+def kill(members: Iterable[psutil.Process], seconds: float = WAIT_SECONDS) -> None:
+    """Kill processes and wait until they have ended; in many containers nobody reaps orphans, which stay zombies.
+
+    Raises:
+        psutil.TimeoutExpired: one of them lives on.
+    """
+    members = list(members)
+    for member in members:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    deadline = time.monotonic() + seconds
+    for member in members:
+        while is_running(member.pid) and member.is_running():
+            if time.monotonic() > deadline:
+                raise psutil.TimeoutExpired(seconds, member.pid)
+            time.sleep(0.02)
