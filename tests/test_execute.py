@@ -13,7 +13,7 @@ import nbformat
 import psutil
 import pytest
 
-from benchbook import execute, layout, marker, profiles, records
+from benchbook import execute, layout, processes, profiles, records
 from benchbook.profiles import Point
 
 pytestmark = pytest.mark.notebook
@@ -161,7 +161,7 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     wait_for_row(point)
     family = family_of(process.pid)
     process.send_signal(number)
-    assert process.wait(90) == execute.INTERRUPTED
+    assert process.wait(90) == 128 + number
     psutil.wait_procs(family, timeout=10)
     assert not [member for member in family if member.is_running()]
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
@@ -179,7 +179,9 @@ def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(p
     with torn.open("a") as file:
         file.write("1,half a li")
     assert run_with(point, "", monkeypatch) == ["ok"]
-    assert not [member for member in family if marker.is_running(member.pid) and "ipykernel" in str(member.cmdline())]
+    assert not [
+        member for member in family if processes.is_running(member.pid) and "ipykernel" in str(member.cmdline())
+    ]
     assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
     others = rows_of(point)
     assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]

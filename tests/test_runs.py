@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook import condition, layout, machine, marker, profiles, records, runs
+from benchbook import condition, layout, machine, processes, profiles, records, runs
 from benchbook.devices import DeviceUnavailable
 from fakes import CPU, run
 
@@ -49,12 +49,12 @@ def _start(**changes):
     return runs.start("mnist_speedup", parameters, CPU)
 
 
-def _belongs_to(record, process: int, supervisor: int = 0, created: float | None = None) -> None:
+def _belongs_to(record, process: int, supervisor: int = 0, birth: float | None = None) -> None:
     """Rewrite a run's marker as if another process had written it."""
     state = json.loads(record.marker.read_text())
-    if created is None:
-        created = psutil.Process(process).create_time() if psutil.pid_exists(process) else 0.0
-    state |= {"process": process, "supervisor": supervisor, "created": created}
+    if birth is None:
+        birth = processes.birth(psutil.Process(process)) if psutil.pid_exists(process) else 0.0
+    state |= {"process": process, "supervisor": supervisor, "birth": birth}
     record.marker.write_text(json.dumps(state))
 
 
@@ -67,7 +67,7 @@ def test_start_makes_a_marker_with_process_and_phase(tmp_path):
     state = json.loads(record.marker.read_text())
     assert record.marker == record.folder / f"{record.run_id}.running"
     assert (state["process"], state["phase"], state["supervisor"]) == (os.getpid(), "setup", 0)
-    assert state["created"] == psutil.Process().create_time()
+    assert state["birth"] == processes.birth(psutil.Process())
     assert record.folder.parent == tmp_path / "runs" / "a-machine" / "mnist_speedup"
     assert _files(record.folder) == {record.marker.name}
 
@@ -245,7 +245,7 @@ def test_recover_ends_an_orphan_whose_supervisor_is_gone(tmp_path, sleeper, dead
     record.mark()
     _belongs_to(record, sleeper.pid, supervisor=dead)
     assert runs.recover(tmp_path) == [record.run_id]
-    assert not marker.is_running(sleeper.pid)
+    assert not processes.is_running(sleeper.pid)
     assert list(records.read(record.path)["status"]) == ["interrupted"]
 
 
@@ -256,16 +256,26 @@ def test_recover_ends_an_orphan_that_nobody_reaps(tmp_path, dead):
         record.mark()
         _belongs_to(record, orphan, supervisor=dead)
         assert runs.recover(tmp_path) == [record.run_id]
-        assert not marker.is_running(orphan)
+        assert not processes.is_running(orphan)
         parent.kill()
 
 
 def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, sleeper, dead):
     record = run(tmp_path)
     record.mark()
-    _belongs_to(record, sleeper.pid, supervisor=dead, created=psutil.Process(sleeper.pid).create_time() - 100)
+    _belongs_to(record, sleeper.pid, supervisor=dead, birth=processes.birth(psutil.Process(sleeper.pid)) - 100)
     assert runs.recover(tmp_path) == [record.run_id]
     assert sleeper.poll() is None
+
+
+def test_a_clock_that_is_set_back_leaves_a_live_run_alone(tmp_path, sleeper, monkeypatch):
+    record = run(tmp_path)
+    record.mark()
+    _belongs_to(record, sleeper.pid)
+    began, booted = psutil.Process.create_time, psutil.boot_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) - 3600)  # as Linux counts it
+    monkeypatch.setattr(psutil, "boot_time", lambda: booted - 3600)
+    assert runs.recover(tmp_path) == []
 
 
 def test_recover_ends_an_earlier_run_of_this_process(tmp_path):
@@ -292,10 +302,10 @@ def test_resume_gives_back_a_run_that_has_not_ended(tmp_path):
 
 
 def test_zombie_is_not_running(sleeper):
-    assert marker.is_running(sleeper.pid)
+    assert processes.is_running(sleeper.pid)
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays until it is waited for
-    assert not marker.is_running(sleeper.pid)
+    assert not processes.is_running(sleeper.pid)
 
 
 def test_time_is_written_as_rows_want_it(tmp_path):

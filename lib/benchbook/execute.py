@@ -110,15 +110,19 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
     run = Run(folder, run_id, reserved)
     run.mark()
     notebook = folder / f"{run_id}.ipynb"
-    status, message = _supervise(point, run, notebook, machine_name, watch)
+    stopped = None
+    try:
+        status, message = _supervise(point, run, notebook, machine_name, watch)
+    except Stopped as stop:
+        status, message, stopped = "interrupted", f"stopped by {stop}", stop
     unfinished = runs.resume(folder, run_id)
     if unfinished is not None:  # neither finished nor failed by itself
         error = _error_in(notebook)
         if not status:
             status = runs.status_of(*error) if error else "crashed"
         unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
-    if status == "interrupted":
-        raise Stopped
+    if stopped:
+        raise stopped
     return _outcome(records.without_refusals(records.read(run.path))["status"])
 
 
@@ -146,8 +150,6 @@ def _supervise(
                 _stop_if_orphaned()
                 watch(run)
                 time.sleep(POLL_SECONDS)
-        except Stopped as stop:
-            return "interrupted", f"stopped by {stop}"
         finally:
             processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
             child.wait()

@@ -1,0 +1,125 @@
+"""Who lives and how it is ended: stops, orphans of a run, and folders of temporary files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from benchbook import processes, temporary
+from benchbook.__main__ import describe
+
+
+def start(code: str, **variables: str) -> subprocess.Popen:
+    """Start Python code that prints a line once it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | variables, stdout=subprocess.PIPE, start_new_session=True
+    )
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("number", processes.STOPS)
+def test_the_first_signal_stops_and_those_that_follow_wait(number):
+    code = (
+        "import os, signal, sys, time\nfrom benchbook import processes\nprocesses.stop_on_signals()\n"
+        "try:\n    print(flush=True)\n    time.sleep(30)\n"
+        "except processes.Stopped as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    sys.exit(stop.status)"
+    )
+    process = start(code)
+    process.send_signal(number)
+    assert process.wait(10) == 128 + number
+    process.stdout.close()
+
+
+def test_nohup_stays_in_force():
+    code = (
+        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook import processes\n"
+        "processes.stop_on_signals()\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed():
+    child = "import time; time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]); print(flush=True)"
+    parent = start(code, BENCHBOOK_RUN_ID="run-of-this-test")
+    parent.wait(10)
+    orphans = processes.of_run("run-of-this-test")
+    assert len(orphans) == 1
+    processes.kill(orphans)
+    assert processes.of_run("run-of-this-test") == []
+    parent.stdout.close()
+
+
+def test_a_process_ends_with_the_one_that_it_watches():
+    watched = subprocess.Popen(["sleep", "60"])
+    code = (
+        "import os, time\nfrom benchbook import processes\n"
+        f"processes.when_gone({watched.pid}, lambda: os._exit(7), 0.05)\nprint(flush=True)\ntime.sleep(60)"
+    )
+    process = start(code)
+    watched.kill()
+    watched.wait()
+    assert process.wait(10) == 7
+    process.stdout.close()
+
+
+def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (tmp_path / f"benchbook-{gone.pid}-abc").mkdir()
+    others = {tmp_path / "benchbook-notes", tmp_path / f"benchbook-{os.getppid()}-abc"}
+    for path in others:
+        path.mkdir()
+    with temporary.folder() as place:
+        assert {*others, place} == set(tmp_path.iterdir())
+    assert others == set(tmp_path.iterdir())
+
+
+def test_the_birth_of_a_process_is_the_same_whoever_asks():
+    code = "import os, psutil\nfrom benchbook import processes\nprint(processes.birth(psutil.Process(os.getppid())))"
+    answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert float(answer) == processes.birth(psutil.Process())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (processes.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). What was measured is kept"),
+        (KeyboardInterrupt(), 130, "Stopped. What was measured is kept"),
+        (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
+        (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
+        (subprocess.CalledProcessError(1, "snakemake"), 1, "error: Command 'snakemake' returned"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "error: ZeroDivisionError: division by zero; with",
+        ),
+    ],
+)
+def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(error, status, words):
+    text, exit_status = describe(error)
+    assert exit_status == status
+    assert text.startswith(words)
+    assert "\n" not in text
+
+
+def test_a_stop_before_the_first_import_has_ended_is_one_line_too():
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import runpy; print(flush=True); runpy.run_module('benchbook', run_name='__main__')"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=20)[1]
+    assert "Traceback" not in output
+    assert process.returncode in (2, 130)  # 2: it had come to its usage already
