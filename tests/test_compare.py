@@ -7,7 +7,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, compare, records
+from benchbook import cli, compare, points, records
 from rows import make_row, make_rows
 
 
@@ -120,24 +120,37 @@ def test_runs_of_the_same_code_show_no_difference():
 
 
 def test_machines_of_different_devices_are_paired_by_what_the_point_is():
-    a = [*windows(device="mps", point="reference-mps"), *windows(100, point="reference-cpu")]
-    b = windows(5000, machine="attic", device="cuda", point="reference-cuda")
+    a = [*windows(device="mps", point=named("mps")), *windows(100, point=named("cpu"))]
+    b = windows(5000, machine="attic", device="cuda", point=named("cuda"))
     lines = compare.table(make_rows(a), make_rows(b))
-    assert lines[["point", "device_a", "device_b"]].to_numpy().tolist() == [["reference-mps", "mps", "cuda"]]
+    assert lines[["point", "device_a", "device_b"]].to_numpy().tolist() == [[named("mps"), "mps", "cuda"]]
+
+
+def named(device, **parameters):
+    return points.point_name("mnist_speedup", points.declared("mnist_speedup") | {"device": device} | parameters)
+
+
+def test_what_a_machine_chose_or_wrote_beside_the_parameters_does_not_part_two_points():
+    a = windows(point=named("cpu", variant="tuned"), variant="tuned", settings='{"fused": true}', num_workers=2)
+    b = windows(2000, machine="attic", point=named("cpu", variant="tuned"), variant="tuned", precision="bf16")
+    assert len(compare.table(make_rows(a), make_rows(b))) == 1
 
 
 def test_a_point_without_a_partner_is_named():
-    a = [*windows(point="tuned-cpu", settings='{"fused": true}'), *windows(100, point="reference-cpu")]
-    b = [row | {"machine": "attic", "settings": row["settings"].replace("true", "false")} for row in a]
-    assert compare.unpaired(make_rows(a), make_rows(b)) == {"a": ["tuned-cpu"], "b": ["tuned-cpu"]}
-    assert compare.table(make_rows(a), make_rows(b))["point"].tolist() == ["reference-cpu"]
+    a = [*windows(point=named("cpu", batch_size=16)), *windows(100, point=named("cpu"))]
+    b = [row | {"machine": "attic"} for row in (*windows(point=named("cpu", seed=2)), *windows(point=named("cpu")))]
+    alone = {"a": [named("cpu", batch_size=16)], "b": [named("cpu", seed=2)]}
+    assert compare.unpaired(make_rows(a), make_rows(b)) == alone
+    assert compare.table(make_rows(a), make_rows(b))["point"].tolist() == [named("cpu")]
     assert compare.unpaired(make_rows(a), make_rows(a)) == {"a": [], "b": []}
 
 
 def test_other_work_is_not_compared():
-    for changed in ({"dataset": "digits"}, {"batch_size": 32}, {"settings": '{"seed": 2}'}, {"device": "cuda"}):
+    others = [{"dataset": "digits"}, {"settings": '{"weights": "random"}'}, {"device": "cuda"}, {"framework": "jax"}]
+    others += [{"point": named("cpu", batch_size=32)}, {"point": named("cpu", num_windows=2)}]
+    for changed in others:
         with pytest.raises(ValueError, match="no point of A"):
-            pair(windows(), windows(machine="attic", **changed))
+            pair(windows(point=named("cpu")), windows(**{"machine": "attic", "point": named("cpu")} | changed))
     with pytest.raises(ValueError, match="no point of A"):
         pair(windows(session="s1"), windows(session="s2", dataset="digits"))
 

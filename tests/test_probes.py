@@ -51,7 +51,7 @@ def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(
     assert rows["status"].tolist() == ["ok", "crashed"]
     crash = rows.iloc[1]
     assert crash[["image_size", "batch_size", "message"]].tolist() == [224, 8, "the kernel died"]
-    assert json.loads(crash["settings"])["trainable"] is True
+    assert crash["settings"]["trainable"] is True
     assert session.summary([point], "tester")["status"].tolist() == ["crashed"]
     shown = tables.settings(rows).iloc[0]
     assert shown[["image_size", "status"]].tolist() == [224, "crashed"]

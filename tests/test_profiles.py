@@ -21,8 +21,9 @@ device: str = "best"  # where
 batch_size: int = 64  # how many
 rate: float = 0.5  # how fast
 resident: bool = False  # kept on the device
-num_windows: int = 1  # how long
-data_root: str = ""  # folder"""
+data_root: str = ""  # folder
+# How it is measured: not part of a point's name
+num_windows: int = 1  # how long"""
 DEFAULTS = {
     "variant": "reference",
     "device": "best",

@@ -1,12 +1,16 @@
 """The schema's errors, and rows that come back from a file as they went in."""
 
+import difflib
+import json
 import random
 
 import numpy
 import pandas
 import pytest
 
-from benchbook import records
+from benchbook import points, records
+from benchbook.records import checking
+from benchbook.records.schema import NEAR_MISS, SCHEMA
 from rows import make_row, make_rows
 
 FULL_ROW = make_row(
@@ -16,7 +20,7 @@ FULL_ROW = make_row(
     num_workers=0,
     compiled=False,
     parameters=1_199_882,
-    settings='{"includes": "set-up, test", "shuffle": true}',
+    settings={"includes": "set-up, test", "shuffle": True},
     epoch=1,
     started_at="2026-11-20T12:00:00.125Z",
     seconds=0.1 + 0.2,
@@ -28,6 +32,10 @@ FULL_ROW = make_row(
 )
 
 
+PARAMETERS = points.declared("mnist_speedup") | {"device": "cpu", "batch_size": 16, "data_resident": True}
+OLD_NAME = "reference-cpu-batch_size_16-data_resident-788a1012"
+
+
 def write(path, *rows):
     for row in rows:
         records.append(path, row)
@@ -37,6 +45,16 @@ def write(path, *rows):
 def write_raw(path, *rows):
     """Write rows that the schema may refuse, which `append` would not let through."""
     pandas.DataFrame(rows, columns=records.COLUMNS).to_csv(path, index=False)
+    return path
+
+
+def write_version_1(folder):
+    """Write a run as version 1 wrote it: a point's name had a hash over all parameters."""
+    path = write_raw(
+        folder / "run-1.csv", *(make_row(schema_version=1, point=OLD_NAME, index=index) for index in range(2))
+    )
+    stated = {name: value for name, value in PARAMETERS.items() if name not in points.PLACES}
+    path.with_suffix(".json").write_text(json.dumps({"parameters": stated}))
     return path
 
 
@@ -65,7 +83,7 @@ def write_raw(path, *rows):
         ("settings", "{shuffle}", "allowed: a JSON object"),
         ("settings", "[1]", "allowed: a JSON object"),
         ("started_at", "2026-11-20 12:00:00", "allowed: UTC time, ISO 8601, ending in Z"),
-        ("schema_version", "2", "allowed: 1"),
+        ("schema_version", "0", "allowed: 2"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_file_line_column_and_what_is_allowed(tmp_path, column, value, allowed):
@@ -84,24 +102,61 @@ def test_several_wrong_values_are_counted(tmp_path):
         records.read(path)
 
 
+def write_table(path, table):
+    records.as_text(table).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("column", records.COLUMNS)
+def test_a_column_that_a_file_lacks_is_empty_and_a_required_one_an_error(tmp_path, column):
+    path = write_table(tmp_path / "run.csv", make_rows([make_row()]).drop(columns=column))
+    if SCHEMA.columns[column].nullable:
+        assert records.read(path)[column].isna().all()
+    elif column == "settings":
+        assert records.read(path)[column].tolist() == [{}]
+    else:
+        with pytest.raises(records.SchemaError, match=rf"^{path}, line 1: missing column {column}$"):
+            records.read(path)
+
+
+def test_a_column_that_this_version_does_not_have_is_kept_as_text_beside_files_without_it(tmp_path):
+    write_table(tmp_path / "a.csv", make_rows([make_row()]).assign(colour="007"))
+    write(tmp_path / "b.csv", make_row(run_id="run-2"))
+    merged = records.merge(records.find(tmp_path))
+    assert records.unknown_columns(merged) == ["colour"]
+    assert list(merged) == [*records.COLUMNS, "colour"]
+    assert merged["colour"].fillna("none").tolist() == ["007", "none"]
+    assert records.unknown_columns(records.read(tmp_path / "b.csv")) == []
+
+
 @pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda rows: rows.assign(colour="red"), "unknown column colour"),
-        (lambda rows: rows.drop(columns=["loss", "accuracy"]), "missing column accuracy, loss"),
-    ],
+    ("name", "meant"),
+    [("sampels", "samples"), ("batchsize", "batch_size"), ("Loss", "loss"), ("energy_joule", "energy_joules")],
 )
-def test_an_unknown_or_missing_column_is_named(tmp_path, change, problem):
-    path = tmp_path / "run.csv"
-    change(make_rows([make_row()])).to_csv(path, index=False)
-    with pytest.raises(records.SchemaError) as caught:
-        records.read(path)
-    assert str(caught.value) == f"{path}, line 1: {problem}"
+@pytest.mark.parametrize("beside_it", [True, False])
+def test_a_misspelt_column_is_an_error_that_names_it_and_what_was_meant(tmp_path, name, meant, beside_it):
+    rows = make_rows([make_row()]).assign(**{name: "1"})
+    path = write_table(tmp_path / "run.csv", rows if beside_it else rows.drop(columns=meant))
+    for read in (records.read, lambda path: records.merge([path])):
+        with pytest.raises(records.SchemaError) as caught:
+            read(path)
+        assert str(caught.value) == f"{path}, line 1: unknown column {name}; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("name", ["energy_joules_gpu", "gpu_utilisation", "colour", "busy_share"])
+def test_a_name_that_adds_a_word_is_no_misspelling(tmp_path, name):
+    path = write_table(tmp_path / "run.csv", make_rows([make_row()]).assign(**{name: "1"}))
+    assert records.unknown_columns(records.read(path)) == [name]
+
+
+def test_no_column_of_the_schema_is_a_near_miss_of_another():
+    for name in records.COLUMNS:
+        assert difflib.get_close_matches(name, records.COLUMNS, n=2, cutoff=NEAR_MISS) == [name]
 
 
 def test_columns_may_come_in_any_order(tmp_path):
     path = tmp_path / "run.csv"
-    make_rows([FULL_ROW])[records.COLUMNS[::-1]].to_csv(path, index=False)
+    write_table(path, make_rows([FULL_ROW])[records.COLUMNS[::-1]])
     pandas.testing.assert_frame_equal(records.read(path), make_rows([FULL_ROW]))
 
 
@@ -176,8 +231,8 @@ def test_a_row_that_breaks_the_schema_is_not_written(tmp_path, column):
 @pytest.mark.parametrize("known", [{}, {"energy_method": "nvml"}, {"energy_boundary": "board"}])
 def test_joules_that_do_not_say_how_and_where_they_were_read_are_refused(known):
     with pytest.raises(records.SchemaError, match="line 2: energy_joules without energy_method and energy_boundary"):
-        make_rows([make_row(energy_joules=3.0, **known)])
-    make_rows([make_row(energy_joules=3.0, energy_method="nvml", energy_boundary="board")])
+        records.validate(make_rows([make_row(energy_joules=3.0, **known)]))
+    records.validate(make_rows([make_row(energy_joules=3.0, energy_method="nvml", energy_boundary="board")]))
 
 
 @pytest.mark.parametrize("kept_rows", [0, 1, 2])
@@ -240,11 +295,45 @@ def test_a_run_that_stands_in_two_files_is_refused_and_both_are_named(tmp_path):
     assert str(caught.value) == f"run run-1 stands in more than one file: {first}, {second}"
 
 
-def test_a_file_of_another_schema_version_is_refused_and_named(tmp_path):
+def test_a_file_of_a_newer_version_is_refused_and_named_with_its_version(tmp_path):
     write(tmp_path / "a.csv", make_row())
-    write_raw(tmp_path / "b.csv", make_row(run_id="run-2"), make_row(run_id="run-2", index=1, schema_version=2))
-    with pytest.raises(records.SchemaError, match=r"b\.csv, line 3: column schema_version is 2; allowed: 1"):
-        records.merge(records.find(tmp_path))
+    write_raw(tmp_path / "b.csv", make_row(run_id="run-2"), make_row(run_id="run-2", index=1, schema_version=3))
+    for read in (lambda: records.merge(records.find(tmp_path)), lambda: records.read(tmp_path / "b.csv")):
+        with pytest.raises(records.SchemaError, match=r"b\.csv, line 3: schema_version is 3; allowed: 1 to 2"):
+            read()
+
+
+def test_measured_rows_of_version_1_get_the_points_present_name_from_their_manifest(tmp_path):
+    old = write_version_1(tmp_path)
+    rows = records.read(old)
+    present = points.point_name("mnist_speedup", PARAMETERS)
+    assert set(rows["point"]) == {present} != {OLD_NAME}
+    assert set(rows["schema_version"]) == {records.SCHEMA_VERSION}
+    write(tmp_path / "new.csv", make_row(run_id="run-2", point=present))
+    assert records.merge([old, tmp_path / "new.csv"])["point"].nunique() == 1
+    as_written = records.texts(old, "old")
+    assert set(as_written["point"]) == {OLD_NAME}  # reading changes no file
+
+
+@pytest.mark.parametrize(
+    "manifest", [None, "", "{", "[]", '{"parameters": 5}', '{"parameters": {"seed": 1}}', "[" * 99999]
+)
+def test_rows_of_version_1_without_a_manifest_that_can_be_read_keep_their_name(tmp_path, manifest):
+    old = write_version_1(tmp_path)
+    old.with_suffix(".json").unlink() if manifest is None else old.with_suffix(".json").write_text(manifest)
+    assert set(records.read(old)["point"]) == {OLD_NAME}
+
+
+def test_published_rows_of_version_1_keep_their_names(tmp_path):
+    rows = [make_row(schema_version=1, source="published", point="reference-cpu")]
+    path = write_raw(tmp_path / "mnist_speedup.csv", *rows)
+    assert records.read(path)[["schema_version", "point"]].to_numpy().tolist() == [[2, "reference-cpu"]]
+
+
+def test_a_run_that_began_under_version_1_can_be_ended_as_one(tmp_path):
+    path = write_version_1(tmp_path)
+    records.append(path, make_row(schema_version=1, point=OLD_NAME, phase="setup", status="interrupted"))
+    assert records.read(path)["status"].tolist() == ["ok", "ok", "interrupted"]
 
 
 def test_files_of_rows_are_found_at_any_depth(tmp_path):
@@ -256,6 +345,71 @@ def test_files_of_rows_are_found_at_any_depth(tmp_path):
     assert records.find(deep / "run.csv") == [deep / "run.csv"]
 
 
-@pytest.mark.parametrize(("text", "settings"), [('{"width": 1.0}', {"width": 1.0}), (None, {}), (pandas.NA, {})])
-def test_a_rows_settings_are_a_dictionary_empty_where_it_has_none(text, settings):
-    assert records.settings(text) == settings
+@pytest.mark.parametrize(
+    ("value", "settings"), [('{"width": 1.0}', {"width": 1.0}), ({"a": 1}, {"a": 1}), (None, {}), (pandas.NA, {})]
+)
+def test_a_rows_settings_are_a_dictionary_empty_where_it_has_none(value, settings):
+    assert make_rows([make_row(settings=value)])["settings"].tolist() == [settings]
+
+
+def test_settings_are_written_as_json_with_sorted_keys(tmp_path):
+    path = write(tmp_path / "run.csv", make_row(settings={"b": 1, "a": [True, None]}))
+    assert records.texts(path, "run")["settings"][0] == '{"a": [true, null], "b": 1}'
+    table = records.as_text(pandas.DataFrame({"settings": [{"b": 1, "a": 2}, {}, None]}))
+    assert table["settings"].fillna("").tolist() == ['{"a": 2, "b": 1}', "", ""]
+
+
+def values_to_try(name):
+    """Return values of every kind for a column: its own, the schema's limits and their neighbours, and other types."""
+    limits = [limit for check in SCHEMA.columns[name].checks for limit in check.statistics.values()]
+    allowed = [value for limit in limits if isinstance(limit, tuple) for value in limit]
+    numbers = [limit for limit in limits if isinstance(limit, int)]
+    near = [number + step for number in numbers for step in (-1, -1e-9, 0, 1e-9, 1)]
+    others = [
+        None,
+        0,
+        1,
+        -1,
+        0.5,
+        2.0,
+        True,
+        False,
+        "",
+        "ok",
+        "1",
+        "x",
+        "2026-11-20T12:00:00Z",
+        "2026-11-20T12:00:00Zx",
+    ]
+    return [*allowed, *near, *others, float("inf"), 2**53, 2**63, {}, {"a": 1}, "{}", "[1]", "True", [1]]
+
+
+def test_what_one_row_may_hold_the_whole_schema_allows_as_well(monkeypatch):
+    whole, asked = checking.validate, []
+    monkeypatch.setattr(checking, "validate", lambda rows, source: asked.append(rows))  # who asks it has its verdict
+    accepted = []
+    for name in records.COLUMNS:
+        for value in values_to_try(name):
+            row = make_row(energy_joules=1.0, energy_method="nvml", energy_boundary="board", run_id=str(len(accepted)))
+            asked.clear()
+            records.check_row(row | {name: value}, "row")
+            accepted += [] if asked else [row | {"index": len(accepted), name: value}]
+    assert {name for name in records.COLUMNS for row in accepted if row.get(name) != make_row().get(name)} >= {
+        name for name in records.COLUMNS if name not in ("schema_version", "source", "study", "machine", "session")
+    }
+    whole(pandas.DataFrame(accepted, columns=records.COLUMNS))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("phase", "trian"), ("utilisation", 1.01), ("batch_size", 0), ("study", None), ("loss", "low")],
+)
+def test_what_the_whole_schema_refuses_one_row_may_not_hold(column, value):
+    with pytest.raises(records.SchemaError, match=f"column {column} is"):
+        records.check_row(make_row() | {column: value}, "row")
+
+
+def test_a_good_row_is_appended_without_the_whole_schema(tmp_path, monkeypatch):
+    monkeypatch.setattr(checking, "validate", lambda rows, source: pytest.fail("the whole schema was asked"))
+    exact = FULL_ROW | {"peak_memory_bytes": 2**53 - 1}
+    write(tmp_path / "run.csv", exact, make_row(seconds=numpy.float64(0.1), compiled=numpy.bool_(True), index=1))

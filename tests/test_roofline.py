@@ -165,12 +165,12 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     rate["multiplication", 128, "fp16"] = RuntimeError('"addmm" not implemented for Half')
     budget = roofline.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
     record = run(tmp_path)
-    record.describe(settings='{"idle_seconds": 2.0}')
+    record.describe(settings={"idle_seconds": 2.0})
     roofline.measure_arithmetic(CPU, record, budget)
     rows = records.read(record.path)
     assert set(rows["phase"]) == {"calibrate"}
     good, refused = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
-    found = [(r["precision"], json.loads(r["settings"])["matrix_size"], r["samples"]) for r in good.to_dict("records")]
+    found = [(r["precision"], r["settings"]["matrix_size"], r["samples"]) for r in good.to_dict("records")]
     counts = {"fp32": (160, 20, 2), "bf16": (80, 10, 1)}
     assert found == [
         (name, size, count)
@@ -178,7 +178,7 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
         for size, count in zip((128, 256, 512), numbers, strict=True)
         for _ in range(2)
     ]
-    assert json.loads(good["settings"].iloc[0])["idle_seconds"] == 2.0
+    assert good["settings"].iloc[0]["idle_seconds"] == 2.0
     assert good["flops_per_sample"].iloc[0] == 2 * 128**3
     assert good["samples_per_second"].tolist() == pytest.approx(
         [1 / rate["multiplication", size, name] for name, size, _ in found]

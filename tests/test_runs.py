@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook import condition, layout, machine, processes, profiles, records, runs
+from benchbook import condition, layout, machine, points, processes, profiles, records, runs
 from benchbook.devices import DeviceUnavailable
 from fakes import CPU, run
 
@@ -99,10 +99,10 @@ def test_run_and_session_are_those_of_the_environment_or_the_run_s_own(monkeypat
 def test_settings_of_a_row_are_the_parameters_that_have_no_column():
     record = _start(num_windows=2)
     row = record.append(seconds=1.0)
-    settings = json.loads(row["settings"])
+    settings = row["settings"]
     assert settings["num_windows"] == 2
     assert not set(settings) & set(records.COLUMNS)
-    assert not set(settings) & profiles.PLACES
+    assert not set(settings) & points.PLACES
 
 
 def test_marker_follows_the_phase(tmp_path):
@@ -320,7 +320,7 @@ def test_manifest_has_parameters_environment_and_condition_before_and_after():
     record.end()
     manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
     expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
-    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in profiles.PLACES}
+    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.PLACES}
     assert manifest["environment"] == machine.environment()
     assert manifest["machine"] == machine.as_dictionary(machine.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())

@@ -1,6 +1,5 @@
 """The search for the fastest settings: it takes what is faster and right, and nothing else."""
 
-import json
 import time
 
 import numpy
@@ -25,9 +24,6 @@ class Sleeper:
             raise RuntimeError("no compiler here")
         self.settings, self.device, self.batch_size, self.epoch = settings, CPU, 1, 0
         self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
-
-    def enter(self):
-        pass
 
     def end_epoch(self):
         self.epoch += 1
@@ -125,7 +121,7 @@ def test_a_point_is_searched_once_in_a_session(judged, monkeypatch, tmp_path):
     def settings_of(number: int, session: str) -> tuple[search.Found, runs.Run]:
         record = run(tmp_path, f"20260101T00000{number}Z-00000000")
         record.manifest = {"commit": "a-commit"}
-        record.describe(session=session, settings="{}")
+        record.describe(session=session, settings={})
         found = search.for_point(record, lambda chosen: built.append(chosen) or Sleeper(chosen), CPU, 60, 1)
         record.append(seconds=1.0)
         record.end()
@@ -133,7 +129,7 @@ def test_a_point_is_searched_once_in_a_session(judged, monkeypatch, tmp_path):
 
     first, searched = settings_of(1, "a-session")
     assert first.settings == Settings(precision="amp_bf16")
-    assert json.loads(searched.common["settings"]) == {"channels_last": False}  # precision is a column of the rows
+    assert searched.common["settings"] == {"channels_last": False}  # precision is a column of the rows
     assert len(built) == 5
     second, taken_over = settings_of(2, "a-session")
     assert len(built) == 5

@@ -81,7 +81,7 @@ def test_a_summary_describes_the_windows_and_not_what_was_tried_after_them():
     trial = make_row(phase="calibrate", precision="amp_bf16", batch_size=4, samples_per_second=9.0, settings=settings)
     trained = windows(128, 128, precision="fp32", image_size=32, settings="{}")
     line = statistics.summarise(make_rows([*trained, trial])).iloc[0]
-    assert line[["precision", "batch_size", "image_size", "settings"]].tolist() == ["fp32", 64, 32, "{}"]
+    assert line[["precision", "batch_size", "image_size", "settings"]].tolist() == ["fp32", 64, 32, {}]
     assert line["seconds_per_step"] == pytest.approx(0.5)
 
 

@@ -23,8 +23,7 @@ def bounds(row: dict, column: str) -> tuple[float, float]:
             the distance, in the column's unit, as `rounding`.
         column: which of its measures.
     """
-    settings = records.settings(row["settings"])
-    half = settings.get("rounding", {}).get(column, half_unit(row[column]))
+    half = row["settings"].get("rounding", {}).get(column, half_unit(row[column]))
     return row[column] - half, row[column] + half
 
 

@@ -8,13 +8,12 @@ import pandas
 
 from benchbook import condition, energy, intervals, layout, records, statistics, verdicts
 from benchbook.intervals import History
+from benchbook.points import point_work
 
 KINDS = ("path", "machine", "session", "commit", "library")
-# What two points must have in common to be compared across machines. The data set is the one that was loaded.
-ALIKE = [
-    *("study", "variant", "model", "dataset", "dataset_samples", "batch_size", "image_size", "framework"),
-    *("precision", "compiled", "num_workers", "settings"),
-]
+# What two points must have in common to be compared across machines: the work that their names stand for, and what was
+# loaded, for where a data set or weights could not be had others stand in.
+ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights"]
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
     *("ratio", "low", "high", "interval", "verdict", "stability_a", "stability_b"),
@@ -73,7 +72,8 @@ def table(
     """Compare two sets of rows, point by point.
 
     The same point on the same machine is one pair. Sets of two different machines are paired by what a point
-    is (ALIKE) and by whether it ran on the CPU or on an accelerator.
+    does (ALIKE) and by whether it ran on the CPU or on an accelerator. What a tuned point chose may differ: both are
+    the best that their device can do.
 
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
@@ -182,12 +182,13 @@ def _windows(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def _points(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per point: its key, what it is, and the index of its training windows."""
-    lines = [
-        {name: group[name].iloc[-1] for name in dict.fromkeys([*statistics.POINT_KEY, *ALIKE])}
-        | {"is_cpu": group["device"].iloc[-1] == "cpu", "index": group.index}
-        for _, group in _windows(rows).groupby(statistics.POINT_KEY)
-    ]
     columns = list(dict.fromkeys([*statistics.POINT_KEY, *ALIKE, "is_cpu", "index"]))
+    lines = []
+    for (_, _, point), group in _windows(rows).groupby(["machine", "study", "point"]):
+        last = group.iloc[-1]
+        derived = {"work": point_work(point), "weights": last["settings"].get("weights")}
+        derived |= {"is_cpu": last["device"] == "cpu", "index": group.index}
+        lines.append({name: last[name] for name in columns if name not in derived} | derived)
     return pandas.DataFrame(lines, columns=columns)
 
 

@@ -106,7 +106,7 @@ def _point(point: dict, epoch_seconds: float) -> dict:
         "seconds_per_epoch": epoch_seconds if trained else numpy.nan,
         "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
         "energy_boundary": point["energy_boundary"] if trained else None,
-        "price_per_hour": records.settings(point["settings"]).get("price_per_hour"),
+        "price_per_hour": point["settings"].get("price_per_hour"),
     }
 
 
@@ -122,7 +122,7 @@ def _printed(row: dict) -> dict:
         rates = {"images_per_second": row["seconds"], "low": high, "high": low}
         line |= {name: row["samples"] / seconds for name, seconds in rates.items()}
     elif row["phase"] == "total" and pandas.notna(row["seconds"]):
-        epochs = records.settings(row["settings"]).get("epochs", row["epoch"])
+        epochs = row["settings"].get("epochs", row["epoch"])
         line |= {"seconds_per_epoch": row["seconds"] / epochs}
     if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
         line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}

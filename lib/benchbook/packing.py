@@ -1,10 +1,12 @@
 """One machine's rows as a file to send, and such a file back into the tree.
 
 A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of nothing else. What comes from others is
-checked whole before anything of it is written.
+checked whole before anything of it is written. Rows of an older version are written as the present one has them, in the
+folder of the point's present name, so that the same run is never here twice.
 """
 
 import collections
+import io
 import json
 import re
 import stat
@@ -67,6 +69,7 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
     """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good.
 
     A run that is here already, byte by byte, is left alone, so that a newer pack of a machine can be added to an older.
+    Rows of an older version become those of the present one.
 
     Returns:
         The machine's folder, and the rows that were in the zip.
@@ -84,6 +87,7 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
             rows = _check_tables(records.find(Path(temporary)), Path(temporary))
         except ValueError as error:
             raise type(error)(f"{path.name}: {str(error).replace(f'{temporary}/', '')}") from error
+    contents = _present(contents)
     machine_name = rows["machine"].iloc[0]
     _check_against_present(path.name, machine_name, contents, rows)
     folder = layout.runs(machine_name)
@@ -97,10 +101,10 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
     """Return the rows of all files; each must be measured, and lie where its own columns say."""
     frames = []
     for path in tables:
-        frame = records.read(path)
+        frame, written = records.read(path), records.texts(path, str(path))
         machine, study, point = path.relative_to(runs).parts[:-1]
         for column, wanted in zip(IDENTITY, (machine, study, point, path.stem), strict=True):
-            wrong = frame.loc[frame[column] != wanted, column]
+            wrong = written.loc[written[column] != wanted, column]
             if len(wrong):
                 raise PackError(f"{path}, line {wrong.index[0] + 2}: {column} is {wrong.iloc[0]!r}; allowed: {wanted}")
         foreign = frame.loc[frame["source"] != "measured", "source"]
@@ -110,6 +114,20 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
     if not sum(len(frame) for frame in frames):
         raise PackError(f"{runs}: no rows")
     return pandas.concat([frame for frame in frames if len(frame)], ignore_index=True)
+
+
+def _present(contents: dict[str, bytes]) -> dict[str, bytes]:
+    """Return a pack's files as the present version names and writes them."""
+    present = {}
+    for name in (name for name in contents if name.endswith(".csv")):
+        manifest = contents.get(f"{name[:-4]}.json")
+        written = records.texts(io.BytesIO(contents[name]), name)
+        rows = records.migrate(written, lambda manifest=manifest: json.loads(manifest or b"{}"), name)
+        machine, study, _, file = name.split("/")
+        folder = f"{machine}/{study}/{rows['point'].iloc[0]}"
+        content = contents[name] if rows is written else rows.to_csv(index=False, lineterminator="\n").encode()
+        present |= {f"{folder}/{file}": content} | ({f"{folder}/{file[:-4]}.json": manifest} if manifest else {})
+    return present
 
 
 def _check_against_present(

@@ -4,11 +4,8 @@ A profile names, for each study, its points; a list as a parameter's value stand
 frameworks stands for those that are installed, and a list of devices for those that are there.
 """
 
-import ast
-import hashlib
 import itertools
 import json
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,19 +13,7 @@ import yaml
 
 from benchbook import devices, layout, records
 from benchbook.devices import survey
-
-# Parameters that say where a run finds its files: they do not change what is measured.
-PLACES = frozenset({"data_root", "rendezvous"})
-# Parameters that are part of a point's hash and left out of its readable name.
-UNNAMED = frozenset(
-    {
-        *("num_repeats", "num_windows", "samples_per_window", "num_warmup_steps", "num_parity_steps", "search_seconds"),
-        *("num_resident_steps", "parity_batch_size", "trial_batch_size", "matrix_seconds", "matrix_batch_size"),
-        *("widest_interval", "num_bank_images", "num_test_images", "num_images", "cooldown_seconds"),
-        *("allow_embedded", "allow_random"),
-        *("target_accuracy", "price_per_hour", "purchase_price", "electricity_per_kwh"),
-    }
-)
+from benchbook.points import declared, point_name
 
 
 @dataclass(frozen=True)
@@ -36,7 +21,7 @@ class Point:
     """One setting of a study's parameters on one device.
 
     Attributes:
-        study, name: the study, and the point's readable name ending in a hash of its parameters.
+        study, name: the study, and the point's readable name ending in a hash of what differs from the defaults.
         parameters: every parameter the notebook declares, defaults included.
         num_kernels: how many runs it gets, each in a kernel of its own.
         time_limit_seconds: how long one run may take.
@@ -115,13 +100,6 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
     return order
 
 
-def declared(study: str) -> dict:
-    """Return the parameters a study's notebook declares, with their defaults."""
-    cells = layout.cells(layout.notebook(study))
-    source = next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))
-    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
-
-
 def collect(study: str, names: dict) -> dict:
     """Return a notebook's parameters by name, as they stand now.
 
@@ -147,30 +125,6 @@ def check(study: str, parameters: dict) -> None:
             raise ValueError(f"{study}: {name} is {value!r}; allowed: a value of type {wanted.__name__}")
         if name == "variant" and value not in records.VARIANTS:
             raise ValueError(f"{study}: variant is {value!r}; allowed: {', '.join(records.VARIANTS)}")
-
-
-def point_name(study: str, parameters: dict) -> str:
-    """Return a point's folder name: variant, device, what differs from the defaults, hash of everything.
-
-    Args:
-        study: the study.
-        parameters: every declared parameter, with a device that was picked (not `best`).
-    """
-    kept = {name: value for name, value in sorted(parameters.items()) if name not in PLACES}
-    digest = hashlib.sha256(json.dumps([study, kept], sort_keys=True).encode()).hexdigest()[:8]
-    defaults = declared(study)
-    leading = [kept["variant"], kept["device"]] if "variant" in kept else [kept["device"]]
-    differing = [
-        _word(name, value)
-        for name, value in kept.items()
-        if name not in {"variant", "device"} | UNNAMED and value != defaults.get(name)
-    ]
-    return f"{'-'.join([*leading, *differing])[:100]}-{digest}"
-
-
-def _word(name: str, value) -> str:
-    text = name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
-    return re.sub(r"[^A-Za-z0-9._]+", "_", text)
 
 
 def _points(study: str, entry: dict, device: str) -> list[Point]:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pandas
 import psutil
 
-from benchbook import condition, devices, layout, machine, marker, profiles, records
+from benchbook import condition, devices, layout, machine, marker, points, records
 from benchbook.devices import Device
 
 
@@ -65,9 +64,9 @@ class Run:
             self.manifest["trials"] = trials
         self.describe(settings=self.settings_with(**settings))
 
-    def settings_with(self, **more) -> str:
-        """Return the settings of the rows, as they write them, with more for a row of its own."""
-        return json.dumps(records.settings(self.common.get("settings")) | more, sort_keys=True)
+    def settings_with(self, **more) -> dict:
+        """Return the settings of the rows with more, for a row of its own."""
+        return self.common.get("settings", {}) | more
 
     def mark(self) -> None:
         """Write the marker, so that a failure row can be written even by others."""
@@ -145,25 +144,24 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     parameters = parameters | {"device": device.kind}
     if "framework" in parameters:
         parameters["framework"] = device.framework
-    point = profiles.point_name(study, parameters)
+    point = points.point_name(study, parameters)
     folder = layout.runs(this.name) / study / point
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
     # Where the data lies is nobody's business, and changes nothing.
-    told = {name: value for name, value in parameters.items() if name not in profiles.PLACES}
-    rest = {name: value for name, value in told.items() if name not in records.COLUMNS}
+    stated = {name: value for name, value in parameters.items() if name not in points.PLACES}
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,
         "device_count": 1,
         "node_count": 1,
         "commit": machine.commit(),
-        "settings": json.dumps(rest, sort_keys=True),
+        "settings": {name: value for name, value in stated.items() if name not in records.COLUMNS},
         **devices.software(device),
     }
     run = Run(folder, run_id, common)
     run.manifest = {
-        "parameters": told,
+        "parameters": stated,
         "machine": machine.as_dictionary(this),
         "environment": machine.environment(),
         "commit": common["commit"],
@@ -191,7 +189,7 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
         "device": parameters["device"],
     }
     row = dict.fromkeys(records.COLUMNS) | columns | {"phase": "setup", "repeat": 0, "index": 0, "status": "ok"}
-    records.validate(pandas.DataFrame([row]), study)
+    records.check_row(row, study)
     return columns
 
 

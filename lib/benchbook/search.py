@@ -69,7 +69,7 @@ def for_point(
     """
     found = _found_before(run) or fastest(build, device, time_limit_seconds, parity_steps)
     # Precision and compiler are columns of the rows; the rest is told here, where there was a choice.
-    told = {"channels_last", "fused", "autotuned", "graphs"} & candidates(device).keys()
+    told = {"channels_last", "fused"} & candidates(device).keys()
     run.tell(found.trials.to_dict("records"), **{name: getattr(found.settings, name) for name in sorted(told)})
     return found
 
@@ -98,8 +98,7 @@ def fastest(
     best_workload = _warm(build(best)) if time_limit_seconds else None
     for name, values in (choices or candidates(device)).items():
         for value in values:
-            # A graph is made of compiled code, whether or not compiling alone was faster.
-            trial = replace(best, **{name: value} | ({"compiled": True} if name == "graphs" else {}))
+            trial = replace(best, **{name: value})
             line, workload = _try(build, trial, best_workload, parity_steps, deadline)
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":
@@ -155,7 +154,7 @@ def _check(workload: Workload, num_steps: int) -> parity.Verdict:
     """Check parity in rows that are thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
-        scratch = Run(Path(folder), "search", names | {"schema_version": 1, "source": "measured"})
+        scratch = Run(Path(folder), "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
         return parity.check(workload, scratch, num_steps)
 
 

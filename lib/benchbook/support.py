@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pandas
 
-from benchbook import measure, parity, protocol, records, runs, statistics
+from benchbook import measure, parity, protocol, runs, statistics
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workload import Settings, Workload
@@ -81,8 +81,7 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
         what: RESIDENT or MATRIX.
     """
     newest = statistics.newest(rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")])
-    settings = [records.settings(text) for text in newest["settings"]]
-    wanted = [setting.get("tried") == what for setting in settings]
+    wanted = [settings.get("tried") == what for settings in newest["settings"]]
     return newest[pandas.Series(wanted, newest.index, dtype=bool)]
 
 
@@ -91,7 +90,7 @@ def _try(
 ) -> float | None:
     """Append the rows of one trial; return the loss of its first step, or None where there was none."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
-    text = record.settings_with(tried=MATRIX)
+    stated = record.settings_with(tried=MATRIX)
     try:
         _forget_compiled()
         workload = build(settings)
@@ -101,7 +100,7 @@ def _try(
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         complaint = _complaint(loss, expected, settings.precision)
         if complaint:
-            record.append(status="diverged", message=complaint, settings=text, **columns)
+            record.append(status="diverged", message=complaint, settings=stated, **columns)
         else:
             _append_windows(workload, record, batches[:1] if long else batches, MATRIX, columns)
         return loss
@@ -109,7 +108,7 @@ def _try(
         name = type(error).__name__
         status = "out_of_memory" if runs.status_of(name, str(error)) == "out_of_memory" else "unsupported"
         message = runs.anonymous(f"{name}: {error}")[:300]
-        record.append(status=status, message=message, settings=text, **columns)
+        record.append(status=status, message=message, settings=stated, **columns)
         return None
 
 

@@ -48,8 +48,8 @@ def windows(rows: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
         Columns: machine, study, point, device, framework, variant, minutes, samples, seconds, samples_per_second.
     """
-    told = [records.settings(text) for text in rows["settings"]]
-    long = pandas.Series([setting.get("sustained_minutes", 0) > 0 for setting in told], rows.index, dtype=bool)
+    long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
+    long = pandas.Series(long, rows.index, dtype=bool)
     found = statistics.newest(rows[long & (rows["source"] == "measured")])
     found = found[(found["phase"] == "train") & found["samples_per_second"].notna()]
     found = found[found["run_id"] == found.groupby(["machine", "point"])["run_id"].transform("max")]

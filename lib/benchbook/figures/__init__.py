@@ -8,6 +8,7 @@ import matplotlib
 import pandas
 from matplotlib.figure import Figure
 
+from benchbook import records
 from benchbook.figures.house import COLOURS, canvas, colour, span, style
 from benchbook.figures.marks import (
     draw_bars,
@@ -87,6 +88,7 @@ def _lay_out(figure: Figure) -> None:
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     """Write a table as CSV (all digits) and Markdown (as read)."""
     folder.mkdir(parents=True, exist_ok=True)
+    table = records.as_text(table)
     table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     text = table.map(_markdown).to_markdown(index=False, floatfmt=".4g")
     (folder / f"{name}.md").write_text(text + "\n")

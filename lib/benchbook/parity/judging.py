@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from benchbook import records, statistics
+from benchbook import statistics
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,8 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
         own path), same_weights_error, tolerance (of both), apart (whether loss_error is beyond it or not finite).
     """
     found = rows[rows["phase"] == "parity"].reset_index(drop=True)
-    settings = [records.settings(text) for text in found["settings"]]
     names = ("step", "reference_loss", "same_weights_loss")
-    numbers = {name: [_number(setting.get(name)) for setting in settings] for name in names}
+    numbers = {name: [_number(settings.get(name)) for settings in found["settings"]] for name in names}
     found = found.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
     right = found["reference_loss"]
     error = (found["loss"].astype(float) - right).abs() / right.abs()
@@ -149,7 +148,7 @@ def first_parting(rows: pandas.DataFrame) -> int | None:
 
 def _complaints(compared: pandas.DataFrame) -> list[str]:
     """Return what is beyond its tolerance."""
-    first, allowed = records.settings(compared["settings"].iloc[0]), tolerance_of(compared["precision"].iloc[0])
+    first, allowed = compared["settings"].iloc[0], tolerance_of(compared["precision"].iloc[0])
     checks = [
         (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
         (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
@@ -183,7 +182,7 @@ def _loss_complaints(compared: pandas.DataFrame, allowed: Tolerance) -> list[str
 
 def _praise(compared: pandas.DataFrame) -> str:
     """Return the worst figures of a comparison that kept all tolerances."""
-    first = records.settings(compared["settings"].iloc[0])
+    first = compared["settings"].iloc[0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
     return (
         f"loss off by at most {compared['same_weights_error'].max():.1g}, a layer's gradient by {off:.1g} of its norm"

@@ -132,9 +132,9 @@ def _compare_steps(
         if len(batches) > 1:  # with one, the losses are known already: nothing was updated, and no step follows
             loss, reference_loss = subject.step(batch), reference.step(batch)
         found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        text = record.settings_with(**found, step=step)
+        settings = record.settings_with(**found, step=step)
         status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
-        record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=text, status=status)
+        record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=settings, status=status)
         if status == "diverged":
             return
 

@@ -4,7 +4,6 @@ import re
 
 import pandas
 
-from benchbook import records
 from benchbook.devices.kinds import named_by_driver
 
 SOURCES = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
@@ -93,7 +92,7 @@ def _published(rows: pandas.DataFrame) -> list[dict]:
     kept = kept[kept["device"].notna() & (kept["samples_per_second"].notna() | kept["seconds"].notna())]
     lines = []
     for row in kept.astype(object).where(kept.notna(), None).to_dict("records"):
-        told = records.settings(row["settings"])
+        told = row["settings"]
         best = str(told.get("batch_size_printed")).startswith("best per device")
         work = {
             "publication": row["reference"].partition(";")[0],

@@ -23,9 +23,10 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     kept = rows[(rows["phase"] == "calibrate") & (rows["status"] == "ok") & rows["samples_per_second"].notna()]
     kept = kept[kept["model"].isin(list(WORK))]
-    lines = [_ceiling(group) for _, group in kept.groupby([*KEY, "settings"], dropna=False, sort=True)]
-    found = pandas.DataFrame(lines, columns=[*KEY, "size", "rate", "low", "high", "unit", "num_windows"])
-    best = found.sort_values("rate", ascending=False).drop_duplicates(KEY)
+    sizes = records.as_text(kept)["settings"].rename("sizes")  # groupby cannot tell dictionaries apart
+    lines = [_ceiling(group) for _, group in kept.groupby([*KEY, sizes], dropna=False, sort=True)]
+    rates = pandas.DataFrame(lines, columns=[*KEY, "size", "rate", "low", "high", "unit", "num_windows"])
+    best = rates.sort_values("rate", ascending=False).drop_duplicates(KEY)
     return best.sort_values(KEY).reset_index(drop=True)
 
 
@@ -58,7 +59,7 @@ def _ceiling(group: pandas.DataFrame) -> dict:
     first = group.iloc[0]
     work = WORK[first["model"]]
     rates = group["samples_per_second"].astype(float) * (float(first[work]) if work else 1.0)
-    settings = records.settings(first["settings"])
+    settings = first["settings"]
     return {name: first[name] for name in KEY} | {
         "size": settings.get("matrix_size", settings.get("copy_bytes")),
         "rate": float(rates.median()),

@@ -3,7 +3,7 @@
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, figures, records, statistics, verdicts
+from benchbook import articles, figures, statistics, verdicts
 
 TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # what one epoch and one test of MNIST are
 BATCH_SIZE = 64  # the article's
@@ -231,7 +231,7 @@ def _points(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pand
 def _loader(point: dict) -> str:
     if point["variant"] != "controlled":
         return point["variant"]
-    return "resident" if records.settings(point["settings"]).get("data_resident") else "equal loader"
+    return "resident" if point["settings"].get("data_resident") else "equal loader"
 
 
 def _published_epoch(row: dict) -> dict:

@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook import articles, records, statistics, verdicts
+from benchbook import articles, statistics, verdicts
 
 NAME = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
@@ -61,8 +61,7 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     study = statistics.newest(rows[(rows["study"] == NAME) & (rows["source"] == "measured")])
     accuracies = statistics.summarise(study).set_index(["machine", "point"])["accuracy"].to_dict()
     windows = study[(study["phase"] == "train") & (study["repeat"] == 0) & study["samples"].notna()]
-    told = [records.settings(text) for text in windows["settings"]]
-    named = {name: [setting.get(name) for setting in told] for name in _SETTINGS[:3]}
+    named = {name: [settings.get(name) for settings in windows["settings"]] for name in _SETTINGS[:3]}
     middle = windows.groupby("run_id")["samples"].cumsum() - windows["samples"] / 2
     windows = windows.assign(**named, images_seen=middle.astype(float))
     kept = [name for name in _KEPT if name not in ("chip", "source")] + _SETTINGS[:3] + ["point"]
@@ -153,7 +152,7 @@ def reading(rows: pandas.DataFrame) -> str:
 
 
 def _point(point: dict) -> dict:
-    told = records.settings(point["settings"])
+    told = point["settings"]
     measures = ("low", "high", "num_windows", "verdict", "accuracy", "status", "message", "num_samples", "point")
     return {
         **{name: point[name] for name in _KEPT if name in point},
@@ -169,7 +168,7 @@ def _point(point: dict) -> dict:
 
 
 def _printed(row: dict) -> dict:
-    told = records.settings(row["settings"])
+    told = row["settings"]
     low, high = articles.bounds(row, "seconds") if pandas.notna(row["seconds"]) else (numpy.nan, numpy.nan)
     return {
         **{name: row[name] for name in [*_KEPT, "status", "message", "accuracy"]},

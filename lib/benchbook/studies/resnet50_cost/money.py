@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pandas
 
-from benchbook import estimate, figures, records, statistics
+from benchbook import estimate, figures, statistics
 from benchbook.studies.resnet50_cost.tables import NAME
 
 RENTED = ("on_demand", "reserved")
@@ -158,6 +158,6 @@ def _measured_curve(run: pandas.DataFrame) -> list[dict]:
             joules += row["energy_joules"] if pandas.notna(row["energy_joules"]) else numpy.nan
         if row["phase"] == "evaluate" and pandas.notna(row["accuracy"]):
             told = {name: row[name] for name in [*_CURVE, "run_id", "repeat", "epoch", "accuracy"]}
-            stated = records.settings(row["settings"]).get("price_per_hour")
+            stated = row["settings"].get("price_per_hour")
             lines.append(told | {"hours": seconds / 3600, "joules": joules, "stated": stated})
     return lines

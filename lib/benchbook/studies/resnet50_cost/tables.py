@@ -120,7 +120,7 @@ def reading(rows: pandas.DataFrame) -> str:
 
 
 def _measured(point: dict, reached: dict) -> dict:
-    told, share = records.settings(point["settings"]), reached.get((point["machine"], point["point"]), numpy.nan)
+    told, share = point["settings"], reached.get((point["machine"], point["point"]), numpy.nan)
     share = share if point["device"] == "cpu" else share / point["device_count"]
     kept = (*_KEPT, *_COUNTS, "low", "high", "num_windows", "verdict", "energy_per_sample")
     return {

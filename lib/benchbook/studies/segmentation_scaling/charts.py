@@ -7,7 +7,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, datasets, estimate, figures, records, verdicts
+from benchbook import articles, datasets, estimate, figures, verdicts
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.scaling_charts import NUM_IMAGES
@@ -202,7 +202,7 @@ def overlap(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
 def _point(point: dict, peaks: pandas.Series) -> dict:
     rates = [point[name] for name in ("samples_per_second", "high", "low")]
     times = [1000 / rate if pandas.notna(rate) and rate > 0 else None for rate in rates]
-    peak, told = peaks[point["machine"], point["point"]], records.settings(point["settings"])
+    peak, told = peaks[point["machine"], point["point"]], point["settings"]
     article = point["image_size"] == ARTICLE_SIZE and told.get("width") == 1
     return {
         **{name: point[name] for name in _KEPT if name in point},

@@ -4,7 +4,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, figures, records, statistics, support, verdicts
+from benchbook import articles, figures, statistics, support, verdicts
 
 NAME = "simclr_epochs"
 BATCH_SIZE = 128  # the article's
@@ -80,7 +80,7 @@ def accuracies(rows: pandas.DataFrame) -> pandas.DataFrame:
     study = rows[rows["study"] == NAME]
     printed = study[(study["source"] == "published") & study["accuracy"].notna() & (study["batch_size"] == BATCH_SIZE)]
     measured = statistics.newest(study[study["source"] == "measured"])
-    lines = [_evaluation(row, records.settings(row["settings"])["epochs"]) for row in printed.to_dict("records")]
+    lines = [_evaluation(row, row["settings"]["epochs"]) for row in printed.to_dict("records")]
     for _, run in measured.groupby(["machine", "point", "run_id", "repeat"], sort=True):
         seen = 0
         for row in run.to_dict("records"):
@@ -219,12 +219,12 @@ def _points(study: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pan
 
 
 def _variant(row: dict) -> str:
-    return "tuned, joint views" if records.settings(row["settings"]).get("joint_views") else row["variant"]
+    return "tuned, joint views" if row["settings"].get("joint_views") else row["variant"]
 
 
 def _published(row: dict) -> dict | None:
     """Return the line of a printed time of one epoch; totals of many epochs have none."""
-    if records.settings(row["settings"]).get("epochs", 1) != 1:
+    if row["settings"].get("epochs", 1) != 1:
         return None
     low, high = articles.bounds(row, "seconds")
     names = ("machine", "chip", "device", "variant", "precision", "compiled", "source", "dataset", "status")
@@ -252,7 +252,7 @@ def _measured(point: dict, study: pandas.DataFrame) -> dict:
 
 def _evaluation(row: dict, epochs: float) -> dict:
     names = ("machine", "chip", "device", "source", "dataset", "accuracy", "run_id")
-    seed = records.settings(row["settings"]).get("seed")
+    seed = row["settings"].get("seed")
     return {name: row[name] for name in names} | {"variant": _variant(row), "epochs": float(epochs), "seed": seed}
 
 

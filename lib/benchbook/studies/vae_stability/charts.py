@@ -4,7 +4,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, parity, records, statistics
+from benchbook import figures, parity, statistics
 
 SMALLEST_ERROR = 1e-9  # drawn for no error at all, on an axis that has no zero
 LINES = ("-", "--", ":", "-.")  # one for each precision of a device
@@ -26,11 +26,11 @@ def loss_curves(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = statistics.newest(study[study["source"] == "measured"])
     windows = pandas.concat([measured, study[study["source"] != "measured"]], ignore_index=True)
     windows = windows[windows["samples"].notna()].copy()  # a failure has none
-    settings = [records.settings(text) for text in windows["settings"]]
-    windows["loader"] = ["resident" if setting.get("data_resident") else "loader" for setting in settings]
+    windows["loader"] = ["resident" if settings.get("data_resident") else "loader" for settings in windows["settings"]]
     windows.loc[windows["phase"] == "parity", "loader"] = "first steps"
     # A log's lines lie apart: they say themselves how much of the epoch was done.
-    logged = pandas.Series([setting.get("images_seen_in_epoch") for setting in settings], windows.index, dtype=float)
+    logged = [settings.get("images_seen_in_epoch") for settings in windows["settings"]]
+    logged = pandas.Series(logged, windows.index, dtype=float)
     before = windows.groupby(["machine", "point", "run_id", "phase"])["samples"].cumsum() - windows["samples"]
     logged += (windows["epoch"] - 1) * windows["dataset_samples"]
     windows["images_seen"] = logged.fillna(before.astype(float)) + windows["samples"] / 2

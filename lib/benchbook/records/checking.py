@@ -1,0 +1,166 @@
+"""Rows given the schema's types, and held against its rules: whole tables, and one row as it is written."""
+
+import functools
+import json
+import math
+import numbers
+import re
+from collections.abc import Callable
+
+import pandas
+import pandera.pandas as pandera
+
+from benchbook.records.schema import COLUMNS, DTYPES, KEY, SCHEMA, SchemaError, check_names, unknown_columns
+
+LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
+# What a check of the schema asks of one value, by the check's name and from its own limits.
+RULES: dict[str, Callable[[dict], Callable[[object], bool]]] = {
+    "equal_to": lambda limits: lambda value: value == limits["value"],
+    "isin": lambda limits: lambda value: value in limits["allowed_values"],
+    "greater_than_or_equal_to": lambda limits: lambda value: value >= limits["min_value"],
+    "in_range": lambda limits: lambda value: limits["min_value"] <= value <= limits["max_value"],
+    "str_matches": lambda limits: lambda value: re.match(limits["pattern"], value) is not None,
+}
+
+
+def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
+    """Return the rows with the schema's types, checked.
+
+    Args:
+        rows: one row per window, index 0 being the line after the header.
+        source: what to call them in an error.
+
+    Raises:
+        SchemaError: a required column is missing, one is misspelt, a value is not allowed, or a key occurs twice.
+    """
+    typed = cast(rows, source)
+    try:
+        SCHEMA.validate(typed[COLUMNS], lazy=True)
+    except pandera.errors.SchemaErrors as error:
+        raise SchemaError(_describe(error.failure_cases, source)) from error
+    repeated = typed.duplicated(KEY)
+    if repeated.any():
+        line = int(typed.index[repeated][0]) + 2
+        raise SchemaError(f"{source}, line {line}: the key {', '.join(KEY)} occurs a second time")
+    bare = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
+    if bare.any():
+        line = int(typed.index[bare][0]) + 2
+        raise SchemaError(f"{source}, line {line}: energy_joules without energy_method and energy_boundary")
+    return typed
+
+
+def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
+    """Return the rows with the schema's columns and types; nothing else of the values is checked.
+
+    A column that is missing is empty; one that the schema does not have is kept, as text, after the others. Settings
+    become dictionaries, empty where a row has none; rows of equal settings may share one.
+
+    Raises:
+        SchemaError: a required column is missing, one is misspelt, or a value is not of its column's type.
+    """
+    check_names(list(rows), source)
+    empty = pandas.Series(pandas.NA, rows.index, dtype="string")
+    typed = {name: _typed(rows.get(name, empty).rename(name), dtype, source) for name, dtype in DTYPES.items()}
+    others = {name: rows[name].astype("string") for name in unknown_columns(rows)}
+    return pandas.DataFrame(typed | others, index=rows.index)
+
+
+def check_row(row: dict, source: str) -> None:
+    """Refuse a row that the schema does not allow; the same verdict as `validate`, in a hundredth of its time.
+
+    Args:
+        row: columns by name; what is missing is left out, or None.
+        source: what to call it in an error.
+
+    Raises:
+        SchemaError: as `validate` raises it.
+    """
+    complete = all(is_good(row.get(name)) for name, is_good in _value_checks().items())
+    bare = row.get("energy_joules") is not None and None in (row.get("energy_method"), row.get("energy_boundary"))
+    if not complete or bare or not row.keys() <= DTYPES.keys():
+        validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | row]), source)
+
+
+@functools.cache
+def _value_checks() -> dict[str, Callable[[object], bool]]:
+    """Return for each column whether a value is surely allowed; where it is False, `validate` has the last word."""
+    return {name: _value_check(name, column) for name, column in SCHEMA.columns.items()}
+
+
+def _value_check(name: str, column: pandera.Column) -> Callable[[object], bool]:
+    rules = [RULES[check.name](check.statistics) for check in column.checks]
+    is_typed, nullable = TYPES[DTYPES[name]], column.nullable or DTYPES[name] == "object"
+    return lambda value: nullable if value is None else is_typed(value) and all(rule(value) for rule in rules)
+
+
+def _is_whole(value: object) -> bool:
+    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
+    return whole and not isinstance(value, bool) and abs(value) < LARGEST_EXACT
+
+
+TYPES: dict[str, Callable[[object], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "Int64": _is_whole,
+    "Float64": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def _typed(values: pandas.Series, dtype: str, source: str) -> pandas.Series:
+    if dtype == "string":
+        return values.astype(dtype)
+    if dtype == "object":
+        return _dictionaries(values, source)
+    if dtype == "boolean":
+        typed = values.map({"True": True, "False": False, True: True, False: False}, na_action="ignore")
+    else:
+        typed = pandas.to_numeric(values, errors="coerce")
+    if dtype == "Int64":
+        typed = typed.where(typed % 1 == 0)
+    wrong = typed.isna() & values.notna()
+    if wrong.any():
+        allowed = {"Int64": "whole numbers", "Float64": "numbers", "boolean": "True, False"}[dtype]
+        raise _wrong_value(values, int(wrong.argmax()), allowed, source)
+    if dtype == "Float64" and values.dtype == "string":
+        typed = values.map(float, na_action="ignore")  # pandas 3.0's to_numeric is off in the last bit
+    return typed.astype(dtype)
+
+
+def _dictionaries(values: pandas.Series, source: str) -> pandas.Series:
+    """Return settings as dictionaries; each text is parsed once."""
+    parsed: dict[str, object] = {}
+    dictionaries = []
+    for place, value in enumerate(values):
+        if isinstance(value, str):
+            if value not in parsed:
+                parsed[value] = _parse(value)
+            value = parsed[value]
+        elif not isinstance(value, dict) and pandas.isna(value):
+            value = {}
+        if not isinstance(value, dict):
+            raise _wrong_value(values, place, "a JSON object", source)
+        dictionaries.append(value)
+    return pandas.Series(dictionaries, values.index, dtype=object)
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _wrong_value(values: pandas.Series, place: int, allowed: str, source: str) -> SchemaError:
+    line, value = int(values.index[place]) + 2, values.iloc[place]
+    return SchemaError(f"{source}, line {line}: column {values.name} is {value!r}; allowed: {allowed}")
+
+
+def _describe(failures: pandas.DataFrame, source: str) -> str:
+    first = failures.iloc[0]
+    line = f", line {int(first['index']) + 2}" if pandas.notna(first["index"]) else ""
+    if pandas.isna(first["failure_case"]):
+        return f"{source}{line}: column {first['column']} is empty; a value is needed"
+    value = repr(getattr(first["failure_case"], "item", lambda: first["failure_case"])())
+    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    return f"{source}{line}: column {first['column']} is {value}; {first['check']}{more}"

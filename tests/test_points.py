@@ -1,0 +1,74 @@
+"""What makes a point: its name, the work behind it, and defaults that may not change unseen."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchbook import layout, points
+
+PINNED = json.loads((Path(__file__).parent / "notebook_defaults.json").read_text())
+STUDY = "mnist_speedup"
+DEFAULTS = points.declared(STUDY) | {"device": "cpu"}
+
+
+@pytest.mark.parametrize("study", [name for name in layout.notebooks() if name != "aggregate"])
+def test_no_default_of_a_notebook_has_changed(study):
+    declared, pinned = points.declared(study), PINNED.get(study, {})
+    changed = {name: (value, declared.get(name)) for name, value in pinned.items() if value != declared.get(name)}
+    assert not changed, (
+        f"{study}: defaults changed from and to {changed}. A point's name says what differs from the defaults, so that "
+        "every point measured before would now be taken for another. If that is meant, raise SCHEMA_VERSION, write a "
+        "migration that names the older points, and change tests/notebook_defaults.json"
+    )
+    new = sorted(set(declared) - set(pinned))
+    assert not new, f"{study}: add {', '.join(new)} to tests/notebook_defaults.json; older points keep their names"
+
+
+def test_a_new_parameter_changes_no_points_name(monkeypatch):
+    before = points.point_name(STUDY, DEFAULTS | {"batch_size": 16})
+    declared = points.declared(STUDY)
+    monkeypatch.setattr(points, "declared", lambda study: declared | {"num_prefetched": 2})
+    assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16}) == before
+    assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16, "num_prefetched": 2}) == before
+    assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16, "num_prefetched": 3}) != before
+
+
+def test_the_work_of_a_point_is_the_same_on_every_device_and_nothing_else_is():
+    def work(**changes):
+        return points.point_work(points.point_name(STUDY, DEFAULTS | changes))
+
+    same = [{}, {"device": "cuda"}, {"data_root": "/somewhere"}, {"search_seconds": 60}]
+    others = [{"variant": "tuned"}, {"batch_size": 16}, {"num_windows": 6}, {"allow_embedded": False}, {"seed": 2}]
+    assert len({work(**changes) for changes in same}) == 1
+    assert len({work(**changes) for changes in [{}, *others]}) == 1 + len(others)
+    other_study = points.declared("vae_stability") | {"device": "cpu"}
+    assert points.point_work(points.point_name("vae_stability", other_study)) != work()
+
+
+def test_the_work_of_a_name_without_a_hash_is_the_name():
+    assert points.point_work("reference-cpu") == "reference-cpu"
+
+
+def test_differing_parameters_are_those_that_are_not_the_default_wherever_the_data_lies():
+    assert points.differing(STUDY, DEFAULTS) == {"device": "cpu"}
+    changed = DEFAULTS | {"seed": 7, "search_seconds": 30, "data_root": "/somewhere"}
+    assert points.differing(STUDY, changed) == {"device": "cpu", "seed": 7, "search_seconds": 30.0}
+    assert json.dumps(points.differing(STUDY, changed)["search_seconds"]) == "30.0"  # the same hash as a fraction's
+
+
+def test_what_stands_below_the_comment_is_left_out_of_the_readable_name_and_not_of_the_hash():
+    plain, longer = (points.point_name(STUDY, DEFAULTS | {"num_windows": number}) for number in (1, 6))
+    assert "num_windows" in points.unnamed(STUDY)
+    assert plain.startswith("reference-cpu-")
+    assert longer.startswith("reference-cpu-")
+    assert len({plain, longer}) == 2
+    assert "batch_size" not in points.unnamed(STUDY)
+
+
+def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
+    manifests = list((layout.root() / "outputs" / "runs").rglob("*.json"))
+    assert manifests
+    for path in manifests:
+        study = path.parent.parent.name
+        assert points.point_name(study, json.loads(path.read_text())["parameters"]) == path.parent.name
