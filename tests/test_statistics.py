@@ -50,6 +50,15 @@ def test_the_last_session_is_the_one_that_started_last():
     assert set(statistics.newest(make_rows(rows[::-1]))["session"]) == {"a"}
 
 
+def test_an_interruption_is_forgotten_once_the_point_went_on_and_a_crash_is_not():
+    broken = {"samples_per_second": None, "samples": None, "seconds": None, "run_id": "1"}
+    later = windows(100, run_id="2")
+    for status, expected in {"interrupted": "ok", "crashed": "crashed"}.items():
+        rows = [*windows(100, run_id="1"), make_row(**broken, status=status, index=1), *later]
+        assert statistics.summarise(make_rows(rows))["status"].tolist() == [expected]
+        assert statistics.summarise(make_rows(rows[:-1]))["status"].tolist() == [status]
+
+
 def test_a_summary_has_the_medians_of_the_training_windows_alone():
     board = {"energy_method": "nvml", "energy_boundary": "board", "samples": 600, "seconds": 2.0}
     rows = [

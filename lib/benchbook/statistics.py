@@ -130,12 +130,19 @@ _NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "
 _NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
 
 
-def _summary(group: pandas.DataFrame, phase: str, history: Mapping[tuple[str, str, str], History]) -> dict:
+def _outcome(group: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of a point that did not end well; that a run was interrupted is over once a later one began."""
     judged = records.without_refusals(group)
+    resumed = (judged["status"] == "interrupted") & (judged["run_id"] != group["run_id"].max())
+    judged = judged[~resumed]
     failures = judged[~judged["status"].isin(records.TRAINED)]
+    return failures if len(failures) else judged[judged["status"] == "diverged"]
+
+
+def _summary(group: pandas.DataFrame, phase: str, history: Mapping[tuple[str, str, str], History]) -> dict:
     windows = group[(group["phase"] == phase) & (group["samples_per_second"] > 0).fillna(False)]
     tested = group[group["phase"] == "evaluate"]
-    outcome = failures if len(failures) else judged[judged["status"] == "diverged"]
+    outcome = _outcome(group)
     described = windows if len(windows) else group  # what was tried beside them has another batch, another precision
     line = {name: described[name].dropna().iloc[-1] if described[name].notna().any() else None for name in _DESCRIPTION}
     line |= {
