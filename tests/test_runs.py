@@ -69,7 +69,7 @@ def test_start_makes_a_marker_with_process_and_phase(tmp_path):
     assert (state["process"], state["phase"], state["supervisor"]) == (os.getpid(), "setup", 0)
     assert state["birth"] == processes.birth(psutil.Process())
     assert record.folder.parent == tmp_path / "runs" / "a-machine" / "mnist_speedup"
-    assert _files(record.folder) == {record.marker.name}
+    assert _files(record.folder) == {record.marker.name, record.reserve.name}
 
 
 def test_start_names_the_device_that_was_picked_and_the_point_after_it(monkeypatch):
@@ -299,6 +299,43 @@ def test_resume_gives_back_a_run_that_has_not_ended(tmp_path):
     assert runs.resume(tmp_path, record.run_id) == replace(record, ended_by_another=True)
     record.end()
     assert runs.resume(tmp_path, record.run_id) is None
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of one MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this user may not mount a small disk")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_leaves_room_for_the_failure_row_and_the_manifest(small_disk):
+    record = run(small_disk / "point")
+    record.manifest = {"parameters": {}}
+
+    def fill():
+        with record.during("train"):
+            record.append(seconds=1.0)
+            (small_disk / "pictures").write_bytes(bytes(2**21))
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
+    rows = records.read(record.path)
+    assert rows["status"].tolist() == ["ok", "crashed"]
+    assert "No space left on device" in rows["message"].iloc[1]
+    assert _files(record.folder) == {record.path.name, f"{record.run_id}.json"}
+
+
+def test_a_worker_s_message_is_its_last_line():
+    message = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  x\n"
+    assert runs.last_line(message + "ValueError: a bad image\n") == "ValueError: a bad image"
+    assert runs.last_line("two\nlines") == "two\nlines"
 
 
 def test_zombie_is_not_running(sleeper):

@@ -92,6 +92,15 @@ def test_a_point_without_rows_is_an_error_that_names_it(tmp_path, monkeypatch):
         session.summary([point], machine.identify().name)
 
 
+def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        session.check_room(tmp_path / "file" / "runs")
+    monkeypatch.setattr(session, "NEEDED_BYTES", 2**60)
+    with pytest.raises(ValueError, match="MiB are free on its disk; allowed: "):
+        session.check_room(tmp_path)
+
+
 def test_retry_makes_only_failed_points_undone(tmp_path):
     for name, statuses in {"good": ["ok"], "bad": ["ok", "crashed"]}.items():
         (tmp_path / name).mkdir()

@@ -21,6 +21,8 @@ import psutil
 from benchbook import condition, devices, layout, machine, marker, points, records
 from benchbook.devices import Device
 
+RESERVED_BYTES = 2**18  # a failure row and a manifest take less
+
 
 @dataclass
 class Run:
@@ -68,8 +70,16 @@ class Run:
         """Return the settings of the rows with more, for a row of its own."""
         return self.common.get("settings", {}) | more
 
+    @property
+    def reserve(self) -> Path:
+        """Return the file that keeps room on the disk for the failure row."""
+        return self.folder / f"{self.run_id}.reserve"
+
     def mark(self) -> None:
-        """Write the marker, so that a failure row can be written even by others."""
+        """Write the marker, so that a failure row can be written even by others, and keep room for that row."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.reserve.exists():
+            self.reserve.write_bytes(bytes(RESERVED_BYTES))
         state = {"phase": self.phase, "common": self.common, "manifest": self.manifest}
         marker.write(self.marker, state)
 
@@ -99,8 +109,9 @@ class Run:
     def fail(self, status: str, message: str) -> None:
         """Append a failure row for the current phase, without measures, and end the run."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.reserve.unlink(missing_ok=True)
         records.cut_torn_line(self.path)
-        self.append(status=status, message=anonymous(message)[:2000], started_at=now())
+        self.append(status=status, message=anonymous(last_line(message))[:2000], started_at=now())
         self.end()
 
     def end(self) -> None:
@@ -111,6 +122,7 @@ class Run:
                 self.manifest["process_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
             marker.replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
         self.marker.unlink(missing_ok=True)
+        self.reserve.unlink(missing_ok=True)
 
     def forget_indices(self) -> None:
         """Count rows anew from the file: another process has appended to it."""
@@ -236,6 +248,15 @@ def anonymous(message: str) -> str:
     """Return a message without colours, and with project and home folders shortened: rows are published."""
     message = re.sub(r"\x1b\[[0-9;]*m", "", message)
     return message.replace(str(layout.root()), ".").replace(str(Path.home()), "~")
+
+
+def last_line(message: str) -> str:
+    """Return a message without the traceback that it quotes, as that of a crashed worker does: its last line says it.
+
+    The run's log keeps the rest.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1] if "Traceback (most recent call last)" in message else message
 
 
 def new_id() -> str:

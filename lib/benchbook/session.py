@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from benchbook.profiles import Point
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
+NEEDED_BYTES = 200 * 2**20
 STOP_SECONDS = 3.0  # for a job to end its kernel and to write its row; what it leaves is done here
 
 
@@ -43,12 +46,14 @@ def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.D
 
     Raises:
         RuntimeError: another study runs on this machine.
+        OSError, ValueError: rows cannot be written, or the disk is almost full.
         Missing: a point ended without rows.
         subprocess.CalledProcessError: the graph failed.
         Stopped: this process was asked to stop; what was measured is kept.
     """
     name = machine.identify(machine_name).name
     folder = layout.runs(name)
+    check_room(folder)
     with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
         for point in points if retry else ():
             _forget_failure(folder / point.study / point.name)
@@ -63,6 +68,23 @@ def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.D
         profiles.write_points(plan, points)
         _snakemake({"points": plan, "machine": name})
     return summary(points, name)
+
+
+def check_room(folder: Path) -> None:
+    """Refuse to begin where rows could not be written.
+
+    Raises:
+        OSError: the folder cannot be written.
+        ValueError: its disk is almost full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        free = shutil.disk_usage(folder).free
+    if free < NEEDED_BYTES:
+        raise ValueError(
+            f"{folder}: {free / 2**20:.0f} MiB are free on its disk; allowed: {NEEDED_BYTES / 2**20:.0f} MiB or more,"
+            " for rows, executed notebooks and the report"
+        )
 
 
 def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
