@@ -52,9 +52,10 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## Compare the measured loop with the same loop bare, and with Keras's own fit: STUDIES="..."
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(STUDIES)); do \
+bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; STUDIES=statistics: intervals
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics,$(STUDIES))); do \
 		$(BIN)/python tests/bench_overhead.py --study $$study || exit 1; done
+	@$(if $(filter statistics,$(STUDIES)),$(BIN)/python tests/bench_statistics.py)
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

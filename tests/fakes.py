@@ -90,6 +90,9 @@ class FakeWorkload:
         self.log.append("mean_loss")
         return sum(losses) / len(losses)
 
+    def enter(self) -> None:
+        pass
+
     def end_epoch(self) -> None:
         self.epoch += 1
         self.log.append("end_epoch")

@@ -253,7 +253,7 @@ def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(di
     subject, reference = (workload.parity_subject(CPU, precision) for precision in ("amp_fp16", "fp64"))
     found = parity.compare(subject.gradients(batch)[1], reference.gradients(batch)[1])
     assert found["worst_cosine"] > 0.99
-    assert 1 <= subject.loss_scale < 2**16
+    assert 1 <= subject.scaler.get_scale() < 2**16
 
 
 def test_a_torch_subject_refuses_what_it_cannot_do(digits):

@@ -25,6 +25,9 @@ class Sleeper:
         self.settings, self.device, self.batch_size, self.epoch = settings, CPU, 1, 0
         self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
 
+    def enter(self):
+        pass
+
     def end_epoch(self):
         self.epoch += 1
 

@@ -1,7 +1,8 @@
 """Claims of published articles: recomputed from published rows, and held against measured ones.
 
 A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`; those of the
-second machine, where a claim compares two, begin with `other_`.
+second machine, where a claim compares two, begin with `other_`. What an article's own figures give is its arithmetic;
+only a measurement, or a count of a network, confirms or contradicts a claim.
 """
 
 import itertools
@@ -11,51 +12,61 @@ from pathlib import Path
 
 import pandas
 
+from benchbook import intervals
+from benchbook.intervals import Interval
+
+HOLDS, FAILS = "arithmetic holds", "arithmetic does not hold"
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 NOT_MEASURED = "not measured here"
 NOT_RECOMPUTED = "not recomputed"
+NOT_COMPARABLE = "not comparable (another chip)"
+COUNTED = "counted"  # the source of quantities of networks, which are no machine's
 RELATIONS = ("equal", "at_least", "event")
 TEXTS = ("machine", "other", "reason", "unit")
+RANGE_REASON = "a range of too few windows or kernels decides nothing"
+DERIVED_REASON = "from derived rows alone, which hold no more than the claim does"
 
 
 def read(path: Path) -> pandas.DataFrame:
     """Return the claims.
 
-    Columns: id, study, article, sentence, machine, other (the machine it is compared with), formula, low, high, unit,
-    relation (equal: within the range; at_least: low or more; event: it happened, which is 1), reason (why it cannot be
-    recomputed from published rows; empty where it can).
+    Columns: id, study, article, sentence, machine (empty: a count of a network), other (the machine it is compared
+    with), formula, low, high, tolerance (in the same unit: how far beyond low and high a measurement may lie that
+    repeats the experiment with other software), unit, relation (equal: within the range; at_least: low or more; event:
+    it happened, which is 1), reason (why it cannot be recomputed from published rows; empty where it can).
 
     Raises:
-        ValueError: an unknown relation, or bounds that are missing or in the wrong order.
+        ValueError: an unknown relation, bounds that are missing or in the wrong order, or a tolerance below 0.
     """
     claims = pandas.read_csv(path, dtype=dict.fromkeys(TEXTS, "str"))
-    claims = claims.fillna({name: "" for name in TEXTS if name in claims})
+    claims = claims.fillna({name: "" for name in TEXTS if name in claims} | {"tolerance": 0.0})
     ordered = (claims["low"] <= claims["high"]) | (claims["relation"] != "equal")
-    wrong = claims[~claims["relation"].isin(RELATIONS) | ~ordered | claims["low"].isna()]
+    wrong = claims[~claims["relation"].isin(RELATIONS) | ~ordered | claims["low"].isna() | (claims["tolerance"] < 0)]
     if len(wrong):
         raise ValueError(
-            f"{path.name}: claim {wrong['id'].iloc[0]}: allowed are relation {', '.join(RELATIONS)}, low <= high"
+            f"{path.name}: claim {wrong['id'].iloc[0]}: allowed are relation {', '.join(RELATIONS)}, low <= high, "
+            f"tolerance 0 or more"
         )
     return claims
 
 
-def recompute(formula: str, quantities: pandas.DataFrame) -> tuple[float, float, float] | None:
-    """Return a formula's value with its lowest and highest, over all corners of its quantities' bounds.
+def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
+    """Return a formula's value with its bounds; see `intervals.combine`.
 
     Args:
         formula: arithmetic over names.
-        quantities: one machine's, with columns name, value, low, high.
+        quantities: one machine's, with columns name, value, low, high, interval.
 
     Returns:
         None if a name of the formula is not among the quantities.
     """
-    known = {line["name"]: line for line in quantities.to_dict("records")}
+    numbers = {line["name"]: Interval.of(line, "value") for line in quantities.to_dict("records")}
     names = names_in(formula)
-    if not set(names) <= set(known):
+    if not set(names) <= set(numbers):
         return None
-    value = _evaluate(formula, {name: known[name]["value"] for name in names})
-    corners = itertools.product(*((known[name]["low"], known[name]["high"]) for name in names))
-    values = [_evaluate(formula, dict(zip(names, corner, strict=True))) for corner in corners]
-    return value, min(values), max(values)
+    return intervals.combine(
+        lambda *values: _evaluate(formula, dict(zip(names, values, strict=True))), *(numbers[name] for name in names)
+    )
 
 
 def names_in(formula: str) -> list[str]:
@@ -63,10 +74,26 @@ def names_in(formula: str) -> list[str]:
     return sorted(set(re.findall(r"\b[a-z_]\w*", formula)))
 
 
-def judge(claim: dict, low: float, high: float) -> str:
-    """Return `confirmed` if a recomputed range meets the claim's, else `contradicted`."""
+def judge_arithmetic(claim: dict, low: float, high: float) -> str:
+    """Return HOLDS if what an article's own figures give meets what it claims, else FAILS."""
     below = claim["relation"] == "equal" and low > claim["high"]
-    return "contradicted" if below or high < claim["low"] else "confirmed"
+    return FAILS if below or high < claim["low"] else HOLDS
+
+
+def judge(claim: dict, measured: Interval) -> str:
+    """Return what a measurement says of a claim.
+
+    Returns:
+        CONFIRMED if the whole interval lies within the claim's bounds and their tolerance, CONTRADICTED if all of it
+        lies outside, else UNDECIDED; so is a range.
+    """
+    if measured.kind == intervals.RANGE:
+        return UNDECIDED
+    low = claim["low"] - claim["tolerance"]
+    high = claim["high"] + claim["tolerance"] if claim["relation"] == "equal" else float("inf")
+    if measured.high < low or measured.low > high:
+        return CONTRADICTED
+    return CONFIRMED if low <= measured.low and measured.high <= high else UNDECIDED
 
 
 def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.DataFrame:
@@ -74,12 +101,13 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
 
     Args:
         claims: from `read`.
-        quantities: columns machine, chip, source, name, value, low, high, for all studies claimed about.
+        quantities: from `quantities.gather`, for all studies claimed about.
 
     Returns:
-        Columns: id, sentence, published (the claimed range), machine, source, value, low, high, verdict, reason. The
-        article's own machine comes first. A measured machine of another chip is `not comparable`; of a claim that
-        compares two machines, pairs of the same two chips are shown. Machines that measured no such thing are not.
+        Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
+        reason. The article's own machine comes first. A measured machine of another chip is `not comparable`; of a
+        claim that compares two machines, pairs of the same two chips are shown. Machines that measured no such thing
+        are not. A claim about a network has one line, from our count.
     """
     lines = []
     groups = _groups(quantities)
@@ -90,12 +118,13 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
             lines.append(head | {"reason": claim["reason"]})
         elif own:
             lines.append(_line(claim, _names(claim), _joined(claim, own, _printed(claim["other"], groups)), True))
-        measured = [_line(claim, *case) for case in _measured(claim, groups, own)]
-        lines += [line for line in measured if line["verdict"] != NOT_MEASURED] or [
-            _head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED}
-        ]
-    columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "verdict", "reason"]
-    return pandas.DataFrame(lines, columns=columns)
+        measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if claim["machine"] else []
+        measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
+        if claim["machine"] and not measured:
+            measured = [_head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED}]
+        lines += measured
+    columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
+    return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason"])
 
 
 def _groups(quantities: pandas.DataFrame) -> dict[tuple, pandas.DataFrame]:
@@ -133,14 +162,19 @@ def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
 
 def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) -> dict:
     used = quantities[quantities["name"].isin(names_in(claim["formula"]))]
-    sources = used["source"] if len(used) else quantities["source"]
-    line = _head(claim) | {"machine": machine, "source": ", ".join(sorted(set(sources)))}
-    found = recompute(claim["formula"], quantities)
-    if found is None:
+    sources = sorted(set(used["source"] if len(used) else quantities["source"]))
+    line = _head(claim) | {"machine": machine, "source": ", ".join(sources)}
+    result = recompute(claim["formula"], quantities)
+    if result is None:
         return line | {"verdict": NOT_MEASURED}
-    value, low, high = found
-    verdict = judge(claim, low, high) if alike else "not comparable (another chip)"
-    return line | {"value": value, "low": low, "high": high, "verdict": verdict}
+    line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
+    if not alike:
+        return line | {"verdict": NOT_COMPARABLE}
+    if "measured" in sources or COUNTED in sources:
+        reason = RANGE_REASON if result.kind == intervals.RANGE else ""
+        return line | {"verdict": judge(claim, result), "reason": reason}
+    reason = DERIVED_REASON if sources == ["derived"] else ""
+    return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
 
 
 def _names(claim: dict) -> str:
@@ -150,7 +184,9 @@ def _names(claim: dict) -> str:
 def _head(claim: dict) -> dict:
     low, unit = f"{claim['low']:.8g}", claim["unit"]
     ranges = {"equal": f"{low} to {claim['high']:.8g} {unit}", "at_least": f"at least {low} {unit}"}
-    published = ranges.get(claim["relation"], "that it happens")
+    published = ranges.get(claim["relation"], "that it happens").strip()
+    if claim["tolerance"] > 0:
+        published += f" (measured: {claim['tolerance']:g} more is allowed)"
     return {"id": claim["id"], "sentence": claim["sentence"], "published": published}
 
 

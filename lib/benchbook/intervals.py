@@ -155,17 +155,21 @@ def median_error(values, axis: int = -1):
     return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[axis] ** 0.5
 
 
-def windows_width(values: Sequence[float]) -> float:
+def windows_width(values, axis: int = -1):
     """Return how wide, as a fraction, the 95 % interval of one kernel's windows alone is; infinite with fewer than 6.
 
     It says when more windows of this kernel would tell little more, and nothing of other kernels.
+
+    Args:
+        values: windows along the axis.
     """
     from scipy.special import stdtrit
 
     logs = numpy.log(numpy.asarray(values, float))
-    if len(logs) < FEWEST_WINDOWS:
-        return float("inf")
-    return float(2 * stdtrit(len(logs) - 1, 0.975) * numpy.std(logs, ddof=1) / len(logs) ** 0.5)
+    count = logs.shape[axis]
+    if count < FEWEST_WINDOWS:
+        return numpy.full(logs.shape[:-1], numpy.inf)[()]
+    return 2 * stdtrit(count - 1, 0.975) * numpy.std(logs, axis=axis, ddof=1) / count**0.5
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:

@@ -149,6 +149,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
         Measures of a row: samples, seconds, input_seconds, samples_per_second, energy, memory, loss.
     """
     started_at, losses, samples = runs.now(), [], 0
+    workload.enter()
     with measure.window(workload.device, sensor) as window:
         for batch in window.inputs(batches):
             losses.append(workload.step(batch))
@@ -196,6 +197,7 @@ def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar
 
 def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
     started_at = runs.now()
+    workload.enter()
     with measure.window(workload.device, sensor) as window:
         evaluation = workload.evaluate()
         window.last = evaluation.loss, evaluation.accuracy

@@ -1,14 +1,18 @@
 """What claims are made of: named quantities of each machine, gathered from studies and prices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import numpy
 import pandas
 
-from benchbook import articles, estimate
+from benchbook import articles, chips, estimate, intervals, networks
 from benchbook.devices.kinds import named_by_driver
 from benchbook.study import Evidence, Rule, Study
 
-COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high"]
+COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
+PRESENT = "is_present"  # a quantity of every machine that articles name, by which its chip is known
+FLOPS_PER_MULTIPLY_ADD = 6  # of training: two operations each, forward once and backward twice
+FEWEST_RUNS = 3  # with fewer, the least and the most are shown
 KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings that tell published rows apart
 
 
@@ -20,10 +24,12 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
         studies: that say which quantities they have.
 
     Returns:
-        Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about), source, name,
-        value, low, high. Published ones carry plus or minus half the last printed digit, measured ones their interval.
+        Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about; by the name
+        that all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of these bounds,
+        see `intervals.Interval`). Published ones carry plus or minus half the last printed digit. Counts of networks
+        have no machine.
     """
-    values = []
+    values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     for study in studies:
         printed = evidence.published[evidence.published["study"] == study.name]
         values += [value for rule in study.published for value in _by_rule(printed, rule)]
@@ -32,25 +38,42 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     accelerators = (
         rows[rows["device"].isin(named_by_driver())].groupby("machine")["device_name"].last().dropna().to_dict()
     )
-    table["chip"] = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
-    money = pandas.DataFrame(_money(evidence.prices, table), columns=COLUMNS)
-    return pandas.concat([part for part in (table, money) if len(part)] or [table], ignore_index=True)
+    named = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
+    table["chip"] = [chips.product(name) for name in named]
+    further = pandas.DataFrame(_money(evidence.prices, table) + _counts(), columns=COLUMNS)
+    return pandas.concat([part for part in (table, further) if len(part)] or [table], ignore_index=True)
 
 
 def printed(row: dict, name: str, column: str | None) -> dict:
     """Return a quantity that a published row holds in a column, within its rounding; without a column, an event."""
     value, (low, high) = (row[column], articles.bounds(row, column)) if column else (1.0, (1.0, 1.0))
-    return _head(row, name) | {"value": float(value), "low": float(low), "high": float(high)}
+    bounds = {"value": float(value), "low": float(low), "high": float(high), "interval": intervals.ROUNDING}
+    return _head(row, name) | bounds
 
 
 def exact(row: dict, name: str, value: float) -> dict:
     """Return a quantity of a row's machine that has no bounds, such as a count, or 1 for an event."""
-    return _head(row, name) | dict.fromkeys(("value", "low", "high"), float(value))
+    bounds = dict.fromkeys(("value", "low", "high"), float(value))
+    return _head(row, name) | bounds | {"interval": intervals.ROUNDING}
 
 
-def between(point: dict, name: str, column: str) -> dict:
-    """Return a quantity of a point, with the point's bounds low and high."""
-    return _head(point, name) | {"value": point[column], "low": point["low"], "high": point["high"]}
+def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
+    """Return a quantity of a point, with the point's bounds and their kind."""
+    bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}
+    return _head(point, name) | bounds
+
+
+def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
+    """Return a quantity that each run measured once, such as an accuracy: the mean with Student's t over runs.
+
+    Fewer than FEWEST_RUNS runs have a range.
+    """
+    array = numpy.asarray(values, float)
+    mean, low, high, kind = float(array.mean()), float(array.min()), float(array.max()), intervals.RANGE
+    if len(array) >= FEWEST_RUNS:
+        reach = float(intervals.reach(array.var(ddof=1), len(array) - 1, len(array)))
+        low, high, kind = mean - reach, mean + reach, intervals.INTERVAL
+    return _head(row, name) | {"value": mean, "low": low, "high": high, "interval": kind}
 
 
 def _by_rule(study_rows: pandas.DataFrame, rule: Rule) -> list[dict]:
@@ -61,6 +84,18 @@ def _by_rule(study_rows: pandas.DataFrame, rule: Rule) -> list[dict]:
 
 def _head(row: dict, name: str) -> dict:
     return {"machine": row["machine"], "chip": row["chip"], "source": row["source"], "name": name}
+
+
+def _counts() -> list[dict]:
+    """Return what is counted of networks: parameters, and the multiply-adds of a forward pass."""
+    head = {"machine": "", "chip": "", "source": "counted", "interval": intervals.ROUNDING}
+    counts = {}
+    for name, network in networks.table().iterrows():
+        counts |= {f"{name}_parameters": network["parameters"]}
+        counts |= {f"{name}_operations": network["flops_per_sample"] / FLOPS_PER_MULTIPLY_ADD}
+    return [
+        head | {"name": name} | dict.fromkeys(("value", "low", "high"), float(count)) for name, count in counts.items()
+    ]
 
 
 def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
@@ -75,4 +110,5 @@ def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
         )
         head = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
         values.append(head | {"name": f"{price['kind']}_per_hour", "value": value, "low": low, "high": high})
+        values[-1]["interval"] = intervals.ROUNDING
     return values

@@ -69,7 +69,7 @@ def for_point(
     """
     found = _found_before(run) or fastest(build, device, time_limit_seconds, parity_steps)
     # Precision and compiler are columns of the rows; the rest is told here, where there was a choice.
-    told = {"channels_last", "fused"} & candidates(device).keys()
+    told = {"channels_last", "fused", "autotuned", "graphs"} & candidates(device).keys()
     run.tell(found.trials.to_dict("records"), **{name: getattr(found.settings, name) for name in sorted(told)})
     return found
 
@@ -98,7 +98,8 @@ def fastest(
     best_workload = _warm(build(best)) if time_limit_seconds else None
     for name, values in (choices or candidates(device)).items():
         for value in values:
-            trial = replace(best, **{name: value})
+            # A graph is made of compiled code, whether or not compiling alone was faster.
+            trial = replace(best, **{name: value} | ({"compiled": True} if name == "graphs" else {}))
             line, workload = _try(build, trial, best_workload, parity_steps, deadline)
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook import articles, figures, layout, verdicts
+from benchbook import articles, figures, intervals, layout, verdicts
+from benchbook.intervals import History
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,12 @@ class Evidence:
     @cached_property
     def summary(self) -> pandas.DataFrame:
         """Return a line for each measured point, with its verdict; see `verdicts.summarise`."""
-        return verdicts.summarise(self.rows, self.conditions)
+        return verdicts.summarise(self.rows, self.conditions, self.history)
+
+    @cached_property
+    def history(self) -> dict[tuple[str, str, str], History]:
+        """Return how much kernels differed on each machine; see `intervals.histories`."""
+        return intervals.histories(self.rows)
 
     def points(self, study: str) -> pandas.DataFrame:
         """Return the lines of the summary that belong to a study."""

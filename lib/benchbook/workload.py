@@ -66,6 +66,9 @@ class Workload(Protocol):
     def description(self) -> dict:
         """Return the columns of a row that describe the work and the software."""
 
+    def enter(self) -> None:
+        """Set the framework's global switches as this network computes: another one may have set them otherwise."""
+
     def batches(self, epoch: int) -> Iterator:
         """Yield the batches of one epoch, in an order that depends on the seed and the epoch alone."""
 

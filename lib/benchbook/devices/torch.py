@@ -131,34 +131,14 @@ def set_precision(precision: str) -> None:
     """Set TF32 for matrix products, convolutions and recurrent layers: convolutions use it by default.
 
     torch has these switches twice, and until 2.11 refuses to read an old one after a new one was set; its compiler
-    reads both. These two functions keep all of them readable in each mode. A switch that stands right is left alone.
+    reads both. These two functions keep all of them readable in each mode.
 
     Source: https://docs.pytorch.org/docs/stable/notes/cuda.html (TensorFloat-32)
     """
     import torch
 
-    wanted = precision == "tf32"
-    products = "high" if wanted else "highest"
-    if torch.get_float32_matmul_precision() != products or _mode_of_products() != ("tf32" if wanted else "ieee"):
-        torch.set_float32_matmul_precision(products)
-    if _mode_of_convolutions() != wanted:
-        torch.backends.cudnn.allow_tf32 = wanted
-
-
-def _mode_of_products() -> str:
-    import torch
-
-    return torch.backends.cuda.matmul.fp32_precision
-
-
-def _mode_of_convolutions() -> bool | None:
-    """Return whether convolutions and recurrent layers use TF32; None where the switches contradict each other."""
-    import torch
-
-    try:
-        return torch.backends.cudnn.allow_tf32
-    except RuntimeError:  # somebody has set the new switches
-        return None
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def set_autotuning(wanted: bool) -> None:
@@ -168,8 +148,7 @@ def set_autotuning(wanted: bool) -> None:
     """
     import torch
 
-    if torch.backends.cudnn.benchmark != wanted:
-        torch.backends.cudnn.benchmark = wanted
+    torch.backends.cudnn.benchmark = wanted
 
 
 def software() -> tuple[str, int]:

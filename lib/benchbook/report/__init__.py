@@ -134,9 +134,9 @@ def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict
 
 
 def _counts(path: Path) -> dict[str, dict[str, int]]:
-    """Return how many claims ended in which verdict: recomputed from published figures, and on measured machines."""
-    lines = tables.lines(path)
-    return {
-        kind: dict(Counter(line["verdict"] for line in lines if (line["source"] == "measured") == (kind == "measured")))
-        for kind in ("published", "measured")
-    }
+    """Return how many claims ended in which verdict, by where their numbers are from."""
+    counts = {"published": Counter(), "counted": Counter(), "measured": Counter()}
+    for line in tables.lines(path):
+        kind = next((kind for kind in ("measured", "counted") if kind in line["source"]), "published")
+        counts[kind][line["verdict"]] += 1
+    return {kind: dict(verdicts) for kind, verdicts in counts.items()}

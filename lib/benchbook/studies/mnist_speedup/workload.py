@@ -146,7 +146,6 @@ def build(
     check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
-    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     lean = variant == "tuned" and device.is_cpu
     model = (LeanNetwork() if lean else Network()).to(device.kind)

@@ -130,8 +130,6 @@ class ResidentImages:
 
 def build(plan: Plan) -> Classifier:
     """Return the study's workload on torch; see `mobilenetv2.build`."""
-    precision = plan.settings.precision
-    devices.set_precision("tf32" if precision == "tf32" else "fp32")
     devices.seed(plan.seed)
     model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
     model.load(plan.arrays)

@@ -132,7 +132,6 @@ def build(
     _check_options(dataset, variant, num_workers, joint_views, batch_size, schedule_epochs)
     workers = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(variant, num_workers)
     workers = machine.usable_cores() if workers == EVERY_CORE else workers
-    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
     devices.seed(seed)
     model = Network(joint_views).to(device.kind, STORED[settings.precision])
     optimizer = torch.optim.SGD(

@@ -114,7 +114,6 @@ def build(
     check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
-    devices.set_precision("fp32")
     devices.seed(seed)
     model = Network().to(device.kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -11,7 +11,17 @@ from torch import nn
 from benchbook import devices
 from benchbook.devices import Device
 from benchbook.training.torch.parity import TorchParitySubject
-from benchbook.training.torch.runtime import Batch, compute, count_parameters, move, prepare, update
+from benchbook.training.torch.runtime import (
+    Batch,
+    begin_momentum,
+    compute,
+    count_parameters,
+    gradient_scaler,
+    move,
+    prepare,
+    switch,
+    update,
+)
 from benchbook.workload import Evaluation, Settings
 
 
@@ -50,15 +60,20 @@ class TorchWorkload:
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
+        self.enter()
         self.network = prepare(self.model, self.settings)
+        begin_momentum(self.optimizer)
         self.optimizer.step = update(self.optimizer, self.settings)
-        scaled = self.settings.precision == "amp_fp16"  # small gradients vanish in float16
-        self.scaler = torch.amp.GradScaler(self.device.kind, enabled=scaled)
+        self.scaler = gradient_scaler(self.device, self.settings.precision)
 
     def description(self) -> dict:
         """Return the columns that describe the work."""
         sizes = {"parameters": count_parameters(self.model), "batch_size": self.batch_size}
         return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+
+    def enter(self) -> None:
+        """Set torch's switches for float32 products and convolutions as this network computes."""
+        switch(self.settings)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Yield one epoch's batches, as the loader delivers them."""
@@ -77,6 +92,8 @@ class TorchWorkload:
     def step(self, batch: Batch) -> torch.Tensor:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         inputs, target = self.split(self.to_device(batch))
+        if self.settings.graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         self.optimizer.zero_grad()
         loss = self.loss(self._outputs(*inputs), target)
         self.scaler.scale(loss).backward()
@@ -144,6 +161,9 @@ class TorchWorkload:
         """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
         model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
         optimizer.state.clear()
+        # torch's copy forgets that a fused step is handed the scale, and skips itself where gradients overflow.
+        if hasattr(self.optimizer, "_step_supports_amp_scaling"):
+            optimizer._step_supports_amp_scaling = self.optimizer._step_supports_amp_scaling
         # The reference computes plainly; the device as the workload does.
         settings = self.settings if precision == self.settings.precision else Settings()
         settings = replace(settings, precision=precision)
@@ -157,7 +177,10 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
     """Go back to an optimiser's state, as its `load_state_dict`, but let Adadelta keep its tensors where it can.
 
     For other tensors a compiled step is compiled anew, in the first window that is timed. Adadelta begins with zeros.
+    So it is for another `capturable`, which torch's compiler sets on the optimiser itself (2.10 and 2.11, on a GPU).
     """
+    for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        saved |= {name: group[name] for name in ("capturable",) if name in group}
     if state["state"] or not isinstance(optimizer, torch.optim.Adadelta):
         optimizer.load_state_dict(state)
         return

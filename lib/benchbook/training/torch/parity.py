@@ -7,10 +7,18 @@ import torch
 from torch import nn
 
 from benchbook.devices import Device
-from benchbook.training.torch.runtime import STORED, Batch, arithmetic, compute, move, prepare, update
+from benchbook.training.torch.runtime import (
+    STORED,
+    Batch,
+    begin_momentum,
+    compute,
+    gradient_scaler,
+    move,
+    prepare,
+    switched,
+    update,
+)
 from benchbook.workload import Settings
-
-LARGEST_LOSS_SCALE = 2.0**16  # where torch.amp.GradScaler begins
 
 
 class TorchParitySubject:
@@ -45,9 +53,10 @@ class TorchParitySubject:
         self.model = _without_dropout(model).cpu().to(STORED[precision]).to(device.kind)
         self.network, self.settings = prepare(self.model, settings), settings
         self.loss, self.optimizer, self.split = loss, optimizer, split
+        begin_momentum(optimizer)
         self.optimizer.step = update(optimizer, settings)
         self.device, self.precision, self.loss_is_sum = device, precision, loss_is_sum
-        self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in precision else 1.0
+        self.scaler = gradient_scaler(device, precision)
 
     def parameters(self) -> dict[str, numpy.ndarray]:
         """Return every trainable parameter by name, in float64."""
@@ -66,12 +75,14 @@ class TorchParitySubject:
             name: _on_host(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
             for name, parameter in self._trainable()
         }
+        self.scaler.update()
         return loss, gradients
 
     def step(self, batch: Batch) -> float:
         """Train on one batch and return its mean loss from before the step."""
         loss = self._backward(batch)
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
@@ -80,21 +91,23 @@ class TorchParitySubject:
     def _backward(self, batch: Batch) -> float:
         """Leave the batch's gradients in the parameters and return its mean loss.
 
-        Small gradients vanish in float16, so there the loss is scaled, and the scale halved until nothing
-        overflows, as torch.amp.GradScaler does over its first steps.
+        In float16 the scaler's first scale may be too large. As in training, a step whose gradients overflow is left
+        out and the scale is halved; here the same batch comes again.
         """
         inputs, target = self.split(tuple(self._move(part) for part in batch))
-        with arithmetic(self.device, self.precision):
+        with switched(self.settings):
             while True:
                 loss = self._loss(inputs, target)
                 self.optimizer.zero_grad()
-                (loss * self.loss_scale).backward()
-                gradients = [parameter.grad for _, parameter in self._trainable() if parameter.grad is not None]
-                if self.loss_scale == 1 or all(gradient.isfinite().all() for gradient in gradients):
+                self.scaler.scale(loss).backward()
+                if not self.scaler.is_enabled():
                     break
-                self.loss_scale /= 2
-        for gradient in gradients:
-            gradient.div_(self.loss_scale)
+                self.scaler.unscale_(self.optimizer)
+                gradients = [parameter.grad for _, parameter in self._trainable() if parameter.grad is not None]
+                if self.scaler.get_scale() <= 1 or all(gradient.isfinite().all() for gradient in gradients):
+                    break
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
         return loss.item() / (len(batch[0]) if self.loss_is_sum else 1)
 
     def _loss(self, inputs: Batch, target: torch.Tensor) -> torch.Tensor:

@@ -32,10 +32,40 @@ def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor
 
 
 def prepare(model: nn.Module, settings: Settings) -> Callable:
-    """Return what computes the model's outputs: its weights in the memory format, compiled if that is asked for."""
+    """Return what computes the model's outputs: its weights in the memory format, compiled if that is asked for.
+
+    Replayed as a graph, a network writes its outputs where the call before wrote them. Losses are computed from them
+    outside the graph, in memory of their own, so that those of a window can be read after it.
+
+    Source: https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
+    """
     if settings.channels_last:
         model.to(memory_format=torch.channels_last)
-    return torch.compile(model) if settings.compiled else model
+    if settings.compiled:
+        return torch.compile(model, mode="reduce-overhead" if settings.graphs else None)
+    return model
+
+
+def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Let SGD's momentum begin as zeros, which is the same function: a first step's momentum is its gradient.
+
+    torch makes it in the first step. The fused form makes it of uninitialised memory, and where a scaler leaves that
+    step out because gradients overflowed, it stays so.
+    """
+    for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
+        for parameter in group["params"] if group["momentum"] and not group["dampening"] else ():
+            optimizer.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+
+
+def gradient_scaler(device: Device, precision: str) -> torch.amp.GradScaler:
+    """Return what scales the loss, so that small gradients do not vanish in float16; else it does nothing."""
+    return torch.amp.GradScaler(device.kind, enabled=precision == "amp_fp16")
+
+
+def switch(settings: Settings) -> None:
+    """Set what torch keeps globally: TF32 for products and convolutions, and whether cuDNN tries its algorithms."""
+    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
+    devices.set_autotuning(settings.autotuned)
 
 
 def update(optimizer: torch.optim.Optimizer, settings: Settings) -> Callable:
@@ -64,14 +94,15 @@ def memory_format(part: torch.Tensor, settings: Settings) -> torch.memory_format
 
 
 @contextmanager
-def arithmetic(device: Device, precision: str) -> Iterator[None]:
-    """Compute float32 products in TF32 units for precision tf32, else never; afterwards as it was."""
-    before = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "fp32"
-    devices.set_precision("tf32" if precision == "tf32" else "fp32")
+def switched(settings: Settings) -> Iterator[None]:
+    """Compute with the global switches of the settings inside a `with` block; afterwards they are what they were."""
+    precision = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "fp32"
+    before = Settings(precision, autotuned=torch.backends.cudnn.benchmark)
+    switch(settings)
     try:
         yield
     finally:
-        devices.set_precision(before)
+        switch(before)
 
 
 def count_parameters(model: nn.Module) -> int:

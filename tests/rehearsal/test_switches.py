@@ -1,0 +1,210 @@
+"""torch's switches and scalers: every switch can be read in every mode, and an overflow leaves nothing behind."""
+
+import functools
+import itertools
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from benchbook import datasets, devices, measure, parity, protocol, search
+from benchbook.devices import Device
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.training.torch import TorchWorkload, runtime
+from benchbook.workload import Settings
+from fakes import CPU, run
+
+# What torch, its compiler and its libraries read; the old and the new ones exclude each other in torch 2.10 and 2.11.
+READERS = {
+    "torch": torch.get_float32_matmul_precision,
+    "cublas": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "cudnn": lambda: torch.backends.cudnn.allow_tf32,
+    "matmul": lambda: torch.backends.cuda.matmul.fp32_precision,
+    "conv": lambda: torch.backends.cudnn.conv.fp32_precision,
+    "rnn": lambda: torch.backends.cudnn.rnn.fp32_precision,
+    "benchmark": lambda: torch.backends.cudnn.benchmark,
+}
+MODES = [Settings(precision, autotuned=tuned) for precision in ("fp32", "tf32", "amp_bf16") for tuned in (False, True)]
+
+
+@pytest.fixture(autouse=True)
+def _switches_are_put_back():
+    with torch.random.fork_rng(devices=[]), runtime.switched(Settings()):
+        yield
+
+
+def read() -> dict:
+    return {name: ask() for name, ask in READERS.items()}
+
+
+@pytest.mark.parametrize(("first", "then"), list(itertools.product(MODES, MODES)))
+def test_every_switch_can_be_read_in_every_mode_whatever_came_before(first, then):
+    runtime.switch(first)
+    runtime.switch(then)
+    reduced = then.precision == "tf32"
+    switches = read()
+    assert (switches["torch"], switches["matmul"]) == (("high", "tf32") if reduced else ("highest", "ieee"))
+    assert switches["cublas"] == switches["cudnn"] == reduced
+    assert {switches["conv"] == "tf32", switches["rnn"] == "tf32"} == {reduced}
+    assert switches["benchmark"] == then.autotuned
+
+
+def test_switches_that_somebody_else_set_the_new_way_are_read_again_afterwards():
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    runtime.switch(Settings())
+    assert read()["cublas"] is read()["cudnn"] is False
+
+
+def test_each_window_enters_the_arithmetic_of_its_own_workload(monkeypatch):
+    """A search times two workloads by turns; the one built last must not decide how both compute."""
+    digits = datasets.load("digits")
+    monkeypatch.setattr(Device, "has_units", lambda device, precision: True)
+    seen = {}
+
+    def build(settings):
+        workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+        step = workload.step
+        seen[settings] = set()
+        workload.step = lambda batch: seen[settings].add(read()["cublas"]) or step(batch)
+        return workload
+
+    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
+    search.fastest(build, CPU, 60, 1, {"precision": ("tf32",)})
+    assert seen == {Settings(): {False}, Settings("tf32"): {True}}
+    workloads = [build(Settings("tf32")), build(Settings())]
+    evaluated = []
+    for workload in workloads:
+        workload.test_batches = lambda: evaluated.append(read()["cublas"]) or iter([])
+        workload.enter()
+        with pytest.raises(ZeroDivisionError):
+            workload.evaluate()
+    assert evaluated == [True, False]
+
+
+OPTIMIZERS = {
+    "sgd": lambda parts: torch.optim.SGD(parts, 0.1),
+    "momentum": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9),
+    "nesterov": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    "momentum fused": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, fused=True),
+    "nesterov fused": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, fused=True),
+    "adam": lambda parts: torch.optim.Adam(parts, 1e-3),
+    "adam fused": lambda parts: torch.optim.Adam(parts, 1e-3, fused=True),
+    "adadelta": lambda parts: torch.optim.Adadelta(parts, 1.0),
+}
+
+
+def scaled_workload(optimizer: str) -> TorchWorkload:
+    """Return a small network in amp_fp16 whose first step overflows at the scaler's first scale, and no later one."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    chosen = OPTIMIZERS[optimizer](model.parameters())
+    images, labels = torch.randn(8, 4), torch.arange(8) % 3
+    # Half of float16's range: scaled by 2**16 the first gradients overflow, by 2**2 they do not.
+    factor = 100.0
+    return TorchWorkload(
+        device=CPU,
+        batch_size=8,
+        model=model,
+        loss=lambda outputs, target: factor * nn.functional.cross_entropy(outputs, target),
+        optimizer=chosen,
+        scheduler=torch.optim.lr_scheduler.ConstantLR(chosen, factor=1.0),
+        train_batches=lambda epoch: iter([(images, labels)] * 30),
+        test_batches=lambda: iter([(images, labels)]),
+        parity_batches=lambda count: [(images, labels)] * count,
+        settings=Settings("amp_fp16", fused="fused" in optimizer),
+    )
+
+
+@pytest.fixture
+def _memory_is_dirty(monkeypatch):
+    """Let memory that is not initialised hold large numbers, as it may at any time."""
+    monkeypatch.setattr(torch, "empty_like", lambda *given, **named: torch.full_like(*given, 1e25, **named))
+
+
+@pytest.mark.usefixtures("_memory_is_dirty")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(optimizer):
+    workload = scaled_workload(optimizer)
+    fresh = [part.detach().clone() for part in workload.model.parameters()]
+    workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    batch = next(workload.batches(0))
+    workload.step(batch)
+    assert workload.scaler.get_scale() == 2.0**39  # it did overflow
+    assert all(torch.equal(part, start) for part, start in zip(workload.model.parameters(), fresh, strict=True))
+    for _ in range(40):
+        workload.step(batch)
+    assert max(part.abs().max().item() for part in workload.model.parameters()) < 1e3
+
+
+@pytest.mark.usefixtures("_memory_is_dirty")
+@pytest.mark.parametrize("fixed", [True, False])
+def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(tmp_path, monkeypatch, fixed):
+    if not fixed:  # as torch makes momentum itself
+        for module in ("benchbook.training.torch", "benchbook.training.torch.parity"):
+            monkeypatch.setattr(f"{module}.begin_momentum", lambda optimizer: None)
+    workload = scaled_workload("momentum fused")
+    monkeypatch.setattr(
+        "benchbook.training.torch.parity.gradient_scaler",
+        lambda device, precision: torch.amp.GradScaler("cpu", init_scale=2.0**40, enabled=precision == "amp_fp16"),
+    )
+    verdict = parity.check(workload, run(tmp_path), 3)
+    assert verdict.passed == fixed, verdict.reason
+
+
+def test_momentum_that_begins_as_zeros_takes_the_same_steps():
+    losses = {}
+    for begin in (True, False):
+        torch.manual_seed(0)
+        model, batch = nn.Linear(4, 3), torch.randn(8, 4)
+        optimizer = OPTIMIZERS["nesterov"](model.parameters())
+        if begin:
+            runtime.begin_momentum(optimizer)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(batch).square().sum().backward()
+            optimizer.step()
+        losses[begin] = model.weight.detach().numpy()
+    numpy.testing.assert_array_equal(losses[True], losses[False])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch's own
+def test_fresh_weights_keep_the_switch_that_the_compiler_set_on_the_optimiser(monkeypatch):
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    settings = Settings(fused=True)
+    digits = datasets.load("digits")
+    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+    batches, fresh = list(itertools.islice(workload.batches(0), 3)), workload.snapshot()
+    workload.optimizer.param_groups[0]["capturable"] = True  # torch 2.10 and 2.11 do so in the first step on a GPU
+    for batch in batches:
+        workload.step(batch)
+    compiled = counters["frames"]["ok"]
+    workload.restore(fresh)
+    for batch in batches:
+        workload.step(batch)
+    assert counters["frames"]["ok"] == compiled > 0
+
+
+def test_autotuning_and_graphs_are_tried_on_an_nvidia_gpu_and_nowhere_else():
+    having = {
+        kind: {"autotuned", "graphs"} & set(search.candidates(Device(kind, "a chip")))
+        for kind, features in devices.KINDS.items()
+        if "torch" in features.frameworks
+    }
+    assert having == {"cpu": set(), "mps": set(), "cuda": {"autotuned", "graphs"}}
+
+
+@pytest.mark.parametrize(("graphs", "mode"), [(False, None), (True, "reduce-overhead")])
+def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeypatch, graphs, mode):
+    asked, steps = [], []
+    monkeypatch.setattr(torch, "compile", lambda model, mode=None: asked.append(mode) or model)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: steps.append("marked"))
+    digits = datasets.load("digits")
+    settings = Settings(compiled=True, graphs=graphs)
+    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+    protocol.train_window(workload, measure.NoSensor(), itertools.islice(workload.batches(0), 3))
+    assert asked == [mode]
+    assert len(steps) == (3 if graphs else 0)
