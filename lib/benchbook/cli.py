@@ -24,6 +24,13 @@ MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: nam
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
 
 
+@app.callback()
+def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
+    """Measure what training costs on this machine, merge what others measured, and report it."""
+    if debug:
+        os.environ["BENCHBOOK_DEBUG"] = "1"
+
+
 @app.command()
 def study(
     profile: Profile = "quick",
