@@ -34,9 +34,9 @@ class Evidence:
 
     @classmethod
     def of_machine(cls, machine: str, study: str) -> "Evidence":
-        """Return what a machine measured in one study, beside all that articles printed."""
+        """Return what a machine measured in one study, beside all that articles printed; bad files are left out."""
         folder = layout.runs(machine)
-        rows = records.merge(records.find(folder / study))
+        rows = records.gather(records.find(folder / study))
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
 
     @cached_property
