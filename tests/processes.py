@@ -23,11 +23,12 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     )
 
 
-def run_cases(file: str, framework: str) -> str:
-    """Run a file of cases; return what pytest printed."""
+def run_cases(file: str, framework: str, *options: str) -> str:
+    """Run a file of cases, with options of pytest's; return what pytest printed."""
     environment = _environment() | {"BENCHBOOK_TEST_FRAMEWORK": framework}
     environment.pop("KERAS_BACKEND", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__).parent / file)]
+    path = str(Path(__file__).parent / file)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

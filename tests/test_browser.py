@@ -5,11 +5,12 @@ import shutil
 
 import pandas
 import pytest
+from matplotlib.figure import Figure
 from nbformat.v4 import new_output
 
 from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, studies, verdicts
 from benchbook.report import executed
-from benchbook.studies.mnist_speedup import results
+from benchbook.studies.mnist_speedup import charts
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
@@ -48,9 +49,12 @@ def site(tmp_path_factory):
     )
     for name, table in {"summary": summary, "claims": judged, "parity": parity.verdicts(measured)}.items():
         figures.save_table(table, tables, name)
-    drawing = results.STUDY.charts[0].draw(Evidence(rows))
+    epochs = charts.epoch_seconds(rows)
+    with figures.style():
+        figure = Figure(figsize=(8, 5))
+        charts.draw_epochs(figure.subplots(), epochs)
     for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
-        drawing.save(tables, name)
+        figures.save(figure, epochs, tables, name, charts.epochs_title(epochs))
     order = {"seconds_per_epoch": None, "machine": "nobody"}
     head = [HEADLINE | {"machine": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()]
     figures.save_table(pandas.DataFrame([*head, HEADLINE | order]), tables, "headline")

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
-from benchbook import layout, profiles
-from benchbook.devices import DeviceUnavailable, FrameworkMissing, survey
+from benchbook import cli, layout, profiles
+from benchbook.devices import Device, DeviceUnavailable, FrameworkMissing, survey, tensorflow
 
 LIBRARY = layout.root() / "lib"
 # Plans, shows the machine and lets Snakemake read the graph, all in this one process.
@@ -105,3 +107,31 @@ def test_points_are_handed_on_as_they_are(tmp_path):
     profiles.write_points(tmp_path / "points.json", points)
     assert profiles.read_points(tmp_path / "points.json") == points
     assert json.dumps(profiles.read_points(tmp_path / "points.json")[0].parameters) == json.dumps(parameters)
+
+
+def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_says_why(monkeypatch):
+    limits = {}
+    for compiles in (False, True):
+        kinds = (survey.Kind("cuda", "NVIDIA H100", 1, compiles_first=compiles), survey.Kind("cpu", "a chip", 1))
+        monkeypatch.setattr(survey, "ask", lambda framework, kinds=kinds: kinds)
+        points = profiles.read("quick", "segmentation_scaling")
+        limits[compiles] = {
+            point.parameters["device"]: point.time_limit_seconds
+            for point in points
+            if point.parameters["framework"] == "tensorflow"
+        }
+        said = CliRunner().invoke(cli.app, ["plan", "--studies", "segmentation_scaling"]).output
+        assert ("tensorflow has no binaries for this GPU" in said) == compiles
+    assert limits[True]["cpu"] == limits[False]["cpu"] == limits[False]["cuda"]
+    assert limits[True]["cuda"] == limits[False]["cuda"] + profiles.FIRST_USE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("capability", "compiles"), [(6.1, False), (7.5, False), (8.6, False), (9.0, True), (None, False)]
+)
+def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypatch, capability, compiles):
+    build = {"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}  # TensorFlow 2.20's
+    sysconfig = SimpleNamespace(get_build_info=lambda: build)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(sysconfig=sysconfig))
+    device = Device("cuda", "a GPU", "tensorflow", capability=capability)
+    assert tensorflow.compiles_first(device) == compiles

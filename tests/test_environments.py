@@ -162,10 +162,15 @@ def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
     for path in [layout.root() / "Makefile", *map(environment_file, PLATFORMS)]:
         shutil.copy(path, tmp_path)
     shutil.copytree(layout.root() / "requirements", tmp_path / "requirements")  # uv keeps what a lock has
+    tables = Path("tests", "rehearsal")
+    shutil.copytree(layout.root() / tables, tmp_path / tables)
+    (tmp_path / tables / "metal_kernels.csv").unlink()
     run_uv("make", "lock", f"UV={uv_binary()}", folder=tmp_path)
     for name in PLATFORMS:
         resolved = locked((tmp_path / "requirements" / f"{name}.txt").read_text())
         assert resolved == locked(lock_file(name).read_text())
+    kernels = (tmp_path / tables / "metal_kernels.csv").read_text()
+    assert kernels == (layout.root() / tables / "metal_kernels.csv").read_text()
 
 
 def cpu_wheel() -> Path | None:

@@ -217,6 +217,22 @@ def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, t
     assert rows["flops_per_sample"].isna().all()
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(0.13, "ok"), (0.12, "unsupported")])
+def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path, seconds, status):
+    """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in 0.125 s."""
+    rate |= {("copy", 1000): 0.25}
+    rate |= {("transfer", 1000, "host_to_device"): seconds, ("transfer", 1000, "device_to_host"): 1.0}
+    record = run(tmp_path)
+    measured = roofline.measure_memory(CUDA, record, roofline.Budget(1, 1.0, copy_bytes=1000))
+    rows = records.read(record.path).set_index("model")
+    assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
+    assert set(roofline.ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
+    if status != "ok":
+        assert "allowed: up to" in rows.loc["host_to_device", "message"]
+        assert rows.loc["host_to_device", ["seconds", "samples_per_second"]].isna().all()
+    assert len(measured) == 3
+
+
 def test_launches_are_counted(rate, tmp_path):
     rate["launch",] = 0.001
     record = run(tmp_path)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import compare as comparison
-from benchbook import condition, estimate, layout, machine, manifests, packing, profiles, records, session, verdicts
+from benchbook import condition, estimate, layout, machine, packing, profiles, records, session, verdicts
 from benchbook.devices import installed, survey
 from benchbook.progress import rate_text
 
@@ -22,13 +22,6 @@ Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
-
-
-@app.callback()
-def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
-    """Measure what training costs on this machine, merge what others measured, and report it."""
-    if debug:
-        os.environ["BENCHBOOK_DEBUG"] = "1"
 
 
 @app.command()
@@ -45,6 +38,7 @@ def study(
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
     points = profiles.read(profile, studies, device)
     _say_left_out(profile, studies, points)
+    _say_first_use(points)
     lines = session.run(points, machine, retry)
     page = _write_report()
     _print_summary(lines)
@@ -71,6 +65,7 @@ def plan(
     name = _identify(machine).name
     points = profiles.read(profile, studies, device)
     _say_left_out(profile, studies, points)
+    _say_first_use(points)
     lines = session.estimate_seconds(points, name)
     shown = lines.assign(
         point=lines["point"].str.rpartition("-")[0],  # without the hash
@@ -104,8 +99,6 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
         raise ValueError(f"{path} does not exist")
     paths = records.find(path)
     rows = records.merge(paths)
-    if wrong := manifests.faults(paths):
-        raise manifests.ManifestError(wrong[0])
     _say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
@@ -120,7 +113,7 @@ def compare(
 ) -> None:
     """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
     folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder) if folder.exists() else [], _say)
+    rows = records.merge(records.find(folder) if folder.exists() else [])
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
     lines = comparison.table(*sides, comparison.samples(a, b, folder), rows)
     if csv:
@@ -180,10 +173,7 @@ def _devices() -> dict:
 def _write_report() -> Path:
     from benchbook import report as pages
 
-    page = pages.write()
-    for line in pages.left_out(page.with_name(pages.AGGREGATED)):
-        _say(line)
-    return page
+    return pages.write()
 
 
 def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:
@@ -192,6 +182,18 @@ def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> N
     absent = [name for name in profiles.studies(profile) if studies == "all" and name not in found]
     if absent:
         _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+
+
+def _say_first_use(points: list[profiles.Point]) -> None:
+    """Say which points have a longer limit, because kernels are compiled before the first of them can be measured."""
+    places = {(point.parameters["device"], point.parameters.get("framework", "torch")) for point in points}
+    for kind, framework in sorted(places):
+        if survey.compiles_first(kind, framework):
+            minutes = profiles.FIRST_USE_SECONDS // 60
+            _say(
+                f"{framework} has no binaries for this GPU: its first point waits, once, for up to half an hour, until "
+                f"they are compiled. Its points may take {minutes} minutes longer than the profile says."
+            )
 
 
 def _print_summary(lines: pandas.DataFrame) -> None:

@@ -4,10 +4,8 @@ A profile names, for each study, its points; a list as a parameter's value stand
 frameworks stands for those that are installed, and a list of devices for those that are there.
 """
 
-import ast
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +14,9 @@ import yaml
 from benchbook import devices, layout, records
 from benchbook.devices import survey
 from benchbook.points import declared, point_name
+
+# A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
+FIRST_USE_SECONDS = 45 * 60
 
 
 @dataclass(frozen=True)
@@ -105,29 +106,11 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
 def collect(study: str, names: dict) -> dict:
     """Return a notebook's parameters by name, as they stand now.
 
-    papermill only warns of a parameter that the notebook does not declare, and would measure with the defaults.
-
     Args:
         study: the study.
         names: the notebook's `globals()`.
-
-    Raises:
-        ValueError: papermill was given a parameter that is not declared, or one of another type.
     """
-    check(study, _injected(names.get("In", ())))
     return {name: names[name] for name in declared(study)}
-
-
-def _injected(cells: Sequence[str]) -> dict:
-    """Return what papermill wrote into a notebook, from the cells that IPython ran: its own begins with a comment."""
-    return {
-        target.id: ast.literal_eval(node.value)
-        for source in cells
-        if source.startswith("# Parameters\n")
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-    }
 
 
 def check(study: str, parameters: dict) -> None:
@@ -162,6 +145,8 @@ def _points(study: str, entry: dict, device: str) -> list[Point]:
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             name = point_name(study, parameters)
             limit = round(entry["time_limit_minutes"] * 60)
+            if survey.compiles_first(place["device"], place.get("framework", "torch")):
+                limit += FIRST_USE_SECONDS
             points.append(Point(study, name, parameters, entry.get("num_kernels", 1), limit))
     return points
 

@@ -7,6 +7,7 @@ averaged and changes nothing that follows, losses are read after the clock has s
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from benchbook.runs import Run
 from benchbook.workload import Workload
 
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
+MOST_NAMED = 5  # of the operations that are computed elsewhere
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,19 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
                 record.append(**train_window(workload, sensor, taken))
     batches.close()
     workload.restore(fresh)
+    _tell_misplaced(workload, record)
+
+
+def _tell_misplaced(workload: Workload, record: Run) -> None:
+    """Print, and keep in the manifest, which operations of a step are not computed on the workload's device."""
+    misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks that refuse instead do not have it
+    if misplaced:
+        record.manifest["misplaced_operations"] = misplaced
+        most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(MOST_NAMED))
+        print(
+            f"Not computed on {workload.device.kind}: {sum(misplaced.values())} operations of each step, for which "
+            f"{workload.device.framework} has no kernel there. Their inputs and outputs are copied: {most}"
+        )
 
 
 def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:

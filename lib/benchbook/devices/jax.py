@@ -42,6 +42,11 @@ def capability(kind: str) -> float | None:
     return float(text) if text else None
 
 
+def compiles_first(device: Device) -> bool:
+    """Return False: XLA compiles for the GPU that is there."""
+    return False
+
+
 def count(device: Device) -> int:
     """Return the devices; XLA_FLAGS=--xla_force_host_platform_device_count=2 makes two of a CPU."""
     import jax

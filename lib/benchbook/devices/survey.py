@@ -27,11 +27,13 @@ class Kind:
         kind: as rows name it.
         name: the chip of the first one.
         count: how many there are; for torch on a CPU, the usable cores.
+        compiles_first: see `devices.compiles_first`.
     """
 
     kind: str
     name: str
     count: int
+    compiles_first: bool = False
 
 
 def kinds(framework: str) -> tuple[str, ...]:
@@ -52,6 +54,11 @@ def pick(kind: str, framework: str) -> str:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
     return devices.choose_kind(kind, kinds(framework), framework)
+
+
+def compiles_first(kind: str, framework: str) -> bool:
+    """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.compiles_first`."""
+    return any(each.compiles_first for each in ask(framework) if each.kind == kind)
 
 
 def ask(framework: str) -> tuple[Kind, ...]:
@@ -79,7 +86,9 @@ def _answered(framework: str) -> tuple[Kind, ...]:
 def _look(framework: str) -> tuple[Kind, ...]:
     """Return a framework's devices, asked in this process."""
     picked = [devices.pick(kind, framework) for kind in devices.available(framework)]
-    return tuple(Kind(device.kind, device.name, devices.count(device)) for device in picked)
+    return tuple(
+        Kind(device.kind, device.name, devices.count(device), devices.compiles_first(device)) for device in picked
+    )
 
 
 def main() -> None:

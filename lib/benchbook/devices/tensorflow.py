@@ -39,6 +39,21 @@ def _details(kind: str) -> dict:
     return tensorflow.config.experimental.get_device_details(first)
 
 
+def compiles_first(device: Device) -> bool:
+    """Return whether this build lacks binaries for an NVIDIA GPU: of the same major capability, and not above it.
+
+    TensorFlow 2.20 has them up to 8.9, and PTX for all GPUs from Hopper on.
+    """
+    import tensorflow
+
+    if device.capability is None:
+        return False
+    wanted = round(device.capability * 10)
+    built = tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", ())
+    binaries = [int(name.removeprefix("sm_")) for name in built if name.startswith("sm_")]
+    return not any(binary // 10 == wanted // 10 and binary <= wanted for binary in binaries)
+
+
 def count(device: Device) -> int:
     """Return the devices; a CPU is several where logical devices were made of it."""
     import tensorflow

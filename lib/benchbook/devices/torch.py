@@ -46,6 +46,11 @@ def capability(kind: str) -> float | None:
     return major + minor / 10
 
 
+def compiles_first(device: Device) -> bool:
+    """Return False: torch has binaries for every GPU that it drives."""
+    return False
+
+
 def count(device: Device) -> int:
     """Return the GPUs, or the cores of a CPU."""
     import torch

@@ -1,5 +1,6 @@
 """Calibration: each rate of a device in several windows, appended as rows of phase `calibrate`."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -68,6 +69,9 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> pandas.Da
 def measure_memory(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
     """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
 
+    A transfer reads or writes each byte in the device's memory, so that none is faster than the fastest copy there. One
+    that seems to be has moved nothing; it is a row of status `unsupported` that says so, and no ceiling.
+
     Returns:
         The rows.
     """
@@ -75,10 +79,11 @@ def measure_memory(device: Device, record: Run, budget: Budget) -> pandas.DataFr
     with record.during("calibrate"):
         work = {"model": "copy", "bytes_per_sample": 2 * size}
         rows += _windows(device, record, budget, operations.copy(device, size), work, {"copy_bytes": size})
+        most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
             operation = operations.transfer(device, size, direction)
-            rows += _windows(device, record, budget, operation, work, {"copy_bytes": size})
+            rows += _windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
     return pandas.DataFrame(rows)
 
 
@@ -137,28 +142,46 @@ def _arithmetic(device: Device, record: Run, budget: Budget, precision: str) -> 
 def _refused(record: Run, precision: str, error: Exception) -> dict:
     name = type(error).__name__
     status = runs.status_of(name, str(error))
-    message = runs.anonymous(f"{name}: {error}")[:2000]
     return record.append(
         model="matmul",
         precision=precision,
         started_at=runs.now(),
         status=status if status == "out_of_memory" else "unsupported",
-        message=message,
+        message=runs.anonymous(f"{name}: {error}")[:2000],
     )
 
 
-def _windows(device: Device, record: Run, budget: Budget, operation: Operation, work: dict, settings: dict) -> list:
-    """Append one row per window of an operation, repeated as often as fills the window; return the rows."""
+def _windows(
+    device: Device,
+    record: Run,
+    budget: Budget,
+    operation: Operation,
+    work: dict,
+    settings: dict,
+    most_bytes_per_second: float = math.inf,
+) -> list[dict]:
+    """Append one row per window of an operation, repeated as often as fills the window; return the rows.
+
+    Above the most bytes a second there can be, the row carries no measures, and no window follows.
+    """
     sensor = measure.open_sensor(device)
     count = operations.calls_lasting(budget.window_seconds, lambda number: _timed(device, operation, number))
-    told = record.settings_with(**settings)
+    stated = record.settings_with(**settings)
     rows = []
     for _ in range(budget.num_windows):
         started_at = runs.now()
         with measure.window(device, sensor) as window:
             window.last = operations.queue(operation, count)
         rate = count / window.seconds
-        measures = work | window.columns() | {"samples": count, "samples_per_second": rate, "settings": told}
+        bytes_per_second = rate * work.get("bytes_per_sample", 0)
+        if bytes_per_second > most_bytes_per_second:
+            message = (
+                f"{work['model']} at {bytes_per_second / 1e9:,.1f} GB/s moved nothing; allowed: up to "
+                f"{most_bytes_per_second / 1e9:,.1f} GB/s, the rate of a copy in this device's memory"
+            )
+            refused = {"model": work["model"], "settings": stated, "message": message}
+            return [*rows, record.append(started_at=started_at, status="unsupported", **refused)]
+        measures = work | window.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
         rows.append(record.append(started_at=started_at, **measures))
     return rows
 

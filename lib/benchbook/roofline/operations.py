@@ -168,15 +168,15 @@ class _TensorFlow:
 
     @staticmethod
     def _transfer(origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
-        import tensorflow
+        """Return a copy that is made anew each time.
 
+        `tensorflow.identity` under another device moves nothing after its first call: the tensor keeps that copy as its
+        mirror. An explicit copy neither makes nor takes mirrors.
+
+        Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice (TensorFlow 2.20)
+        """
         (source,) = _TensorFlow._place(origin, host)
-
-        def run(previous: Any) -> Any:
-            with tensorflow.device(devices.handle(goal)):
-                return tensorflow.identity(source)
-
-        return run
+        return lambda previous: source._copy(device_name=devices.handle(goal))
 
     @staticmethod
     def launch(device: Device) -> Operation:

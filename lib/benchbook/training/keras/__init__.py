@@ -126,6 +126,13 @@ class KerasWorkload:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
 
+    def misplaced_operations(self) -> dict[str, int]:
+        """Return how often each operation of a step is computed on another device than the chosen one.
+
+        TensorFlow leaves to the CPU what an accelerator has no kernel for. It is known after the first step.
+        """
+        return dict(self.network.misplaced)
+
     def mean_loss(self, losses: list[Array]) -> float:
         """Read the losses of many steps and return their mean."""
         return float(numpy.mean([numpy.asarray(loss, "float64") for loss in losses]))

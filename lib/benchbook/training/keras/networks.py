@@ -27,6 +27,10 @@ class Network:
         compiled: whether TensorFlow uses XLA; JAX always does.
         loss_scaled: whether the optimiser scales the loss, so that small gradients do not vanish in float16.
         seed: of the weights and of dropout.
+
+    Attributes:
+        misplaced: how often each operation of a training step is computed on another device than the chosen one; known
+            after the first step.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Network:
     ) -> None:
         self.keras = import_keras(device.framework)
         self.loss, self.accuracy, self.device, self.precision = loss, accuracy, device, precision
+        self.misplaced: dict[str, int] = {}
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:

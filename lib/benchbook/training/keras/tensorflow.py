@@ -10,6 +10,7 @@ import tensorflow
 
 from benchbook import devices
 from benchbook.devices import Device
+from benchbook.training.keras import placement
 from benchbook.training.keras.networks import Network
 from benchbook.training.keras.runtime import Array, compile_function, place
 
@@ -49,12 +50,12 @@ class TensorFlowNetwork(Network):
         def function(body: Callable) -> Callable:
             return compile_function(self.device, self._everywhere(body) if several else body, compiled)
 
-        self._train, self._score, self._predict = (
-            function(self._train_body),
-            function(self._score_body),
-            compile_function(self.device, self._predict_body, compiled),
-        )
+        self._score = function(self._score_body)
+        self._predict = compile_function(self.device, self._predict_body, compiled)
         self._differentiate, self._apply = function(self._differentiate_body), function(self._apply_body)
+        train = function(self._train_body)
+        # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
+        self._train = train if compiled or self.device.is_cpu else functools.partial(self._watched, train)
 
     def spread(self, *parts: Array) -> list[Any]:
         """Return parts of a batch on the device, or each device's lines of them; all lines where they do not divide."""
@@ -93,6 +94,13 @@ class TensorFlowNetwork(Network):
             return tensorflow.nest.map_structure(lambda one: self._strategy.reduce("MEAN", one, axis=None), found)
 
         return run
+
+    def _watched(self, train: Callable, *parts: Any) -> Array:
+        """Train on the first batch, which builds the graph, and note what of it is not on the device."""
+        with placement.watch(map(devices.handle, self._each)) as self.misplaced:
+            loss = train(*parts)
+        self._train = train
+        return loss
 
     def _train_body(self, inputs: Array, target: Array) -> Array:
         with tensorflow.GradientTape() as tape:

@@ -1,0 +1,226 @@
+"""TensorFlow as it will be on a GPU that is not here; test_tensorflow.py runs this file in a process of its own.
+
+Graphs are traced for a GPU and computed by the CPU, since TensorFlow places operations softly. Which of them the GPU
+would compute, the registries tell; see kernels.py.
+"""
+
+from collections import Counter
+
+import kernels
+import numpy
+import pytest
+import tensorflow
+from tensorflow.python.framework import op_callbacks
+
+from benchbook import datasets, protocol
+from benchbook.datasets import Dataset
+from benchbook.devices import Device
+from benchbook.roofline import operations
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.segmentation_scaling import workload as segmentation
+from benchbook.training.keras import KerasWorkload, ResidentArrays, arithmetic, import_keras, placement
+from benchbook.training.keras.inputs import as_gathered
+from benchbook.workload import Settings
+from fakes import run
+
+CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))
+ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]
+COUNTING = "a few numbers that count steps or seed dropout go to the host and back, for each variable or layer"
+SHAPES = "shapes and indices, which TensorFlow computes on the host anyway"
+RESIZING = "six pictures of the decoder go to the host and back in each pass: segmentation on Metal is slow by that"
+SCALING = "with a scaled loss every gradient goes to the host in each step, to be looked at for infinities"
+# What Apple's plug-in has no kernel for, and what follows for a study there.
+ON_THE_HOST_OF_METAL = {
+    "Mul(T=int64)": COUNTING,
+    "AddV2(T=int64)": COUNTING,
+    "FloorMod(T=int64)": COUNTING,
+    "Equal(T=int64)": COUNTING,
+    "Greater(T=int64)": COUNTING,
+    "LessEqual(T=int64)": COUNTING,
+    "StatelessRandomGetKeyCounter(Tseed=int32)": COUNTING,
+    "Pack(T=int32)": SHAPES,
+    "StridedSlice(Index=int32, T=int32)": SHAPES,
+    "SelectV2(T=int32)": SHAPES,
+    "ResizeBilinearGrad(T=float)": RESIZING,
+    "ResizeBilinearGrad(T=half)": RESIZING,
+    "ResizeBilinearGrad(T=bfloat16)": RESIZING,
+    "ResizeBilinear(T=half)": RESIZING,
+    "ResizeBilinear(T=bfloat16)": RESIZING,
+    "Sigmoid(T=half)": "the network's stem and mask go to the host and back in precisions of 16 bits",
+    "Sigmoid(T=bfloat16)": "as in half",
+    "SigmoidGrad(T=half)": "as forwards",
+    "SigmoidGrad(T=bfloat16)": "as forwards",
+    "StatelessRandomUniformV2(Tshape=int32, dtype=bfloat16)": "dropout in pure bf16 draws on the host",
+    "IsFinite(T=float)": SCALING,
+    "All(Tidx=int32)": SCALING,
+    "Pack(T=bool)": SCALING,
+    "Cast(DstT=float, SrcT=uint8)": "a loader's masks become floats on the host, where they are, before they travel",
+    "Bitcast(T=float, type=int32)": "evaluation alone: Keras's argmax looks at the sign of zeros",
+    "BitwiseAnd(T=int32)": "evaluation alone, as Bitcast",
+}
+
+
+def random_images(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    pixels = numpy.random.default_rng(seed).integers(0, 256, (count, 32, 32, 3), dtype=numpy.uint8)
+    return pixels, numpy.arange(count) % 10
+
+
+def build_mobilenetv2(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
+    data = Dataset("random", *random_images(20, 0), *random_images(10, 1))
+    variant = "tuned" if resident else "reference"
+    small = {"image_size": 32, "batch_size": 4, "num_workers": 0, "trainable": not resident}
+    return mobilenetv2.build(data, device, variant, data_resident=resident, settings=settings, **small)
+
+
+def build_segmentation(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
+    variant, small = "tuned" if resident else "reference", {"batch_size": 2, "width": 0.05, "num_workers": 0}
+    data = datasets.triangles(6, 2, size=128)
+    return segmentation.build(data, device, variant, data_resident=resident, settings=settings, **small)
+
+
+def build_resnet50(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
+    return resnet50.build(None, device, image_size=32, batch_size=2, settings=settings)
+
+
+def graphs(workload: KerasWorkload) -> list:
+    """Return the concrete functions of a workload: taking resident batches, training, evaluation."""
+    network, batch = workload.network, next(workload.batches(0))
+    (train,) = network._train.args  # what is called after the first step, whose placement is watched
+    with arithmetic(workload.device, network.precision):
+        parts = network.spread(*batch)
+        traced = [function.get_concrete_function(*parts) for function in (train, network._score)]
+    resident = [cell.cell_contents for cell in workload.train_batches.__closure__ or ()]
+    return traced + [graph_of(arrays) for arrays in resident if isinstance(arrays, ResidentArrays)]
+
+
+def graph_of(arrays: ResidentArrays):
+    """Return the concrete function that takes batches; one was taken before."""
+    (graph,) = arrays._take._list_all_concrete_functions()
+    return graph
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
+    keras = import_keras("tensorflow")
+    images, labels = random_images(20, 0)
+    target = labels.astype("int32") if dtype == "int32" else images[..., :1]
+    each = []
+    for device in (CPU, CUDA, METAL):
+        arrays = ResidentArrays(device, images, target, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0)
+        each.append([(pixels.numpy(), chosen.numpy()) for pixels, chosen in arrays.batches(ORDER)])
+    for batches in each[1:]:
+        for (pixels, chosen), (expected_pixels, expected) in zip(batches, each[0], strict=True):
+            numpy.testing.assert_array_equal(pixels, expected_pixels)
+            numpy.testing.assert_array_equal(chosen, expected)
+    graph = graph_of(arrays)
+    assert kernels.missing(graph, kernels.cuda) == Counter()
+    assert {name.partition("(")[0] for name in kernels.missing(graph, kernels.metal)} <= {"StridedSlice", "SelectV2"}
+    # Whatever the device, TensorFlow keeps int32 on the host: a result of that type makes each step wait for a copy.
+    assert not {part.dtype for part in graph.structured_outputs} & {tensorflow.int32, tensorflow.uint8}
+    assert {part.dtype for part in graph.inputs[:2]} <= {tensorflow.float16, tensorflow.float32}
+
+
+def test_neither_gpu_can_take_lines_of_bytes():
+    """What resident data did before; if this changes, `as_gathered` is no longer needed."""
+
+    @tensorflow.function
+    def take(images, indices):
+        return tensorflow.gather(images, indices)
+
+    graph = take.get_concrete_function(numpy.zeros((4, 2), "uint8"), numpy.zeros(2, "int32"))
+    for has in (kernels.cuda, kernels.metal):
+        assert dict(kernels.missing(graph, has)) == {"GatherV2(Taxis=int32, Tindices=int32, Tparams=uint8)": 1}
+
+
+@pytest.mark.parametrize("direction", ["host_to_device", "device_to_host"])
+def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
+    """An operation under another device would take the source's mirror from its second call on, and move nothing."""
+    move, executed = operations.transfer(CPU, 64, direction), []
+
+    def note(op_type, inputs, attrs, outputs, op_name=None, graph=None):
+        executed.append(op_type)
+
+    op_callbacks.add_op_callback(note)
+    try:
+        copies = [move(None) for _ in range(3)]
+    finally:
+        op_callbacks.remove_op_callback(note)
+    assert executed == []
+    assert [copy.numpy().sum() for copy in copies] == [16.0] * 3
+
+
+def test_numbers_that_floats_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match=r"16777217.* in resident data; allowed: whole numbers up to 2"):
+        as_gathered(CUDA, numpy.array([2**24 + 1], "int32"))
+    assert as_gathered(CPU, numpy.array([2**24 + 1], "int32")).dtype == "int32"
+
+
+@pytest.mark.parametrize(
+    ("build", "precision", "resident"),
+    [
+        (build_segmentation, "fp32", True),
+        *(
+            pytest.param(build, precision, resident, marks=pytest.mark.slow)
+            for build in (build_mobilenetv2, build_segmentation, build_resnet50)
+            for precision in ("fp32", "amp_fp16", "amp_bf16", "bf16", "fp16")
+            for resident in (True, False)
+        ),
+    ],
+)
+def test_every_operation_of_a_workload_has_a_kernel_on_cuda_and_on_metal_but_for_those_listed(
+    build, precision, resident
+):
+    for graph in graphs(build(CUDA, Settings(precision=precision), resident)):
+        assert dict(kernels.missing(graph, kernels.cuda)) == {}
+        assert set(kernels.missing(graph, kernels.metal)) <= set(ON_THE_HOST_OF_METAL)
+
+
+def build_tiny(device: Device) -> KerasWorkload:
+    """Return a workload that enlarges its images with bilinear interpolation, whose gradient Metal does not have."""
+    keras = import_keras("tensorflow")
+
+    def make_model():
+        pixels = keras.Input((4, 4, 3))
+        larger = keras.layers.UpSampling2D(interpolation="bilinear")(keras.layers.Conv2D(2, 1)(pixels))
+        return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Flatten()(larger)))
+
+    images, labels = numpy.zeros((4, 4, 4, 3), "float32"), numpy.arange(4, dtype="int32") % 3
+    return KerasWorkload(
+        device=device,
+        batch_size=4,
+        make_model=make_model,
+        make_optimizer=lambda: keras.optimizers.SGD(0.1),
+        train_batches=lambda epoch: [(images, labels)],
+        test_batches=lambda: [(images, labels)],
+        columns={"model": "tiny"},
+    )
+
+
+def test_what_a_step_computes_elsewhere_is_counted_and_said(tmp_path, capsys):
+    """A GPU that is not there: soft placement computes all of it on the CPU, and says nothing."""
+    workload, record = build_tiny(METAL), run(tmp_path)
+    protocol.warm_up(workload, record, 1)
+    misplaced = record.manifest["misplaced_operations"]
+    assert misplaced["ResizeBilinearGrad(float32)"] == 1
+    assert misplaced == workload.misplaced_operations()
+    said = capsys.readouterr().out
+    assert f"Not computed on metal: {sum(misplaced.values())} operations of each step" in said
+
+
+def test_operations_that_are_where_they_should_be_are_not_counted(tmp_path, capsys):
+    workload, record = build_tiny(CPU), run(tmp_path)
+    protocol.warm_up(workload, record, 1)
+    assert workload.misplaced_operations() == {}
+    assert "misplaced_operations" not in record.manifest
+    assert "Not computed" not in capsys.readouterr().out
+
+
+def test_a_node_counts_where_it_computes_and_not_where_it_hands_on():
+    graph = tensorflow.compat.v1.GraphDef()
+    for op, place in (("Conv2D", "GPU:0"), ("Cast", "CPU:0"), ("_Send", "CPU:0"), ("Cast", "CPU:0"), ("NoOp", "CPU:0")):
+        node = graph.node.add(op=op, device=f"/job:localhost/replica:0/task:0/device:{place}")
+        if op == "Cast":
+            node.attr["SrcT"].type = tensorflow.uint8.as_datatype_enum
+    assert Counter(placement.elsewhere(graph, ("GPU:0",))) == {"Cast(uint8)": 2}
+    assert Counter(placement.elsewhere(graph, ("GPU:0", "CPU:0"))) == {}
