@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: arithmetic, memory, transfers, launches; and what a workload asks of it.
+"""What a device can do at most, measured: arithmetic, memory, transfers, launches; and how much its starts differ.
 
 Ceilings are rows of phase `calibrate`, of the same device in the same session as the training that is held against
 them.
@@ -14,6 +14,7 @@ from benchbook.roofline.measuring import (
     measure_memory,
     precisions,
 )
+from benchbook.roofline.starts import deviation, measure_starts
 from benchbook.roofline.synchronization import NotSynchronized, Synchronization, check_synchronize
 
 __all__ = [
@@ -23,11 +24,13 @@ __all__ = [
     "Synchronization",
     "ceilings",
     "check_synchronize",
+    "deviation",
     "efficiency",
     "matrix_sizes",
     "measure_arithmetic",
     "measure_idle",
     "measure_launches",
     "measure_memory",
+    "measure_starts",
     "precisions",
 ]
