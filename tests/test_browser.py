@@ -5,12 +5,11 @@ import shutil
 
 import pandas
 import pytest
-from matplotlib.figure import Figure
 from nbformat.v4 import new_output
 
 from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, studies, verdicts
 from benchbook.report import executed
-from benchbook.studies.mnist_speedup import charts
+from benchbook.studies.mnist_speedup import results
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
@@ -49,12 +48,9 @@ def site(tmp_path_factory):
     )
     for name, table in {"summary": summary, "claims": judged, "parity": parity.verdicts(measured)}.items():
         figures.save_table(table, tables, name)
-    epochs = charts.epoch_seconds(rows)
-    with figures.style():
-        figure = Figure(figsize=(8, 5))
-        charts.draw_epochs(figure.subplots(), epochs)
+    drawing = results.STUDY.charts[0].draw(Evidence(rows))
     for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
-        figures.save(figure, epochs, tables, name, charts.epochs_title(epochs))
+        drawing.save(tables, name)
     order = {"seconds_per_epoch": None, "machine": "nobody"}
     head = [HEADLINE | {"machine": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()]
     figures.save_table(pandas.DataFrame([*head, HEADLINE | order]), tables, "headline")

@@ -259,7 +259,8 @@ def test_no_nvidia_driver_gives_no_gpus(monkeypatch):
 
 
 def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path, monkeypatch):
-    monkeypatch.setattr(condition, "sample", lambda: {"load_average_1_minute": 1.0})
+    clocks = {"awake_seconds": 1.0, "elapsed_seconds": 1.0}
+    monkeypatch.setattr(condition, "sample", lambda: clocks | {"load_average_1_minute": 1.0})
     record = run(tmp_path, "20260101T000000Z-00000001")
     record.manifest = {"condition_before": {"power_source": "battery", "low_power_mode": True}}
     for phase in ("warmup", "train", "evaluate"):

@@ -58,6 +58,18 @@ def test_a_study_has_the_templates_sections_in_order(path):
     assert 12 <= len(nbformat.read(path, as_version=4).cells) <= 16
 
 
+@pytest.mark.fault("Another file of rows is broken while a run ends: the run has ended before any other file is read")
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if "90_" not in path.name], ids=lambda path: path.stem)
+def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
+    lines = "\n".join(cell.source for cell in cells_of(path, "code")).splitlines()
+    others = [
+        number for number, line in enumerate(lines) if "records.gather(" in line or "Evidence.of_machine(" in line
+    ]
+    assert others
+    assert lines.index("run.end()") < min(others)
+    assert not [line for line in lines if "records.merge(" in line]
+
+
 @pytest.mark.notebook
 def test_run_all_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
     parameters = {

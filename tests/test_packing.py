@@ -154,8 +154,9 @@ def test_a_link_and_a_special_file_are_refused(tmp_path, outputs, kind):
     [
         ({}, "holds 0 machines"),
         ({MANIFEST: "{}"}, r"run-1\.json has no rows beside it"),
-        ({CSV: None, MANIFEST: "[]"}, "is a JSON list; allowed: an object"),
+        ({CSV: None, MANIFEST: "[]"}, r"run-1\.json: the whole is \[\]; allowed: an object"),
         ({CSV: None, MANIFEST: "{"}, "is not JSON"),
+        ({CSV: None, MANIFEST: '{"machine": 5}'}, r"run-1\.json: machine is 5; allowed: an object"),
         ({CSV: None, CSV.replace("desk", "attic"): None}, r"holds 2 machines \(attic, desk\); allowed: one"),
         ({CSV: None, CSV.replace("run-1", "RUN-1"): None}, "occurs twice"),
         ({CSV: "a,b\n1,2\n"}, f"^other.zip: {CSV}, line 1: missing column index, machine, phase"),

@@ -13,6 +13,7 @@ import pytest
 from benchbook import devices, layout, profiles, session
 from benchbook.profiles import Point
 from benchbook.studies.mobilenetv2_energy import tables
+from benchbook.study import Evidence
 
 
 def probe(**parameters) -> Point:
@@ -53,7 +54,7 @@ def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(
     assert crash[["image_size", "batch_size", "message"]].tolist() == [224, 8, "the kernel died"]
     assert crash["settings"]["trainable"] is True
     assert session.summary([point], "tester")["status"].tolist() == ["crashed"]
-    shown = tables.settings(rows).iloc[0]
+    shown = tables.settings(Evidence(rows)).iloc[0]
     assert shown[["image_size", "status"]].tolist() == [224, "crashed"]
     assert not list(tmp_path.rglob("*.running"))
 

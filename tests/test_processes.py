@@ -99,7 +99,7 @@ def test_the_birth_of_a_process_is_the_same_whoever_asks():
         (
             ZeroDivisionError("division by zero"),
             1,
-            "error: ZeroDivisionError: division by zero; with",
+            "error: ZeroDivisionError: division by zero; benchbook --debug",
         ),
     ],
 )

@@ -5,6 +5,8 @@ import warnings
 import nbformat
 import pytest
 import yaml
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
 from benchbook import devices, layout, profiles
 from benchbook.devices import DeviceUnavailable, FrameworkMissing, survey
@@ -280,3 +282,22 @@ def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together()
     points = [point("one", "a", 3), point("one", "b", 3), point("one", "c", 2), point("two", "d", 1)]
     order = [f"{point.name}{kernel}" for point, kernel in profiles.rounds(points)]
     assert order == ["a1", "b1", "c1", "c2", "b2", "a2", "a3", "b3", "d1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"batch_sise": 128}, "has no parameter 'batch_sise' \\(value 128\\); allowed: variant, "),
+        ({"batch_size": "many"}, "batch_size is 'many'; allowed: a value of type int"),
+        ({"batch_size": 128, "data_resident": True}, ""),
+    ],
+)
+def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
+    notebook = parameterize_notebook(load_notebook_node(str(layout.notebook("mnist_speedup"))), given)
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    names = profiles.declared("mnist_speedup") | given | {"In": ["", *cells[:3]]}
+    if complaint:
+        with pytest.raises(ValueError, match=complaint):
+            profiles.collect("mnist_speedup", names)
+    else:
+        assert profiles.collect("mnist_speedup", names)["batch_size"] == 128

@@ -1,18 +1,18 @@
 """Tables of the autoencoder study against sums done by hand; charts that draw whatever there is."""
 
 import json
-import warnings
 
 import numpy
 import pandas
 import pytest
-from matplotlib.figure import Figure
 
-from benchbook import figures, layout, parity, records
-from benchbook.studies.vae_stability import charts as vae
+from benchbook import articles
+from benchbook.studies.vae_stability import charts, tables
+from benchbook.studies.vae_stability.results import STUDY
+from benchbook.study import Evidence
 from rows import make_row, make_rows
 
-STUDY = {
+COLUMNS = {
     "study": "vae_stability",
     "model": "vae",
     "precision": "fp32",
@@ -22,7 +22,7 @@ STUDY = {
 
 
 def windows(losses, device="cpu", run_id="run-1", **columns):
-    common = STUDY | {"device": device, "point": f"reference-{device}", "run_id": run_id} | columns
+    common = COLUMNS | {"device": device, "point": f"reference-{device}", "run_id": run_id} | columns
     return [
         make_row(**common, index=index, epoch=index + 1, samples=60_000, loss=loss, status=status(loss))
         for index, loss in enumerate(losses)
@@ -31,7 +31,7 @@ def windows(losses, device="cpu", run_id="run-1", **columns):
 
 def steps(errors, device="cpu", precision="fp32", run_id="run-1", first=0, **columns):
     settings = dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), 1.0)
-    common = STUDY | {"device": device, "point": f"reference-{device}", "run_id": run_id, "precision": precision}
+    common = COLUMNS | {"device": device, "point": f"reference-{device}", "run_id": run_id, "precision": precision}
     return [
         make_row(
             **common | columns,
@@ -52,21 +52,16 @@ def status(number):
     return "ok" if numpy.isfinite(number) else "diverged"
 
 
-def published():
-    return records.read(layout.published() / "vae_stability.csv")
-
-
-def frame(*groups, with_published=False):
+def evidence(*groups, published=False):
     rows = make_rows([row for group in groups for row in group])
-    return pandas.concat([rows, published()], ignore_index=True) if with_published else rows
+    return Evidence(pandas.concat([rows, articles.rows()], ignore_index=True) if published else rows)
 
 
-def axes_of(draw, *values):
-    with figures.style(), warnings.catch_warnings():
-        axes = Figure().subplots()
-        draw(axes, *values)
-        axes.figure.savefig("/dev/null", format="svg")
-    return axes
+def drawn(place, *groups, published=False):
+    """Return the axes and the drawing of one of the study's charts, which can be saved."""
+    drawing = STUDY.charts[place].draw(evidence(*groups, published=published))
+    assert drawing.picture
+    return drawing.figure.axes[0], drawing
 
 
 def title(axes):
@@ -74,7 +69,7 @@ def title(axes):
 
 
 def test_published_rows_are_the_articles_log():
-    curve = vae.loss_curves(published())
+    curve = tables.losses(evidence(published=True))
     assert curve["loss"].tolist()[:4] == [550.842529, 330.613251, 4705.016602, 183532752.0]
     assert pandas.isna(curve["loss"].iloc[4])
     assert curve["status"].tolist() == ["ok"] * 4 + ["diverged"]
@@ -84,13 +79,13 @@ def test_published_rows_are_the_articles_log():
 
 def test_a_window_stands_at_its_middle_and_a_points_runs_give_their_median():
     runs = [windows(losses, run_id=f"run-{losses[0]}") for losses in ([150.0, 120.0], [160.0, 110.0], [190.0, 100.0])]
-    curve = vae.loss_curves(frame(*runs))
+    curve = tables.losses(evidence(*runs))
     assert curve["images_seen"].tolist() == [30_000, 90_000]
     assert curve["loss"].tolist() == [160.0, 110.0]
 
 
 def test_compared_steps_are_windows_of_one_batch_before_the_training():
-    curve = vae.loss_curves(frame(steps([0.0, 0.1]), steps([0.2], precision="amp_bf16", first=2), windows([150.0])))
+    curve = tables.losses(evidence(steps([0.0, 0.1]), steps([0.2], precision="amp_bf16", first=2), windows([150.0])))
     first = curve[curve["loader"] == "first steps"]
     assert first["images_seen"].tolist() == [64, 192]
     assert first["loss"].tolist() == pytest.approx([500.0, 550.0])
@@ -98,14 +93,14 @@ def test_compared_steps_are_windows_of_one_batch_before_the_training():
 
 
 def test_a_loss_that_is_no_number_is_missing_and_diverged():
-    curve = vae.loss_curves(frame(windows([150.0, numpy.inf])))
+    curve = tables.losses(evidence(windows([150.0, numpy.inf])))
     assert curve["loss"].isna().tolist() == [False, True]
     assert curve["status"].tolist() == ["ok", "diverged"]
 
 
 def test_parity_curves_are_of_one_run_a_device_and_precision():
-    rows = frame(steps([0, 1e-4]), steps([0, 2e-4], run_id="run-2"), steps([1e-2], precision="amp_bf16", first=2))
-    compared = vae.parity_curves(rows)
+    rows = (steps([0, 1e-4]), steps([0, 2e-4], run_id="run-2"), steps([1e-2], precision="amp_bf16", first=2))
+    compared = tables.compared_steps(evidence(*rows))
     assert compared["precision"].tolist() == ["amp_bf16", "fp32", "fp32"]
     assert compared["loss_error"].tolist() == pytest.approx([1e-2, 0, 2e-4])
     assert compared["tolerance"].tolist() == [3e-2, 1e-3, 1e-3]
@@ -113,54 +108,57 @@ def test_parity_curves_are_of_one_run_a_device_and_precision():
 
 
 def test_the_loss_chart_says_where_it_ends_and_what_was_published():
-    axes = axes_of(vae.draw_losses, vae.loss_curves(frame(windows([150.0, 106.4]), with_published=True)))
-    assert title(axes) == "Loss: cpu 106.4 in epoch 2; published on mps: 550.8 to 1.8e+08, then NaN"
+    axes, drawing = drawn(0, windows([150.0, 106.4]), published=True)
+    assert [
+        word for word in ("cpu 106.4 in epoch 2", "mps: 550.8 to 1.8e+08, then NaN") if word not in title(axes)
+    ] == []
     assert [text.get_text() for text in axes.texts] == ["not finite, epoch 6"]
+    assert drawing.finding == title(axes)
 
 
 def test_the_loss_chart_says_when_a_device_diverged():
-    curves = vae.loss_curves(frame(windows([150.0, 106.0]), windows([numpy.nan], "mps", "run-2")))
-    assert "cpu 106.0 in epoch 2; mps not finite in epoch 1" in title(axes_of(vae.draw_losses, curves))
+    axes, _ = drawn(0, windows([150.0, 106.0]), windows([numpy.nan], "mps", "run-2"))
+    assert "cpu 106.0 in epoch 2; mps not finite in epoch 1" in title(axes)
 
 
 def test_charts_say_when_nothing_was_measured():
-    assert "nothing measured here yet" in title(axes_of(vae.draw_losses, vae.loss_curves(published())))
-    none = vae.parity_curves(frame())
-    assert title(axes_of(vae.draw_parity, none)) == "Nothing compared with float64 yet"
-    axes_of(vae.draw_step_losses, none)
-    axes_of(vae.draw_losses, vae.loss_curves(frame()))
+    assert "nothing measured" in title(drawn(0, published=True)[0])
+    assert "nothing measured" in title(drawn(0)[0])
+    assert "Nothing compared" in title(drawn(1)[0])
 
 
 def test_the_parity_chart_names_the_first_step_apart():
-    rows = frame(steps([0, 1e-5, 1e-5]), steps([0, 2e-3, 5e-3], "mps", run_id="run-2"))
-    assert title(axes_of(vae.draw_parity, vae.parity_curves(rows))) == "mps, fp32: apart at step 2"
-    axes = axes_of(vae.draw_parity, vae.parity_curves(frame(steps([0, 1e-5, 1e-5]))))
-    assert title(axes) == "Within tolerance for 3 steps; at most 1e-05 off"
-    assert parity.verdicts(rows)["parted_at"].fillna(0).tolist() == [0, 2]
+    apart, drawing = drawn(1, steps([0, 1e-5, 1e-5]), steps([0, 2e-3, 5e-3], "mps", run_id="run-2"))
+    assert "mps, fp32: apart at step 2" in title(apart)
+    assert drawing.tables["parity"]["parted_at"].fillna(0).tolist() == [0, 2]
+    together, _ = drawn(1, steps([0, 1e-5, 1e-5]))
+    assert "3 steps; at most 1e-05" in title(together)
 
 
 def test_pictures_stand_in_three_rows():
     images = numpy.zeros((5, 28, 28))
-    axes = axes_of(vae.draw_images, images, images + 0.25, images)
+    axes = charts.pictures(images, images + 0.25, images).figure.axes[0]
     assert axes.images[0].get_array().shape == (84, 140)
     assert "0.250 off" in title(axes)
-    assert "5 of 5 reconstructions are not numbers" in title(
-        axes_of(vae.draw_images, images, images * numpy.nan, images)
-    )
+    assert "5 of 5" in title(charts.pictures(images, images * numpy.nan, images).figure.axes[0])
 
 
 def test_the_reading_is_made_of_the_runs_rows():
-    test = make_row(**STUDY, phase="evaluate", loss=105.2)
-    assert vae.reading(frame(windows([150.0, 106.4]), [test])) == (
-        "After 120,000 images, in epoch 2 (cpu, fp32, mnist), the loss per image was 106.40; on test images 105.20."
-    )
-    assert "no longer a number in epoch 1" in vae.reading(frame(windows([numpy.nan])))
+    test = make_row(**COLUMNS, phase="evaluate", loss=105.2)
+    text = charts.reading(make_rows([*windows([150.0, 106.4]), test]))
+    numbers = ("120,000 images", "epoch 2", "cpu, fp32, mnist", "106.40", "105.20")
+    assert [number for number in numbers if number not in text] == []
+    assert "no longer a number in epoch 1" in charts.reading(make_rows(windows([numpy.nan])))
+
+
+def test_events_are_of_the_articles_own_run():
+    runs = windows([150.0, 106.0]), windows([numpy.nan], "mps", "run-2"), windows([numpy.nan], "cuda", dataset="digits")
+    happened = STUDY.quantities(evidence(*runs))
+    assert {line["name"]: line["value"] for line in happened} == {"cpu_trained": 1, "diverged": 1}
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):
     for folder in ("first", "second"):
-        curves = vae.loss_curves(frame(windows([150.0, 106.4]), with_published=True))
-        figure = axes_of(vae.draw_losses, curves).figure
-        figures.save(figure, curves, tmp_path / folder, "vae-loss", "words")
+        drawn(0, windows([150.0, 106.4]), published=True)[1].save(tmp_path / folder, "vae-loss")
     for file in (tmp_path / "first").iterdir():
         assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()

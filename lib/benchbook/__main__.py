@@ -45,7 +45,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         return f"error: {text}", 2
     if isinstance(error, subprocess.CalledProcessError):
         return f"error: {text}; what it printed stands above", 1
-    return f"error: {name}: {text}; with BENCHBOOK_DEBUG=1 the same command shows where", 1
+    return f"error: {name}: {text}; benchbook --debug shows where (BENCHBOOK_DEBUG=1 for make)", 1
 
 
 if __name__ == "__main__":

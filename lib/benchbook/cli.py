@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import compare as comparison
-from benchbook import condition, estimate, layout, machine, packing, profiles, records, session, verdicts
+from benchbook import condition, estimate, layout, machine, manifests, packing, profiles, records, session, verdicts
 from benchbook.devices import installed, survey
 from benchbook.progress import rate_text
 
@@ -22,6 +22,13 @@ Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
+    """Measure what training costs on this machine, merge what others measured, and report it."""
+    if debug:
+        os.environ["BENCHBOOK_DEBUG"] = "1"
 
 
 @app.command()
@@ -99,6 +106,8 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
         raise ValueError(f"{path} does not exist")
     paths = records.find(path)
     rows = records.merge(paths)
+    if wrong := manifests.faults(paths):
+        raise manifests.ManifestError(wrong[0])
     _say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
@@ -113,7 +122,7 @@ def compare(
 ) -> None:
     """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
     folder = layout.outputs() / "runs"
-    rows = records.merge(records.find(folder) if folder.exists() else [])
+    rows = records.gather(records.find(folder) if folder.exists() else [], _say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
     lines = comparison.table(*sides, comparison.samples(a, b, folder), rows)
     if csv:
@@ -173,7 +182,10 @@ def _devices() -> dict:
 def _write_report() -> Path:
     from benchbook import report as pages
 
-    return pages.write()
+    page = pages.write()
+    for line in pages.left_out(page.with_name(pages.AGGREGATED)):
+        _say(line)
+    return page
 
 
 def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, energy, intervals, layout, records, statistics, verdicts
+from benchbook import condition, energy, intervals, manifests, records, statistics, verdicts
 from benchbook.intervals import History
 from benchbook.points import point_work
 
@@ -146,8 +146,8 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
         plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
         same = (plain == version) | (rows["framework_version"] == version)
         return rows[(rows["framework"] == library).fillna(False) & same.fillna(False)]
-    manifests = layout.manifests(folder).items()
-    packages = {run_id: manifest.get("environment", {}).get("packages", {}) for run_id, manifest in manifests}
+    environments = {run_id: manifest.get("environment") or {} for run_id, manifest in manifests.every(folder).items()}
+    packages = {run_id: environment.get("packages") or {} for run_id, environment in environments.items()}
     runs = [run_id for run_id, versions in packages.items() if versions.get(library.lower()) == version]
     return rows[rows["run_id"].isin(runs)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook import layout, nvidia
+from benchbook import manifests, nvidia
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
@@ -53,10 +53,10 @@ def samples(folder: Path) -> pandas.DataFrame:
         holds for a whole run (low_power_mode, power_source) is that of the manifest's condition_before.
     """
     lines = []
-    for run_id, manifest in layout.manifests(folder).items():
+    for run_id, manifest in manifests.every(folder).items():
         before = manifest.get("condition_before") or {}
         kept = {"run_id": run_id} | {name: before.get(name) for name in ("low_power_mode", "power_source")}
-        lines += [kept | line for line in manifest.get("conditions", ())]
+        lines += [kept | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
 

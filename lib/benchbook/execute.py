@@ -70,7 +70,7 @@ def execute(
 
 def finished(folder: Path, session: str) -> list[str]:
     """Return the status of every run of a session that ended on its own, the oldest first."""
-    rows = records.merge(records.find(folder)) if folder.exists() else []
+    rows = records.gather(records.find(folder), lambda line: None) if folder.exists() else []
     if len(rows) == 0:
         return []
     rows = records.without_refusals(rows[rows["session"] == session])

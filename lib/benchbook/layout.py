@@ -57,11 +57,6 @@ def cells(notebook: Path) -> list[dict]:
     return [cell | {"source": "".join(cell["source"])} for cell in content["cells"]]
 
 
-def manifests(folder: Path) -> dict[str, dict]:
-    """Return the manifest of every run below a folder, by run id."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.rglob("*Z-*.json"))}
-
-
 def question(study: str) -> str:
     """Return the question that a study's notebook asks in its title."""
     return cells(notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")

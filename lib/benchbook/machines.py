@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, layout, verdicts
+from benchbook import condition, manifests, verdicts
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
 COLUMNS += ["rows"]
@@ -25,18 +25,18 @@ def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
     Returns:
         Columns: COLUMNS; cores are physical, condition is sentences. Of a machine without manifests only its rows tell.
     """
-    found = layout.manifests(folder)
+    by_run = manifests.every(folder)
     lines = []
     for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
-        manifests = [found[run_id] for run_id in sorted(set(own["run_id"])) if run_id in found]
+        own_manifests = [by_run[run_id] for run_id in sorted(set(own["run_id"])) if run_id in by_run]
         line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
-        lines.append(line | (_description(manifests) if manifests else {}))
+        lines.append(line | (_description(own_manifests) if own_manifests else {}))
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def _description(manifests: list[dict]) -> dict:
-    this = manifests[-1].get("machine") or {}
+def _description(own: list[dict]) -> dict:
+    this = own[-1].get("machine") or {}
     names = Counter(this.get("accelerators") or ())
     memory = this.get("memory_bytes")
     return {
@@ -45,8 +45,8 @@ def _description(manifests: list[dict]) -> dict:
         "memory_gib": memory / 2**30 if memory else None,
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
-        "software": _software(manifests[-1].get("environment") or {}),
-        "condition": " ".join(_sentences(manifests)),
+        "software": _software(own[-1].get("environment") or {}),
+        "condition": " ".join(_sentences(own)),
     }
 
 
@@ -57,19 +57,19 @@ def _software(environment: dict) -> str | None:
     return ", ".join(parts) or None
 
 
-def _sentences(manifests: list[dict]) -> list[str]:
+def _sentences(own: list[dict]) -> list[str]:
     """Return the condition of a machine over all its runs: power, load, heat, swap, sleep, what changed."""
-    befores = [manifest.get("condition_before") or {} for manifest in manifests]
-    samples = [manifest.get("conditions") or [] for manifest in manifests]
+    befores = [manifest.get("condition_before") or {} for manifest in own]
+    samples = [manifest.get("conditions") or [] for manifest in own]
     everything = [*befores, *(sample for run in samples for sample in run)]
     return [
         _power(everything),
         _load(befores),
         _heat(everything),
-        _swap(manifests),
+        _swap(own),
         *_sleep(samples),
         *_neighbours(everything),
-        *_changes(manifests),
+        *_changes(own),
     ]
 
 
@@ -85,15 +85,15 @@ def _load(befores: list[dict]) -> str:
 
 
 def _heat(states: list[dict]) -> str:
-    pressures = {state["thermal_pressure"] for state in states if state.get("thermal_pressure")}
+    pressures = {state["thermal_pressure"] for state in states if state.get("thermal_pressure") in condition.PRESSURES}
     celsius = [state["cpu_temperature_celsius"] for state in states if state.get("cpu_temperature_celsius") is not None]
     parts = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
     parts += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
     return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor tells it."
 
 
-def _swap(manifests: list[dict]) -> str:
-    pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in manifests]
+def _swap(own: list[dict]) -> str:
+    pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in own]
     growths = [after["swap_used_bytes"] - before["swap_used_bytes"] for before, after in pairs if _tell(before, after)]
     if not growths:
         return "Swap not told."
@@ -123,13 +123,13 @@ def _neighbours(states: list[dict]) -> list[str]:
     return ["Another process used the GPU."] if shared else []
 
 
-def _changes(manifests: list[dict]) -> list[str]:
+def _changes(own: list[dict]) -> list[str]:
     """Return what was not the same in all runs."""
     kinds = {
-        "system": [(manifest.get("machine") or {}).get("system") for manifest in manifests],
-        "Python": [(manifest.get("environment") or {}).get("python") for manifest in manifests],
-        "lock": [(manifest.get("environment") or {}).get("lock_sha256") for manifest in manifests],
-        "commit": [manifest.get("commit") for manifest in manifests],
+        "system": [(manifest.get("machine") or {}).get("system") for manifest in own],
+        "Python": [(manifest.get("environment") or {}).get("python") for manifest in own],
+        "lock": [(manifest.get("environment") or {}).get("lock_sha256") for manifest in own],
+        "commit": [manifest.get("commit") for manifest in own],
     }
     counts = {name: len({value for value in values if value}) for name, values in kinds.items()}
     changed = [f"{name} ({count} versions)" for name, count in counts.items() if count > 1]

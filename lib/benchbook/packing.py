@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import layout, marker, records
+from benchbook import layout, manifests, marker, records
 
 # A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}"
@@ -54,8 +54,8 @@ def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.Data
         known = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {known}")
     rows = _check_tables(tables, folder.parent)
-    manifests = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
-    contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *manifests]}
+    beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
+    contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
     for name, content in contents.items():
         _check_name(name)
         _check_private(name, content)
@@ -138,7 +138,8 @@ def _check_against_present(
     for name, content in contents.items():
         if (runs / name).exists() and (runs / name).read_bytes() != content:
             raise PackError(f"{pack_name}: {name} is here already with other content; nothing was added")
-    here = records.merge(records.find(runs / machine_name)) if (runs / machine_name).exists() else rows
+    here = records.gather(records.find(runs / machine_name), lambda line: None)
+    here = here if len(here) else rows
     chips, new_chips = set(here["chip"].dropna()), set(rows["chip"].dropna())
     if chips and new_chips and not chips & new_chips:
         raise PackError(
@@ -198,11 +199,9 @@ def _check_manifest(name: str, content: bytes) -> None:
     if not name.endswith(".json"):
         return
     try:
-        manifest = json.loads(content.decode())
-    except ValueError as error:
-        raise PackError(f"{name} is not JSON ({error})") from error
-    if not isinstance(manifest, dict):
-        raise PackError(f"{name} is a JSON {type(manifest).__name__}; allowed: an object")
+        manifests.check(content, name)
+    except manifests.ManifestError as error:
+        raise PackError(str(error)) from error
 
 
 def _check_private(name: str, content: bytes) -> None:

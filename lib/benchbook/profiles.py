@@ -4,8 +4,10 @@ A profile names, for each study, its points; a list as a parameter's value stand
 frameworks stands for those that are installed, and a list of devices for those that are there.
 """
 
+import ast
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,11 +108,29 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
 def collect(study: str, names: dict) -> dict:
     """Return a notebook's parameters by name, as they stand now.
 
+    papermill only warns of a parameter that the notebook does not declare, and would measure with the defaults.
+
     Args:
         study: the study.
         names: the notebook's `globals()`.
+
+    Raises:
+        ValueError: papermill was given a parameter that is not declared, or one of another type.
     """
+    check(study, _injected(names.get("In", ())))
     return {name: names[name] for name in declared(study)}
+
+
+def _injected(cells: Sequence[str]) -> dict:
+    """Return what papermill wrote into a notebook, from the cells that IPython ran: its own begins with a comment."""
+    return {
+        target.id: ast.literal_eval(node.value)
+        for source in cells
+        if source.startswith("# Parameters\n")
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
 
 
 def check(study: str, parameters: dict) -> None:

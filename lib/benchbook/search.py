@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import devices, layout, measure, parity, protocol, records
+from benchbook import devices, manifests, measure, parity, protocol, records
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workload import Settings, Workload
@@ -122,7 +122,7 @@ def gain(seconds: numpy.ndarray) -> float:
 def _found_before(run: Run) -> Found | None:
     """Return what an earlier run of the same point and session found, if there was one."""
     session = run.common["session"]
-    for run_id, manifest in layout.manifests(run.folder).items():
+    for run_id, manifest in manifests.every(run.folder).items():
         if "trials" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
             taken = [trial for trial in manifest["trials"] if trial["outcome"] == "taken"]
             last = {field.name: taken[-1][field.name] for field in fields(Settings)} if taken else {}

@@ -9,14 +9,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas
 import psutil
 
-from benchbook import condition, execute, layout, machine, processes, profiles, records, runs, statistics, verdicts
+from benchbook import (
+    condition,
+    execute,
+    layout,
+    machine,
+    manifests,
+    processes,
+    profiles,
+    records,
+    runs,
+    statistics,
+    verdicts,
+)
 from benchbook.awake import awake
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
@@ -93,7 +105,7 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
     Raises:
         Missing: a point has no rows; the message names each.
     """
-    rows = read_rows(machine_name)
+    rows = read_rows(machine_name, lambda line: None)  # the report that follows names what is left out
     conditions = condition.samples(layout.runs(machine_name))
     lines = verdicts.summarise(rows, conditions)
     found = {(line["study"], line["point"]): line for line in lines.to_dict("records")}
@@ -103,10 +115,10 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
     return pandas.DataFrame([found[point.study, point.name] for point in points])
 
 
-def read_rows(machine_name: str) -> pandas.DataFrame:
-    """Return every row of one machine."""
+def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
+    """Return every row of one machine; a file that breaks the schema is named and left out."""
     folder = layout.runs(machine_name)
-    return records.merge(records.find(folder) if folder.exists() else [])
+    return records.gather(records.find(folder) if folder.exists() else [], say)
 
 
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
@@ -160,11 +172,11 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
 def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     """Return the median seconds a run's process took beside its training windows; 0 where no manifest tells."""
     training = rows[rows["phase"] == "train"].groupby("run_id")["seconds"].sum()
-    found = layout.manifests(layout.runs(machine_name))
+    found = manifests.every(layout.runs(machine_name))
     beside = [
         found[run_id]["process_seconds"] - seconds
         for run_id, seconds in training.items()
-        if "process_seconds" in found.get(run_id, {})
+        if found.get(run_id, {}).get("process_seconds") is not None
     ]
     return float(pandas.Series(beside).median()) if beside else 0.0
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook import articles, figures, intervals, layout, verdicts
+from benchbook import articles, figures, intervals, layout, records, verdicts
 from benchbook.intervals import History
 
 
@@ -30,6 +31,13 @@ class Evidence:
     conditions: pandas.DataFrame | None = None
     folder: Path | None = None
     prices: pandas.DataFrame = field(default_factory=articles.prices)
+
+    @classmethod
+    def of_machine(cls, machine: str, study: str) -> "Evidence":
+        """Return what a machine measured in one study, beside all that articles printed; bad files are left out."""
+        folder = layout.runs(machine)
+        rows = records.gather(records.find(folder / study))
+        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
 
     @cached_property
     def measured(self) -> pandas.DataFrame:
@@ -56,6 +64,17 @@ class Evidence:
         return self.summary[self.summary["study"] == study]
 
 
+def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return, of points that are alike (quick and paper, say), the one that measured more images.
+
+    Args:
+        points: lines of a summary; num_samples may be missing, as of a point that failed.
+        alike: columns in which points have to differ to be kept side by side.
+    """
+    longest_last = points.sort_values("num_samples", kind="stable", na_position="first")
+    return longest_last.drop_duplicates(alike, keep="last").sort_index()
+
+
 @dataclass(frozen=True)
 class Drawing:
     """A chart that was drawn, with the numbers behind it.
@@ -73,6 +92,44 @@ class Drawing:
     alt: str
     finding: str = ""
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
+
+    @classmethod
+    def titled(
+        cls,
+        figure: Figure,
+        table: pandas.DataFrame,
+        shows: str,
+        *,
+        is_finding: bool = True,
+        tables: dict[str, pandas.DataFrame] | None = None,
+    ) -> "Drawing":
+        """Return the drawing of a figure whose first title says what it shows.
+
+        Args:
+            figure, table, tables: see above.
+            shows: what kind of chart it is; alt is this and the title.
+            is_finding: whether the title is a sentence of the study's finding.
+        """
+        title = " ".join(figure.axes[0].get_title(loc="left").split())
+        return cls(figure, table, f"{shows}. {title}.", title if is_finding else "", tables or {})
+
+    @classmethod
+    def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
+        """Return rows of pictures, one above the other, with what each row is called at its left.
+
+        Args:
+            rows: pixels 0 to 1 by name, all of one shape: (n, height, width), or (n, height, width, 3) in colour.
+            title: what they show.
+            look: for `Axes.imshow`.
+        """
+        height = next(iter(rows.values())).shape[1]
+        with figures.style():
+            figure, axes = figures.canvas(0.4 + 0.9 * len(rows))
+            axes.imshow(numpy.vstack([numpy.hstack(row) for row in rows.values()]), **look)
+            axes.set(xticks=[], title=title)
+            axes.set_yticks([height * (place + 0.5) for place in range(len(rows))], list(rows))
+            axes.spines[:].set_visible(False)
+        return cls.titled(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     @cached_property
     def picture(self) -> bytes | None:
@@ -155,3 +212,8 @@ class Study:
     def question(self) -> str:
         """Return what its notebook asks."""
         return layout.question(self.name)
+
+    def draw(self, evidence: Evidence) -> list[Drawing]:
+        """Return the drawings of the charts for which the evidence has numbers."""
+        drawings = [chart.draw(evidence) for chart in self.charts]
+        return [drawing for drawing in drawings if len(drawing.table)]

@@ -9,10 +9,10 @@ import pandas
 from matplotlib.figure import Figure
 
 from benchbook import records
+from benchbook.figures.bars import draw_bar_chart, name_point, num_runs, published_span, stand_in
 from benchbook.figures.house import COLOURS, canvas, colour, span, style
 from benchbook.figures.marks import (
     draw_bars,
-    draw_input_shares,
     draw_points,
     num_windows,
     size,
@@ -23,15 +23,19 @@ __all__ = [
     "COLOURS",
     "canvas",
     "colour",
+    "draw_bar_chart",
     "draw_bars",
-    "draw_input_shares",
     "draw_points",
+    "name_point",
+    "num_runs",
     "num_windows",
+    "published_span",
     "render",
     "save",
     "save_table",
     "size",
     "span",
+    "stand_in",
     "style",
     "view",
 ]

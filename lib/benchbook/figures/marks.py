@@ -144,32 +144,6 @@ def draw_whiskers(axes: Axes, order: pandas.DataFrame, column: str) -> None:
         axes.errorbar(value, kept.index, xerr=errors, fmt="none", color=COLOURS["line"], capsize=3)
 
 
-def draw_input_shares(axes: Axes, shares: pandas.DataFrame, labels: Sequence[str], ready: str, digits: int = 0) -> None:
-    """Draw, two bars for each line, the share of a step the host waited and the share that is input.
-
-    Args:
-        axes: where to draw.
-        shares: with columns waited and share, both fractions, and their bounds (waited_low and so on); a share that is
-            missing is not drawn.
-        labels: what each line is called.
-        ready: what would save the share, after "saved if".
-        digits: of the percentages written beside the bars.
-    """
-
-    def part(name: str, shade: str) -> pandas.DataFrame:
-        bounds = {"low": shares[f"{name}_low"], "high": shares[f"{name}_high"]}
-        return shares.assign(value=shares[name].astype(float), shade=shade, **bounds)
-
-    table = pandas.concat([part("waited", "evaluate"), part("share", "cpu")]).sort_index(kind="stable")
-    called = [text for label in labels for text in (label, "")]
-    names = {"evaluate": "host waited for input", "cpu": f"saved if {ready}"}
-    draw_bars(axes, table, "value", called, lambda line: _percent(line["value"], digits), names=names)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.axvline(0, color=COLOURS["line"], linewidth=1)
-    axes.margins(x=0.2)
-    axes.set_xlabel("share of training time")
-
-
 def add_legend(figure: Figure, entries: list[Artist]) -> None:
     """Add entries to the legend below a figure; what stands there already stays, and stands there once."""
     if not entries:
@@ -260,10 +234,6 @@ def _whiskers(table: pandas.DataFrame) -> list[Artist]:
     """Return a legend's entries for the intervals of lines that have one: measured, or printed."""
     own = {_is_measured(line) for line in table[_bounded(table)].to_dict("records")}
     return [Line2D([], [], color=COLOURS["line"], marker="|", label=WHISKERS[kind]) for kind in WHISKERS if kind in own]
-
-
-def _percent(value: float, digits: int) -> str:
-    return f"{value:.{digits}%}" if pandas.notna(value) else "not known"
 
 
 def _words(status: str) -> str:

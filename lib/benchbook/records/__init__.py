@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy
@@ -15,6 +14,7 @@ import pandas
 
 from benchbook.records.checking import cast, check_row, validate
 from benchbook.records.migrations import STEPS, migrate
+from benchbook.records.reading import gather, merge, read, texts
 from benchbook.records.schema import (
     COLUMNS,
     DTYPES,
@@ -46,6 +46,7 @@ __all__ = [
     "check_row",
     "cut_torn_line",
     "find",
+    "gather",
     "merge",
     "migrate",
     "read",
@@ -54,69 +55,6 @@ __all__ = [
     "validate",
     "without_refusals",
 ]
-
-
-def read(path: Path) -> pandas.DataFrame:
-    """Return one file's rows; those of an older version as the present one has them.
-
-    Raises:
-        SchemaError: see `validate`; the message names file and line.
-    """
-    return validate(_present(path), str(path))
-
-
-def merge(paths: Iterable[Path]) -> pandas.DataFrame:
-    """Return all rows of all files, by point and run and then as written; the folder a file lies in does not matter.
-
-    Raises:
-        SchemaError: a file breaks the schema, or two files hold the same row.
-    """
-    tables = {path: _present(path) for path in sorted(paths)}
-    try:
-        # All at once: one check of a hundred files takes as long as that of one.
-        none = pandas.DataFrame(columns=COLUMNS, dtype="string")
-        merged = validate(pandas.concat([none, *tables.values()], ignore_index=True))
-    except SchemaError:
-        _find_fault(tables)
-        raise
-    return merged.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
-
-
-def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
-    """Return a file's rows as they were written, every value as text.
-
-    Raises:
-        SchemaError: the file is no table.
-    """
-    try:
-        return pandas.read_csv(file, dtype="string", keep_default_na=False, na_values=[""])
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{source}: not a table of rows ({error})") from error
-
-
-def _present(path: Path) -> pandas.DataFrame:
-    """Return one file's rows as the present version writes them, every value as text."""
-    return migrate(texts(path, str(path)), lambda: _manifest(path), str(path))
-
-
-def _manifest(path: Path) -> dict:
-    """Return the manifest beside a run's rows; empty where there is none that can be read."""
-    try:
-        manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
-
-
-def _find_fault(tables: dict[Path, pandas.DataFrame]) -> None:
-    """Raise what is wrong with one of the files, or with two of them."""
-    frames = {path: validate(table, str(path)) for path, table in tables.items()}
-    together = pandas.concat(frames.values(), ignore_index=True)
-    repeated = together.duplicated(KEY)
-    if repeated.any():
-        run_id = together.loc[repeated, "run_id"].iloc[0]
-        holders = [str(path) for path, frame in frames.items() if (frame["run_id"] == run_id).any()]
-        raise SchemaError(f"run {run_id} stands in more than one file: {', '.join(holders)}")
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:

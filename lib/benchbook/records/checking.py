@@ -12,6 +12,7 @@ import pandera.pandas as pandera
 
 from benchbook.records.schema import COLUMNS, DTYPES, KEY, SCHEMA, SchemaError, check_names, unknown_columns
 
+LONGEST_QUOTED = 80  # characters of a value in a message
 LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
 # What a check of the schema asks of one value, by the check's name and from its own limits.
 RULES: dict[str, Callable[[dict], Callable[[object], bool]]] = {
@@ -153,7 +154,13 @@ def _parse(text: str) -> object:
 
 def _wrong_value(values: pandas.Series, place: int, allowed: str, source: str) -> SchemaError:
     line, value = int(values.index[place]) + 2, values.iloc[place]
-    return SchemaError(f"{source}, line {line}: column {values.name} is {value!r}; allowed: {allowed}")
+    return SchemaError(f"{source}, line {line}: column {values.name} is {quoted(value)}; allowed: {allowed}")
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message quotes it: a long one is cut."""
+    text = repr(value[: LONGEST_QUOTED + 1] if isinstance(value, str) else value)
+    return text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}... (cut)"
 
 
 def _describe(failures: pandas.DataFrame, source: str) -> str:
@@ -161,6 +168,6 @@ def _describe(failures: pandas.DataFrame, source: str) -> str:
     line = f", line {int(first['index']) + 2}" if pandas.notna(first["index"]) else ""
     if pandas.isna(first["failure_case"]):
         return f"{source}{line}: column {first['column']} is empty; a value is needed"
-    value = repr(getattr(first["failure_case"], "item", lambda: first["failure_case"])())
+    value = quoted(getattr(first["failure_case"], "item", lambda: first["failure_case"])())
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return f"{source}{line}: column {first['column']} is {value}; {first['check']}{more}"

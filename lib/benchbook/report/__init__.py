@@ -14,11 +14,13 @@ import jinja2
 
 from benchbook import kernel, layout, studies
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
+from benchbook.records import reading
 from benchbook.report import citing, executed, tables
 from benchbook.study import Chart, Study
 
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile(r"[=+\-@\t\r]")
+AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
 
 
 def write() -> Path:
@@ -28,13 +30,25 @@ def write() -> Path:
         RuntimeError: the notebook failed; the message ends with what it printed last.
     """
     outputs = layout.outputs()
-    aggregated = outputs / "report" / "90_aggregate.ipynb"
+    aggregated = outputs / "report" / AGGREGATED
     aggregated.parent.mkdir(parents=True, exist_ok=True)
     command = kernel.command(layout.notebook("aggregate"), aggregated)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the aggregation failed:\n{done.stderr[-2000:]}")
     return write_pages(outputs / "figures", outputs / "report", [aggregated, *executed.newest(outputs / "runs")])
+
+
+def left_out(aggregated: Path) -> list[str]:
+    """Return what an executed aggregation printed on files that it left out, and on columns it does not know."""
+    said = [
+        line for cell in layout.cells(aggregated) for output in cell.get("outputs", ()) for line in _printed(output)
+    ]
+    return [line for line in said if line.startswith((reading.LEFT_OUT, reading.NOT_USED, reading.KEPT))]
+
+
+def _printed(output: dict) -> list[str]:
+    return "".join(output.get("text", "")).splitlines()
 
 
 def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None) -> Path:

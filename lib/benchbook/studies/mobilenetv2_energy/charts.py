@@ -7,56 +7,59 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook import figures, records
-from benchbook.studies.mobilenetv2_energy.tables import NUM_CLASSES
+from benchbook.studies.mobilenetv2_energy import tables
+from benchbook.study import Drawing, Evidence
 
 DASHES = {"tensorflow": "-", "jax": "--", "torch": ":"}
 MARKERS = "os^vDP*X"
 # Columns in which the points of one curve differ.
 NO_CURVE_OF_ITS_OWN = ("images_seen", "loss", "low", "high", "num_runs", "accuracy", "status")
-TITLE = 48  # characters in a line: half of a wide figure
 
 
-def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw images a second of each setting; a cross and a word where it failed."""
-    labels = [_label(line) for line in table.to_dict("records")]
-    figures.draw_bars(axes, table, "images_per_second", labels, lambda line: f"{line['images_per_second']:,.0f}")
-    axes.set_xlabel("images a second, training")
-    axes.margins(x=0.25)
-    axes.set_title(textwrap.fill(rates_title(table), TITLE))
+def settings(evidence: Evidence) -> Drawing:
+    """Draw images a second and joules an image of every setting; a cross and a word where it failed."""
+    table = tables.settings(evidence)
+    figure, (left, right) = figures.canvas(1.8 + 0.42 * len(table), 12.0, panels=2, sharey=True)
+    figures.draw_bar_chart(
+        left,
+        table,
+        "images_per_second",
+        name=_name,
+        text=lambda line: f"{line['images_per_second']:,.0f}",
+        title=_folded(rates_title(table)),
+        xlabel="images a second, training",
+        room=0.25,
+    )
+    figures.draw_bar_chart(
+        right,
+        table.assign(low=table["joules_low"], high=table["joules_high"]),
+        "joules_per_image",
+        name=_name,
+        text=_joules,
+        title=_folded(joules_title(table)),
+        xlabel="joules an image",
+        room=0.4,
+    )
+    joules = joules_title(table)
+    alt = f"Bars of images a second and of joules an image. {rates_title(table)}. {joules}."
+    return Drawing(figure, table, alt, joules)
 
 
-def draw_joules(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw joules an image of each setting, with what they cover; said where no sensor could be read."""
-    joules = table.assign(low=table["joules_low"], high=table["joules_high"])
-    labels = [_label(line) for line in table.to_dict("records")]
-    figures.draw_bars(axes, joules, "joules_per_image", labels, _joules)
-    axes.set_xlabel("joules an image")
-    axes.margins(x=0.4)
-    axes.set_title(textwrap.fill(joules_title(table), TITLE))
-
-
-def draw_losses(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw the loss over images seen, a line for each point; its test accuracy stands in the legend, beside it."""
-    sizes = sorted({(line["trainable"], line["image_size"], line["batch_size"]) for line in table.to_dict("records")})
-    several = table["machine"].nunique() > 1
-    for curve in _curves(table):
-        first = curve.iloc[0].to_dict()
-        marker = MARKERS[sizes.index((first["trainable"], first["image_size"], first["batch_size"])) % len(MARKERS)]
-        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_label(curve, several)}
-        axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
-        axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=style["color"], linewidth=1)
-    axes.axhline(numpy.log(NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
+def losses(evidence: Evidence) -> Drawing:
+    """Draw the loss over images seen, and judge whether the frozen network converges."""
+    table = tables.losses(evidence)
+    curves = _curves(table)
+    figure, axes = figures.canvas(max(4, 1 + 0.17 * len(curves)), 12.0)
+    _draw_curves(axes, curves, several=table["machine"].nunique() > 1)
+    axes.axhline(numpy.log(tables.NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
     axes.set_ylim(0, 1.1 * axes.dataLim.ymax)  # a loss that does not fall is not to look as if it did
     axes.grid(visible=True)
-    if len(table):
+    if curves:
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), handlelength=4)
-    axes.set_title(textwrap.fill(losses_title(table), TITLE))
-
-
-def num_curves(table: pandas.DataFrame) -> int:
-    """Return how many lines the chart of losses has, and so its legend."""
-    return len(_curves(table))
+    axes.set_title(_folded(losses_title(table)))
+    judged = {"mobilenetv2-convergence": tables.convergence(evidence)}
+    return Drawing.titled(figure, table, "Loss over images seen, with test accuracies", tables=judged)
 
 
 def rates_title(table: pandas.DataFrame) -> str:
@@ -73,11 +76,11 @@ def rates_title(table: pandas.DataFrame) -> str:
 
 def joules_title(table: pandas.DataFrame) -> str:
     """Return what the chart of joules shows, in a few words with their numbers."""
-    known = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
-    known = known[known["status"].isin(records.TRAINED)]
-    if known.empty:
+    read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
+    read = read[read["status"].isin(records.TRAINED)]
+    if read.empty:
         return "Joules an image: no sensor could be read"
-    return f"{figures.span(known['joules_per_image'], '.3g')} J an image ({', '.join(sorted(set(known['boundary'])))})"
+    return f"{figures.span(read['joules_per_image'], '.3g')} J an image ({', '.join(sorted(set(read['boundary'])))})"
 
 
 def losses_title(table: pandas.DataFrame) -> str:
@@ -89,17 +92,37 @@ def losses_title(table: pandas.DataFrame) -> str:
     return f"Best test accuracy {best['accuracy']:.1%} after {best['images_seen']:,.0f} images ({_work(best)})"
 
 
+def _draw_curves(axes: Axes, curves: list[pandas.DataFrame], several: bool) -> None:
+    """Draw a line for each point; its test accuracy stands in the legend, beside it.
+
+    Args:
+        axes: where to draw.
+        curves: the lines of the table that belong to a point each.
+        several: whether machines are to be named.
+    """
+    shapes = sorted({_shape(curve) for curve in curves})
+    for curve in curves:
+        first = curve.iloc[0].to_dict()
+        marker = MARKERS[shapes.index(_shape(curve)) % len(MARKERS)]
+        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_name(curve, several)}
+        axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
+        axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=style["color"], linewidth=1)
+
+
 def _curves(table: pandas.DataFrame) -> list[pandas.DataFrame]:
     key = [name for name in table.columns if name not in NO_CURVE_OF_ITS_OWN]
     return [curve for _, curve in table.groupby(key, dropna=False, sort=True)]
 
 
-def _curve_label(curve: pandas.DataFrame, several: bool) -> str:
-    line, runs = curve.iloc[0].to_dict(), curve["num_runs"].max()
-    counted = f", n={len(curve)}" + (f", range of {runs} runs" if runs > 1 else "")
+def _shape(curve: pandas.DataFrame) -> tuple:
+    return tuple(curve.iloc[0][["trainable", "image_size", "batch_size"]])
+
+
+def _curve_name(curve: pandas.DataFrame, several: bool) -> str:
+    line = curve.iloc[0].to_dict()
     machine = f"{line['machine']}, " if several else ""
     tested = f": test {line['accuracy']:.0%}" if pandas.notna(line["accuracy"]) else ""
-    return machine + _work(line) + counted + tested
+    return f"{machine}{_work(line)}, n={len(curve)}{figures.num_runs(curve)}{tested}"
 
 
 def _joules(line: dict) -> str:
@@ -110,25 +133,27 @@ def _joules(line: dict) -> str:
 
 def _work(line: dict) -> str:
     """Return a setting in few words; data that stand in for CIFAR-10 are named."""
-    return _short(line) + _stand_in(line)
-
-
-def _stand_in(line: dict) -> str:
-    dataset = line["dataset"]  # missing where a point failed before it had one
-    return "" if pandas.isna(dataset) or dataset == "cifar10" else f", {dataset}"
+    return ", ".join(part for part in (_short(line), figures.stand_in(line, "cifar10")) if part)
 
 
 def _short(line: dict) -> str:
     trained = "" if pandas.isna(line["trainable"]) else ", all layers" if line["trainable"] else ", head"
     rate = line["learning_rate"]
-    rate = f", rate {rate:g}" if pandas.notna(rate) and rate != 5e-4 else ""
+    rate = f", rate {rate:g}" if pandas.notna(rate) and rate != tables.LEARNING_RATE else ""
     variant = "" if line["variant"] == "reference" else f", {line['variant']}"
     return f"{line['framework']} {line['device']}{trained}{figures.size(line)}{rate}{variant}"
 
 
-def _label(line: dict) -> str:
+def _name(line: dict) -> str:
+    """Return what a setting's bars are called: its machine with stand-in data or an article's kind, and the setting."""
     if line["source"] == "measured":
-        return f"{line['machine']}{_stand_in(line)}\n{_short(line)}"
+        stand_in = figures.stand_in(line, "cifar10")
+        return line["machine"] + (f", {stand_in}" if stand_in else "") + f"\n{_short(line)}"
     over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
     device = line["device"] if pandas.notna(line["device"]) else "any device"
     return f"{line['machine']}, {line['source']}\n{_short(line | {'framework': 'tensorflow', 'device': device})}{over}"
+
+
+def _folded(title: str) -> str:
+    """Return a title in lines that fit half of a wide figure."""
+    return textwrap.fill(title, 48, break_on_hyphens=False)

@@ -1,12 +1,13 @@
 """Tables of the MobileNetV2 study: images a second and joules an image by setting, losses, convergence."""
 
-import numpy
 import pandas
 
-from benchbook import articles, statistics, verdicts
+from benchbook import articles, curves, quantities, statistics
+from benchbook.study import Evidence, longest
 
 NAME = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
+LEARNING_RATE = 5e-4  # the article's
 LARGEST = 196  # pixels a side; the article's M1 crashed above
 LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a network that converges
 LEAST_GAIN = 0.15  # of test accuracy over chance
@@ -15,41 +16,35 @@ NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "batch_size", "image_size"]
-_SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
+_TRAINED = ["trainable", "learning_rate", "weights"]
+_SETTINGS = [*_TRAINED, "image_size_over"]
 
 
-def settings(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+def settings(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per setting: images a second and joules an image, or how it ended.
 
     Of two points that are alike (quick and paper, say) the one that measured more images counts. What an article
     printed of training and test together is one rate.
 
-    Args:
-        rows: measured and published ones.
-        conditions: from `condition.samples`, for the verdicts; None where there are none.
-
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, batch_size, image_size, trainable,
-        learning_rate, weights, image_size_over, images_per_second, low, high, num_windows, verdict, joules_per_image,
-        joules_low, joules_high, boundary, accuracy, status, message, point. A rate is missing where a point failed, and
-        joules where no sensor could be read.
+        learning_rate, weights, image_size_over, images_per_second, low, high, interval (its kind), num_windows,
+        verdict, joules_per_image, joules_low, joules_high, joules_interval, boundary, accuracy, status, message, point.
+        A rate is missing where a point failed, and joules where no sensor could be read.
     """
-    study = rows[rows["study"] == NAME]
-    lines = [_printed(row) for row in study[study["source"] != "measured"].to_dict("records")]
-    measured = study[study["source"] == "measured"]
-    lines += [_point(point) for point in verdicts.summarise(measured, conditions).to_dict("records")]
-    columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "num_windows", "verdict"]
-    columns += ["joules_per_image", "joules_low", "joules_high", "boundary", "accuracy", "status", "message", "point"]
-    table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
-    alike = [*_KEPT, *_SETTINGS]
-    known_last = table.sort_values("num_samples", kind="stable", na_position="first")  # a failure has no images
-    table = known_last.drop_duplicates(alike, keep="last")
+    printed = evidence.published[evidence.published["study"] == NAME]
+    both = [_printed(row) for row in printed.to_dict("records")]
+    both += [_measured(point) for point in evidence.points(NAME).to_dict("records")]
+    columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "interval", "num_windows"]
+    columns += ["verdict", "joules_per_image", "joules_low", "joules_high", "joules_interval", "boundary", "accuracy"]
+    columns += ["status", "message", "point"]
+    table = longest(pandas.DataFrame(both, columns=[*columns, "num_samples"]), [*_KEPT, *_SETTINGS])
     rank = table["framework"].map({name: place for place, name in enumerate(FRAMEWORKS)}).fillna(len(FRAMEWORKS))
     order = ["source", "machine", "trainable", "image_size", "batch_size", "learning_rate", "variant", "device", "rank"]
     return table.assign(rank=rank).sort_values(order)[columns].reset_index(drop=True)
 
 
-def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
+def losses(evidence: Evidence) -> pandas.DataFrame:
     """Return the loss by images seen of each measured point's last session, and its test accuracy at the end.
 
     A window's loss is its mean and stands at the window's middle; of several runs it is their median.
@@ -58,23 +53,18 @@ def curves(rows: pandas.DataFrame) -> pandas.DataFrame:
         Columns: machine, device, framework, variant, dataset, batch_size, image_size, trainable, learning_rate,
         weights, point, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
-    study = statistics.newest(rows[(rows["study"] == NAME) & (rows["source"] == "measured")])
-    accuracies = statistics.summarise(study).set_index(["machine", "point"])["accuracy"].to_dict()
+    study = statistics.newest(evidence.measured[evidence.measured["study"] == NAME])
     windows = study[(study["phase"] == "train") & (study["repeat"] == 0) & study["samples"].notna()]
-    named = {name: [settings.get(name) for settings in windows["settings"]] for name in _SETTINGS[:3]}
-    middle = windows.groupby("run_id")["samples"].cumsum() - windows["samples"] / 2
-    windows = windows.assign(**named, images_seen=middle.astype(float))
-    kept = [name for name in _KEPT if name not in ("chip", "source")] + _SETTINGS[:3] + ["point"]
-    groups = windows.groupby([*kept, "images_seen"], dropna=False, sort=True)
-    spread = {"low": ("loss", "min"), "high": ("loss", "max"), "num_runs": ("run_id", "nunique")}
-    last = ("status", lambda states: states.iloc[-1])
-    table = groups.agg(loss=("loss", "median"), **spread, status=last).reset_index()
-    ends = [accuracies.get(key) for key in zip(table["machine"], table["point"], strict=True)]
-    columns = [*kept, "images_seen", "loss", *spread, "accuracy", "status"]
-    return table.assign(accuracy=pandas.Series(ends, dtype=float))[columns]
+    trained = {name: [settings.get(name) for settings in windows["settings"]] for name in _TRAINED}
+    windows = windows.assign(**trained, images_seen=curves.middles(windows, ["run_id"]))
+    key = [*(name for name in _KEPT if name not in ("chip", "source")), *_TRAINED, "point", "images_seen"]
+    table = curves.over_runs(windows, key, "loss", status=("status", curves.worst))
+    tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
+    table = table.join(tested, on=["machine", "point"])
+    return table[[*key, "loss", "low", "high", "num_runs", "accuracy", "status"]]
 
 
-def convergence(rows: pandas.DataFrame) -> pandas.DataFrame:
+def convergence(evidence: Evidence) -> pandas.DataFrame:
     """Return whether each measured frozen point converged, by RULE.
 
     Returns:
@@ -82,104 +72,104 @@ def convergence(rows: pandas.DataFrame) -> pandas.DataFrame:
         accuracy, verdict (converged, did not converge, not judged), reason. Random features say nothing of a frozen
         network's convergence, and one window nothing of a fall: both are not judged.
     """
-    found = curves(rows)
-    found = found[found["trainable"].eq(False)]
+    frozen = losses(evidence)
+    frozen = frozen[frozen["trainable"].eq(False)]
     key = ["machine", "device", "framework", "dataset", "weights", "learning_rate", "image_size"]
-    lines = []
-    for values, curve in found.groupby([*key, "batch_size", "variant", "point"], dropna=False, sort=True):
-        line = dict(zip(key, values, strict=False))
-        line |= {"first_loss": curve["loss"].iloc[0], "last_loss": curve["loss"].iloc[-1]}
-        line["accuracy"] = curve["accuracy"].iloc[-1]
-        verdict, reason = _converged(line, curve)
-        lines.append(line | {"verdict": verdict, "reason": reason})
+    judged = [_judged(curve) for _, curve in frozen.groupby([*key, "batch_size", "variant", "point"], dropna=False)]
     columns = [*key, "first_loss", "last_loss", "accuracy", "verdict", "reason"]
-    return pandas.DataFrame(lines, columns=columns)
-
-
-def quantities(rows: pandas.DataFrame) -> list[dict]:
-    """Return what claims of this study are made of, from measured points of CIFAR-10 in the reference protocol.
-
-    Returns:
-        Lines of machine, chip, source, name (joules_per_image, rate, frozen_rate, crashed_over_196,
-        frozen_diverged), value, low, high. Rates and joules are those of 128 px and batch 64 on an accelerator.
-    """
-    measured = rows[rows["source"] == "measured"]
-    table = settings(measured)
-    table = table[(table["dataset"] == "cifar10") | (table["status"] == "crashed")]
-    table = table[(table["variant"] == "reference") & (table["device"] != "cpu")]
-    article = table[(table["image_size"] == 128) & (table["batch_size"] == 64) & (table["learning_rate"] == 5e-4)]
-    lines = []
-    for line in article[(article["status"] == "ok") & (article["framework"] == "tensorflow")].to_dict("records"):
-        rate = {"value": line["images_per_second"], "low": line["low"], "high": line["high"]}
-        lines.append(_head(line, "frozen_rate" if not line["trainable"] else "rate") | rate)
-        if line["trainable"] and pandas.notna(line["joules_per_image"]):
-            joules = dict.fromkeys(("value", "low", "high"), line["joules_per_image"])
-            lines.append(_head(line, "joules_per_image") | joules)
-    # What was interrupted, or had no weights, says nothing of a crash.
-    tried = table[(table["image_size"] > LARGEST) & table["status"].isin(["ok", "diverged", "crashed"])]
-    for _, probes in tried.groupby("machine"):
-        lines.append(_event(probes, "crashed_over_196", (probes["status"] == "crashed").any()))
-    judged = convergence(measured)
-    judged = judged[(judged["dataset"] == "cifar10") & (judged["verdict"] != NOT_JUDGED) & (judged["device"] != "cpu")]
-    for machine, found in judged[judged["learning_rate"] == 5e-4].groupby("machine"):
-        chip = table.loc[table["machine"] == machine]
-        lines.append(_event(chip, "frozen_diverged", (found["verdict"] == NOT_CONVERGED).any()))
-    return lines
+    return pandas.DataFrame(judged, columns=columns)
 
 
 def convergence_sentence(judged: pandas.DataFrame) -> str:
-    """Return what is known of frozen convergence, in a sentence."""
-    known = judged[judged["verdict"] != NOT_JUDGED]
-    if known.empty:
+    """Return how many frozen points converged, in a sentence.
+
+    Args:
+        judged: from `convergence`.
+    """
+    clear = judged[judged["verdict"] != NOT_JUDGED]
+    if clear.empty:
         return "Frozen convergence: not judged (it takes ImageNet's weights and two windows)."
-    bad = known[known["verdict"] == NOT_CONVERGED]
+    bad = clear[clear["verdict"] == NOT_CONVERGED]
     rates = ", ".join(f"{rate:g}" for rate in sorted(set(bad["learning_rate"])))
     tail = f", at learning rate {rates}" if len(bad) else ""
-    return f"Of {len(known)} frozen points {len(bad)} did not converge{tail} ({RULE})."
+    return f"Of {len(clear)} frozen points {len(bad)} did not converge{tail} ({RULE})."
 
 
-def reading(rows: pandas.DataFrame) -> str:
-    """Return what one run's rows say, in a sentence with its numbers."""
-    line = statistics.summarise(rows).iloc[0]
-    if not line["num_windows"]:
-        return f"This run measured no window: {line['status'].replace('_', ' ')}."
-    rate = f"{line['samples_per_second']:,.0f} images a second over {line['num_windows']} windows"
-    accuracy = f"; test accuracy {line['accuracy']:.1%}" if pandas.notna(line["accuracy"]) else ""
-    joules = line["energy_per_sample"]
-    energy = f"; {joules:.3g} J an image" if pandas.notna(joules) else "; its joules cannot be read here"
-    where = f"{line['variant']}, {line['framework']}, {line['device']}, {line['dataset']}"
-    return f"This run ({where}) trained on a median of {rate}{accuracy}{energy}."
+def claimed(evidence: Evidence) -> list[dict]:
+    """Return what claims of this study are made of, from points of CIFAR-10 in the reference protocol.
+
+    Returns:
+        Quantities joules_per_image, rate, frozen_rate, crashed_over_196 and frozen_diverged. Rates and joules are those
+        of 128 px and batch 64 on an accelerator.
+    """
+    table = settings(evidence)
+    table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["device"] != "cpu")]
+    table = table[(table["dataset"] == "cifar10") | (table["status"] == "crashed")]
+    article = table[(table["image_size"] == 128) & (table["batch_size"] == 64) & (table["framework"] == "tensorflow")]
+    article = article[(article["learning_rate"] == LEARNING_RATE) & (article["status"] == "ok")]
+    values = []
+    for line in article.to_dict("records"):
+        values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))
+        if line["trainable"] and pandas.notna(line["joules_per_image"]):
+            bounds = ("joules_low", "joules_high", "joules_interval")
+            values.append(quantities.between(line, "joules_per_image", "joules_per_image", *bounds))
+    return values + _crashes(table) + _divergences(convergence(evidence), table)
 
 
-def _point(point: dict) -> dict:
-    told = point["settings"]
-    measures = ("low", "high", "num_windows", "verdict", "accuracy", "status", "message", "num_samples", "point")
+def _crashes(table: pandas.DataFrame) -> list[dict]:
+    """Return whether each machine crashed over LARGEST; an interrupted point, or one without weights, says nothing."""
+    tried = table[(table["image_size"] > LARGEST) & table["status"].isin(["ok", "diverged", "crashed"])]
+    return [
+        quantities.exact(points.iloc[0].to_dict(), "crashed_over_196", (points["status"] == "crashed").any())
+        for _, points in tried.groupby("machine")
+    ]
+
+
+def _divergences(judged: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
+    """Return whether a frozen network of each machine did not converge at the article's learning rate."""
+    judged = judged[(judged["dataset"] == "cifar10") & (judged["verdict"] != NOT_JUDGED) & (judged["device"] != "cpu")]
+    return [
+        quantities.exact(
+            table[table["machine"] == machine].iloc[0].to_dict(),
+            "frozen_diverged",
+            (points["verdict"] == NOT_CONVERGED).any(),
+        )
+        for machine, points in judged[judged["learning_rate"] == LEARNING_RATE].groupby("machine")
+    ]
+
+
+def _measured(point: dict) -> dict:
     return {
-        **{name: point[name] for name in _KEPT if name in point},
-        **{name: told.get(name) for name in _SETTINGS},
-        **{name: point[name] for name in measures},
+        **point,
+        **{name: point["settings"].get(name) for name in _SETTINGS},
         "source": "measured",
         "images_per_second": point["samples_per_second"],
         "joules_per_image": point["energy_per_sample"],
         "joules_low": point["energy_low"],
         "joules_high": point["energy_high"],
+        "joules_interval": point["energy_interval"],
         "boundary": point["energy_boundary"],
     }
 
 
 def _printed(row: dict) -> dict:
-    told = row["settings"]
-    low, high = articles.bounds(row, "seconds") if pandas.notna(row["seconds"]) else (numpy.nan, numpy.nan)
-    return {
-        **{name: row[name] for name in [*_KEPT, "status", "message", "accuracy"]},
-        **{name: told.get(name) for name in _SETTINGS},
-        "images_per_second": row["samples"] / row["seconds"] if pandas.notna(row["seconds"]) else None,
-        "low": row["samples"] / high if pandas.notna(high) else None,
-        "high": row["samples"] / low if pandas.notna(low) else None,
-    }
+    line = {name: row[name] for name in [*_KEPT, "status", "message", "accuracy"]}
+    line |= {name: row["settings"].get(name) for name in _SETTINGS}
+    if pandas.isna(row["seconds"]):
+        return line
+    low, high = articles.bounds(row, "seconds")
+    rates = {"images_per_second": row["seconds"], "low": high, "high": low}
+    return line | {name: row["samples"] / seconds for name, seconds in rates.items()}
 
 
-def _converged(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
+def _judged(curve: pandas.DataFrame) -> dict:
+    """Return a frozen point's verdict, with its first and its last loss."""
+    line = curve.iloc[-1].to_dict() | {"first_loss": curve["loss"].iloc[0], "last_loss": curve["loss"].iloc[-1]}
+    verdict, reason = _verdict(line, curve)
+    return line | {"verdict": verdict, "reason": reason}
+
+
+def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     if line["weights"] != "imagenet":
         return NOT_JUDGED, f"{line['weights']} weights"
     if (curve["status"] == "diverged").any():
@@ -189,11 +179,3 @@ def _converged(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     fall, gain = 1 - line["last_loss"] / line["first_loss"], line["accuracy"] - 1 / NUM_CLASSES
     reason = f"loss {fall:.0%} lower, accuracy {gain:+.0%} over chance"
     return (CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED), reason
-
-
-def _head(line: dict, name: str) -> dict:
-    return {"machine": line["machine"], "chip": line["chip"], "source": "measured", "name": name}
-
-
-def _event(lines: pandas.DataFrame, name: str, happened: bool) -> dict:
-    return _head(lines.iloc[0].to_dict(), name) | dict.fromkeys(("value", "low", "high"), float(happened))

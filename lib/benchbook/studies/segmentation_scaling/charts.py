@@ -1,13 +1,12 @@
 """Tables and charts of the segmentation study: ms an image, masks, minutes without a pause."""
 
-import json
 from pathlib import Path
 
 import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import articles, datasets, estimate, figures, verdicts
+from benchbook import articles, datasets, estimate, figures, manifests, verdicts
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.scaling_charts import NUM_IMAGES
@@ -61,11 +60,10 @@ def masks(folder: Path) -> list[dict]:
         Dictionaries: machine, point, images (uint8, shape (n, side, side)), truth, start, end (lists of bool masks).
     """
     found = {}
-    for path in sorted(folder.rglob(f"{NAME}/*/*Z-*.json")):
-        manifest = json.loads(path.read_text())
-        kept = manifest.get("masks")
-        if kept and kept.get("end"):
-            found[path.parts[-4], path.parts[-2]] = manifest["parameters"], kept
+    for path, manifest in manifests.files(folder, f"{NAME}/*/{manifests.FILES}").items():
+        kept, parameters = manifest.get("masks"), manifest.get("parameters")
+        if kept and kept["end"] and parameters:
+            found[path.parts[-4], path.parts[-2]] = parameters, kept
     return [_masks(machine, point, *both) for (machine, point), both in sorted(found.items())]
 
 

@@ -6,13 +6,14 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import support
+from benchbook import quantities, support
+from benchbook.study import Evidence
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
 LINE = ["machine", "study", "device", "framework_version", "compiled"]  # what a line of fields shares
 
 
-def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
+def table(evidence: Evidence) -> pandas.DataFrame:
     """Return what each device supports: every precision that was tried, with and without the compiler.
 
     Returns:
@@ -20,25 +21,36 @@ def matrix(rows: pandas.DataFrame) -> pandas.DataFrame:
         chip, dataset, batch_size, status (see STATUS_COLOURS), samples_per_second, speedup (over fp32
         without the compiler in the same run), low, high (range over windows), num_windows, message.
     """
-    tried = support.rows_tried(rows, support.MATRIX)
+    tried = support.rows_tried(evidence.measured, support.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
     tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
-    lines = []
+    fields = []
     for values, run in tried.groupby(key, dropna=False, sort=True):
         plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
         base = float(plain["samples_per_second"].astype(float).median())
-        for (compiled, precision), cell in run.groupby(["compiled", "precision"], sort=False):
+        for (compiled, precision), windows in run.groupby(["compiled", "precision"], sort=False):
             identity = dict(zip(key, values, strict=True)) | {"compiled": bool(compiled), "precision": precision}
-            lines.append(identity | _cell(cell, base))
+            fields.append(identity | _field(windows, base))
     columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
-    return pandas.DataFrame(lines, columns=[*columns, "low", "high", "num_windows", "message"])
+    return pandas.DataFrame(fields, columns=[*columns, "low", "high", "num_windows", "message"])
+
+
+def claimed(evidence: Evidence, study: str) -> list[dict]:
+    """Return what each accelerator refused or did in a study, for claims; see `events`."""
+    cells = table(evidence)
+    cells = cells[(cells["study"] == study) & (cells["device"] != "cpu")].assign(source="measured")
+    return [
+        quantities.exact(device_cells.iloc[0].to_dict(), name, value)
+        for _, device_cells in cells.groupby(["machine", "device"], sort=True)
+        for name, value in events(device_cells).items()
+    ]
 
 
 def events(cells: pandas.DataFrame) -> dict[str, float]:
     """Return what happened on one device, 1 or 0: amp_refused, compile_refused, half_trained; only what was tried.
 
     Args:
-        cells: lines of `matrix`.
+        cells: lines of `table`.
     """
     eager, works = ~cells["compiled"].astype(bool), cells["status"] == "ok"
     tried = {
@@ -88,16 +100,16 @@ def title(cells: pandas.DataFrame) -> str:
     return text
 
 
-def _cell(cell: pandas.DataFrame, base: float) -> dict:
-    """Return a field of the matrix; one failure speaks for the field."""
-    failed = cell[cell["status"] != "ok"]
-    first = failed.iloc[0] if len(failed) else cell.iloc[0]
-    known = {name: first[name] for name in ("dataset", "batch_size", "status", "message")}
-    rates = cell["samples_per_second"].astype(float)
+def _field(windows: pandas.DataFrame, base: float) -> dict:
+    """Return what a field of the matrix says; one failure speaks for the field."""
+    failed = windows[windows["status"] != "ok"]
+    speaking = (failed if len(failed) else windows).iloc[0]
+    field = {name: speaking[name] for name in ("dataset", "batch_size", "status", "message")}
     if len(failed):
-        return known
+        return field
+    rates = windows["samples_per_second"].astype(float)
     measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
-    return known | {"samples_per_second": rates.median(), "num_windows": len(cell)} | measures
+    return field | {"samples_per_second": rates.median(), "num_windows": len(windows)} | measures
 
 
 def _words(cell: dict) -> str:

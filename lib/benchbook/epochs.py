@@ -1,0 +1,152 @@
+"""The epoch that an article timed, with all that its time held, and how long the same takes at measured rates.
+
+Measured rows keep training, evaluation and set-up apart; here they are added, each scaled to the article's images.
+"""
+
+from dataclasses import dataclass
+
+import pandas
+
+from benchbook import articles, figures, quantities, statistics
+from benchbook.study import Drawing, Evidence
+
+SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
+PARTS = {"setup": "set-up and first call", "cpu": "training on the CPU", "accelerator": "on an accelerator"}
+PARTS |= {"evaluate": "evaluation", "published": "published (its parts were not printed)"}
+
+
+@dataclass(frozen=True)
+class ArticleEpoch:
+    """What an article calls an epoch.
+
+    Attributes:
+        study: its name.
+        dataset: the article's; others stand in for it.
+        train_images: of an epoch.
+        evaluated_images: of one evaluation.
+        unit: of the table's times, a key of SECONDS.
+        ways: column that says how a point was run, with its values in the order of the table.
+        described: further columns of points that the table shows.
+        setup_phases: phases before the training whose seconds count.
+    """
+
+    study: str
+    dataset: str
+    train_images: int
+    evaluated_images: int
+    unit: str
+    ways: tuple[str, tuple[str, ...]]
+    described: tuple[str, ...] = ()
+    setup_phases: tuple[str, ...] = ()
+
+    def table(self, evidence: Evidence, points: pandas.DataFrame, printed: pandas.DataFrame) -> pandas.DataFrame:
+        """Return how long an epoch takes; its bounds are those of the training part.
+
+        Args:
+            evidence: with the rows of the points.
+            points: lines of the summary.
+            printed: published rows of one epoch, with seconds.
+
+        Returns:
+            Columns: machine, chip, device, variant, those of `ways` and `described`, source, dataset, setup_seconds
+            (where set-up counts), train_seconds, evaluate_seconds, seconds, low, high, interval (its kind),
+            num_windows, verdict, status, point; the times named by `unit`. Times are missing where a point failed
+            before its first window, parts and point where an article printed the time.
+        """
+        newest = statistics.newest(evidence.measured[evidence.measured["study"] == self.study])
+        rows = dict(iter(newest.groupby(["machine", "point"])))
+        times = [self._printed(row) for row in printed.to_dict("records")]
+        times += [self._measured(point, rows[point["machine"], point["point"]]) for point in points.to_dict("records")]
+        way, order = self.ways
+        columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
+        columns += ["source", "dataset", *self._parts(), self.unit, "low", "high", "interval"]
+        columns += ["num_windows", "verdict", "status", "point"]
+        table = pandas.DataFrame(times, columns=columns)
+        ranked = table.assign(rank=table[way].map(order.index)).sort_values(["source", "machine", "device", "rank"])
+        return ranked[columns].reset_index(drop=True)
+
+    def seconds(self, table: pandas.DataFrame) -> dict[tuple[str, str], float]:
+        """Return the seconds of each measured epoch of a table, by machine and point."""
+        measured = table[table["source"] == "measured"]
+        times = measured[self.unit] * SECONDS[self.unit]
+        return dict(zip(zip(measured["machine"], measured["point"], strict=True), times, strict=True))
+
+    def quantities(self, table: pandas.DataFrame, name: str) -> list[dict]:
+        """Return the seconds of epochs that repeat the article's, for claims.
+
+        Those are measured ones in its own way, on its own data set, evaluated and without a failure.
+
+        Args:
+            table: from `table`.
+            name: of the quantity, after `cpu_` or `accelerator_`.
+        """
+        way, (own, *_) = self.ways
+        alike = (table["source"] == "measured") & (table[way] == own) & (table["dataset"] == self.dataset)
+        whole = (table["status"] == "ok") & table[f"evaluate_{self.unit}"].notna()
+        times = dict.fromkeys((self.unit, "low", "high"), SECONDS[self.unit])
+        return [
+            quantities.between(
+                epoch | {column: epoch[column] * size for column, size in times.items()},
+                f"{'cpu' if epoch['device'] == 'cpu' else 'accelerator'}_{name}",
+                self.unit,
+            )
+            for epoch in table[alike & whole].to_dict("records")
+        ]
+
+    def draw(self, table: pandas.DataFrame, *, form: str, name, title: str, of: str) -> Drawing:
+        """Draw a bar for each epoch, made of its parts; published ones in grey.
+
+        Args:
+            table: from `table`.
+            form: of the times beside the bars, as a format specification.
+            name: from a line of the table to what its bar is called.
+            title: of the chart.
+            of: what is timed, after its unit.
+        """
+        figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)))
+        short = {"seconds": "s", "minutes": "min"}[self.unit]
+        figures.draw_bar_chart(
+            axes,
+            table,
+            self.unit,
+            name=name,
+            text=lambda epoch: f"{epoch[self.unit]:{form}} {short}",
+            title=title,
+            xlabel=f"{self.unit} for {of}",
+            room=0.25,
+            parts=self._parts(),
+            names=PARTS,
+        )
+        return Drawing.titled(figure, table, f"Bars of {self.unit} for {of}")
+
+    def scaled(self, epoch: dict) -> str:
+        """Return what a title says of an epoch of a stand-in, whose rate is scaled to the article's images."""
+        other = figures.stand_in(epoch, self.dataset)
+        return f", {other} scaled up" if other else ""
+
+    def _parts(self) -> dict[str, str]:
+        """Return the columns of an epoch's parts, with the names of their colours; empty is the device's."""
+        setup = {f"setup_{self.unit}": "setup"} if self.setup_phases else {}
+        return setup | {f"train_{self.unit}": "", f"evaluate_{self.unit}": "evaluate"}
+
+    def _printed(self, row: dict) -> dict:
+        low, high = articles.bounds(row, "seconds")
+        size = SECONDS[self.unit]
+        return row | {self.unit: row["seconds"] / size, "low": low / size, "high": high / size, "point": None}
+
+    def _measured(self, point: dict, rows: pandas.DataFrame) -> dict:
+        size = SECONDS[self.unit]
+        early = rows[rows["phase"].isin(self.setup_phases)].groupby("phase")["seconds"].median()
+        setup = early.sum(min_count=1) / size
+        evaluated = rows.loc[rows["phase"] == "evaluate", "samples_per_second"].astype(float).median()
+        evaluate = self.evaluated_images / evaluated / size
+        rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
+        train = {name: self.train_images / point[rate] / size for name, rate in rates.items()}
+        added = sum(time for time in (setup, evaluate) if pandas.notna(time))
+        parts = zip(("setup", "train", "evaluate"), (setup, train[self.unit], evaluate), strict=True)
+        return {
+            **point,
+            **{f"{part}_{self.unit}": time for part, time in parts},
+            **{name: time + added for name, time in train.items()},
+            "source": "measured",
+        }

@@ -1,0 +1,34 @@
+"""Tables of calibration: what each device can do at most, and how much of it training uses."""
+
+import pandas
+
+from benchbook import roofline
+from benchbook.study import Evidence
+
+ORDER = ("fp64", "fp32", "tf32", "bf16", "fp16")
+MEMORY = {"copy": "memory copy", "host_to_device": "host to device", "device_to_host": "device to host"}
+
+
+def ceilings(evidence: Evidence) -> pandas.DataFrame:
+    """Return what `roofline.ceilings` does, of each device's last session; a session's name begins with its time."""
+    every = roofline.ceilings(evidence.measured)
+    last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
+    return every[every["session"] == last].reset_index(drop=True)
+
+
+def efficiency(evidence: Evidence) -> pandas.DataFrame:
+    """Return the share of its session's ceiling that each trained point reached.
+
+    Returns:
+        Columns: machine, device, study, point, variant, framework, precision, dataset, batch_size, flops_per_second,
+        ceiling, efficiency, low, high (the bounds of the point's rate, over the ceiling's median), num_windows,
+        verdict, status.
+    """
+    table = roofline.efficiency(evidence.summary, evidence.measured)
+    table = table.assign(
+        low=table["efficiency"] / table["samples_per_second"] * table["low"],
+        high=table["efficiency"] / table["samples_per_second"] * table["high"],
+    )
+    columns = ["machine", "device", "study", "point", "variant", "framework", "precision", "dataset", "batch_size"]
+    columns += ["flops_per_second", "ceiling", "efficiency", "low", "high", "num_windows", "verdict", "status"]
+    return table[columns]

@@ -1,0 +1,93 @@
+"""Tables of the SimCLR study: minutes for the article's epoch, the input's share, accuracy."""
+
+import pandas
+
+from benchbook import curves, input_shares, intervals, statistics, support
+from benchbook.epochs import ArticleEpoch
+from benchbook.study import Evidence, longest
+
+NAME = "simclr_epochs"
+BATCH_SIZE = 128  # the article's
+EPOCH = ArticleEpoch(
+    study=NAME,
+    dataset="cifar10",
+    train_images=50_000 // BATCH_SIZE * BATCH_SIZE,  # a last batch with fewer is dropped
+    evaluated_images=50_000 + 10_000,  # those that vote and those that are judged
+    unit="minutes",
+    ways=("variant", ("reference", "controlled", "tuned", "tuned, joint views")),
+    described=("precision", "compiled"),
+)
+
+
+def epochs(evidence: Evidence) -> pandas.DataFrame:
+    """Return minutes for the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
+
+    The start of a loader's workers is in windows that are whole epochs alone.
+
+    Returns:
+        What `ArticleEpoch.table` returns, with precision and compiled, of points at the article's batch size and of
+        those that failed before they had one.
+    """
+    printed = evidence.published[evidence.published["study"] == NAME]
+    printed = printed[(printed["phase"] == "total") & (printed["source"] == "published")]
+    once = [settings.get("epochs", 1) == 1 for settings in printed["settings"]]
+    return EPOCH.table(evidence, _points(evidence), printed[once])
+
+
+def shares(evidence: Evidence) -> pandas.DataFrame:
+    """Return how much of a training step is input: making the views, waiting for them, moving them.
+
+    Returns:
+        What `input_shares.table` returns; the steps on ready batches are of the same run, and as they are few, their
+        bounds are their range.
+    """
+    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], support.RESIDENT)
+    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
+    ready = rates.set_axis(["samples_per_second", "low", "high"], axis=1).assign(interval=intervals.RANGE)
+    return input_shares.table(_points(evidence), ready, statistics.POINT_KEY)
+
+
+def accuracies(evidence: Evidence) -> pandas.DataFrame:
+    """Return the nearest-neighbour accuracy by epochs trained, a part of an epoch being a fraction.
+
+    Returns:
+        Columns: machine, chip, device, variant, source, dataset, epochs, accuracy (median over seeds and runs), low,
+        high (least and most), num_seeds, num_runs.
+    """
+    published, measured = (rows[rows["study"] == NAME] for rows in (evidence.published, evidence.measured))
+    printed = published[(published["source"] == "published") & (published["batch_size"] == BATCH_SIZE)]
+    printed = printed[printed["accuracy"].notna()].to_dict("records")
+    evaluations = [_evaluation(row, row["settings"]["epochs"]) for row in printed]
+    for _, run in statistics.newest(measured).groupby(["machine", "point", "run_id", "repeat"], sort=True):
+        evaluations += _evaluations(run)
+    key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
+    table = pandas.DataFrame(evaluations, columns=[*key, "accuracy", "seed", "run_id"])
+    return curves.over_runs(table, key, "accuracy", num_seeds=("seed", "nunique"))
+
+
+def _evaluations(run: pandas.DataFrame) -> list[dict]:
+    """Return the evaluations of one repeat of a run, each after the epochs that were trained before it."""
+    seen = run["samples"].where(run["phase"] == "train").fillna(0).cumsum()
+    epochs = seen / (run["dataset_samples"] // run["batch_size"] * run["batch_size"])
+    tested = (run["phase"] == "evaluate") & run["accuracy"].notna()
+    return [_evaluation(row, count) for row, count in zip(run[tested].to_dict("records"), epochs[tested], strict=True)]
+
+
+def _evaluation(row: dict, epochs: float) -> dict:
+    return row | {
+        "variant": _variant(row),
+        "epochs": float(epochs),
+        "seed": row["settings"].get("seed"),
+    }
+
+
+def _points(evidence: Evidence) -> pandas.DataFrame:
+    """Return the measured points at the article's batch size; of two alike, the one that measured more images."""
+    points = evidence.points(NAME)
+    points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
+    points = points.assign(variant=[_variant(point) for point in points.to_dict("records")])
+    return longest(points, ["machine", "device", "dataset", "variant"])
+
+
+def _variant(row: dict) -> str:
+    return "tuned, joint views" if row["settings"].get("joint_views") else row["variant"]

@@ -1,0 +1,166 @@
+"""Folders with bad files in them: what is wrong is named, and everything else is read."""
+
+import json
+
+import pytest
+
+from benchbook import condition, machines, manifests, records, report
+from benchbook.records import checking
+from rows import make_row
+
+STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
+MANIFEST = {
+    "commit": "abc",
+    "parameters": {"seed": 1},
+    "machine": {"chip": "Chip A", "memory_bytes": 2**30, "physical_cores": 2, "accelerators": []},
+    "environment": {"python": "3.11.9", "packages": {"torch": "2.10.0"}},
+    "condition_before": STATE | {"power_source": "mains", "swap_used_bytes": 0},
+    "condition_after": STATE | {"swap_used_bytes": 0},
+    "conditions": [STATE | {"index": 0, "repeat": 0}],
+}
+
+
+def run_id(number: int) -> str:
+    return f"20260101T000000Z-0000000{number}"
+
+
+@pytest.fixture(autouse=True)
+def _outputs(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A folder of three good runs with their manifests, before a fault is put beside them."""
+    for number in range(3):
+        records.append(tmp_path / f"{run_id(number)}.csv", make_row(run_id=run_id(number)))
+        (tmp_path / f"{run_id(number)}.json").write_text(json.dumps(MANIFEST))
+    return tmp_path
+
+
+def gather(folder):
+    said = []
+    return records.gather(records.find(folder), said.append), said
+
+
+HEADER = ",".join(records.COLUMNS)
+BAD_FILES = {
+    "of a newer version": f"{HEADER}\n3{',x' * (len(records.COLUMNS) - 1)}\n".encode(),
+    "empty": b"",
+    "of other columns": b"a,b\n1,2\n",
+    "of lines of other lengths": b"a,b\n1,2\n1,2,3\n",
+    "in latin-1": f"{HEADER}\n2,é\n".encode("latin-1"),
+    "with a misspelt column": f"{HEADER},sampels\n".encode(),
+    "with a wrong value": f"{HEADER}\ntwo\n".encode(),
+    "with JSON of great depth": f"{HEADER}\n2{',' * records.COLUMNS.index('settings')}{'[' * 100_000}\n".encode(),
+}
+
+
+@pytest.mark.fault("A file of rows is broken, or of a newer version: named with the reason and left out")
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
+    whole, said = gather(runs)
+    assert said == []
+    bad = runs / "deep" / "bad.csv"
+    bad.parent.mkdir()
+    bad.write_bytes(BAD_FILES[kind])
+    rows, said = gather(runs)
+    assert rows.equals(whole)
+    assert len(said) == 1
+    assert said[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
+    assert len(said[0]) < 300
+    with pytest.raises(records.SchemaError, match=str(bad)):
+        records.merge(records.find(runs))
+
+
+@pytest.mark.fault("A folder is named like a file of rows: named and left out")
+def test_a_folder_named_like_a_file_is_left_out(runs):
+    (runs / "folder.csv").mkdir()
+    rows, said = gather(runs)
+    assert len(rows) == 3
+    assert said == ["Left out: folder.csv: cannot be read (Is a directory)"]
+
+
+@pytest.mark.fault("A file of rows was copied to a second place: the second is named and left out")
+def test_a_run_that_stands_in_two_files_is_read_once(runs):
+    copy = runs / f"{run_id(1)} (copy).csv"
+    copy.write_bytes((runs / f"{run_id(1)}.csv").read_bytes())
+    rows, said = gather(runs)
+    assert sorted(rows["run_id"]) == [run_id(0), run_id(1), run_id(2)]
+    assert said == [f"Left out: {run_id(1)}.csv: run {run_id(1)} stands in {copy.name} as well"]
+
+
+def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_path, monkeypatch):
+    for number in range(64):
+        records.append(tmp_path / f"{number:02}.csv", make_row(run_id=f"run-{number}"))
+    for number in (5, 40):
+        (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"])
+    checks, validate = [], checking.SCHEMA.validate
+    monkeypatch.setattr(
+        checking.SCHEMA, "validate", lambda *rows, **options: checks.append(1) or validate(*rows, **options)
+    )
+    rows, said = gather(tmp_path)
+    assert (len(rows), len(said)) == (62, 2)
+    assert len(checks) < 30
+
+
+def test_columns_that_this_version_does_not_have_are_named_once(runs):
+    for number in range(2):
+        path = runs / f"{run_id(number)}.csv"
+        header, row = path.read_text().splitlines()
+        path.write_text(f"{header},colour\n{row},red\n")
+    rows, said = gather(runs)
+    assert said == ["Kept, though this version does not know them: columns colour"]
+    assert sorted(rows["colour"].fillna("")) == ["", "red", "red"]
+
+
+BAD_MANIFESTS = {
+    '{"machine": 5}': "machine is 5; allowed: an object",
+    "[]": r"the whole is \[\]; allowed: an object",
+    '{"commit": "ab': "is not JSON",
+    "": "is not JSON",
+    '{"conditions": {}}': r"conditions is \{\}; allowed: a list",
+    '{"conditions": [{"awake_seconds": 1}]}': r"conditions\[0\] has no elapsed_seconds",
+    '{"conditions": [{"awake_seconds": "1", "elapsed_seconds": 1}]}': r"conditions\[0\].awake_seconds is \"1\"",
+    '{"condition_before": {"load_average_1_minute": "low"}}': 'load_average_1_minute is "low"; allowed: a number',
+    '{"condition_before": {"gpus": [{"num_other_processes": true}]}}': "num_other_processes is true; allowed: a number",
+    '{"environment": {"packages": ["torch"]}}': r"environment.packages is \[\"torch\"\]; allowed: an object",
+    "[" * 100_000: "is not JSON",
+}
+
+
+@pytest.mark.fault("A manifest is torn or holds other things than a run writes: named and not used, its rows are kept")
+@pytest.mark.parametrize("content", BAD_MANIFESTS, ids=lambda content: content[:40])
+def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, content):
+    bad = runs / f"{run_id(2)}.json"
+    bad.write_text(content)
+    rows, said = gather(runs)
+    assert len(rows) == 3
+    assert len(said) == 1
+    assert said[0].startswith(f"Manifest not used: {bad.name}")
+    assert set(manifests.every(runs)) == {run_id(0), run_id(1)}
+    assert set(condition.samples(runs)["run_id"]) == {run_id(0), run_id(1)}
+    assert machines.table(rows, runs)["chip"].tolist() == ["Chip A"]
+    with pytest.raises(manifests.ManifestError, match=BAD_MANIFESTS[content]):
+        manifests.read(bad)
+
+
+def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
+    path = tmp_path / f"{run_id(0)}.json"
+    for content in ({}, MANIFEST, MANIFEST | {"machine": None, "colour": ["red"], "conditions": None}):
+        path.write_text(json.dumps(content))
+        assert manifests.read(path) == content
+        condition.samples(tmp_path)
+
+
+@pytest.mark.fault("A report with a bad file among the rows: the file and the reason are named beside the report")
+def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
+    printed = [
+        "Left out: a.csv: not a table of rows\n",
+        "Manifest not used: b.json is not JSON\n",
+        "Figures: figures\n",
+    ]
+    cell = {"cell_type": "code", "source": [], "outputs": [{"output_type": "stream", "text": printed}]}
+    notebook = tmp_path / "90_aggregate.ipynb"
+    notebook.write_text(json.dumps({"cells": [cell, {"cell_type": "markdown", "source": []}]}))
+    assert report.left_out(notebook) == [line.strip() for line in printed[:2]]
