@@ -5,8 +5,9 @@ Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pandas
@@ -14,6 +15,8 @@ from matplotlib.figure import Figure
 
 from benchbook import articles, figures, intervals, layout, records, verdicts
 from benchbook.intervals import History
+
+COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Evidence:
     conditions: pandas.DataFrame | None = None
     folder: Path | None = None
     prices: pandas.DataFrame = field(default_factory=articles.prices)
+    _made: dict[Callable, Any] = field(default_factory=dict, init=False, repr=False)  # by what `once` wraps
 
     @classmethod
     def of_machine(cls, machine: str, study: str) -> "Evidence":
@@ -60,8 +64,21 @@ class Evidence:
         return intervals.histories(self.rows)
 
     def points(self, study: str) -> pandas.DataFrame:
-        """Return the lines of the summary that belong to a study."""
-        return self.summary[self.summary["study"] == study]
+        """Return the lines of the summary that belong to a study; counts are whole numbers, as in the rows."""
+        lines = self.summary[self.summary["study"] == study]
+        return lines.astype(dict.fromkeys(COUNTS, "Int64"))
+
+
+def once(make: Callable[[Evidence], Any]) -> Callable[[Evidence], Any]:
+    """Make a table once for each evidence: charts, quantities and headline ask for the same ones."""
+
+    @wraps(make)
+    def remember(evidence: Evidence) -> Any:
+        if make not in evidence._made:
+            evidence._made[make] = make(evidence)
+        return evidence._made[make]
+
+    return remember
 
 
 def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:

@@ -1,130 +1,154 @@
-"""Charts of the ResNet-50 study; `figures.resnet50_tables` makes what they draw."""
+"""Charts of the ResNet-50 study: rates by batch, several devices, dollars for a million images, and for an accuracy."""
+
+from collections.abc import Iterator
 
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 
 from benchbook import figures
-from benchbook.studies.resnet50_cost.tables import ALIKE
+from benchbook.studies.resnet50_cost import money, tables
+from benchbook.study import Drawing, Evidence
+
+PERCENT = PercentFormatter(1, decimals=0)
+UNITS = {"hours": "h", "dollars": "USD"}
+LABELS = {"hours": "hours of training", "dollars": "US dollars"}
+MARKERS = {1: "o", 2: "s", 4: "D", 8: "^"}  # by number of devices
 
 
-def draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw images a second by batch, a line for each setting; a cross at the foot where a point failed."""
-    for line, group in _series(table):
-        label = f"{_label(line)}{figures.num_windows(group)}\n{figures.view(line)}"
-        style = {"color": _shade(line), "label": label, "fmt": _format(line)}
-        figures.draw_points(axes, group, "batch_size", "images_per_second", style)
-    axes.set(xlabel="images in a step, all devices together", ylabel="images a second, training")
-    if table["images_per_second"].notna().any():
-        axes.set_yscale("log")
-    _by_batch(axes, table)
-    axes.set_title(rates_title(table))
+def rates(evidence: Evidence) -> Drawing:
+    """Draw images a second over the batch, and the share of the ceiling."""
+    table = tables.points(evidence)
+    figure, (left, right) = figures.canvas(4.8, 14.0, panels=2)
+    _draw_rates(left, table)
+    _draw_shares(right, table)
+    if len(table):
+        figure.legend(loc="outside right center", fontsize=7)
+    title = rates_title(table)
+    alt = f"Images a second over the batch, and the share of the ceiling. {title}."
+    return Drawing(figure, table, alt, title, {"resnet50-largest": tables.batches(table)})
 
 
-def draw_efficiency(axes: Axes, table: pandas.DataFrame) -> None:
-    """Draw the share of the measured ceiling by batch; points of sessions without a calibration have none."""
-    share = table["efficiency"] / table["images_per_second"]
-    bounded = table.assign(low=share * table["low"], high=share * table["high"])
-    for line, group in _series(bounded[bounded["efficiency"].notna()]):
-        style = {"color": _shade(line), "fmt": _format(line)}
-        figures.draw_points(axes, group, "batch_size", "efficiency", style)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set(xlabel="images in a step", ylabel="share of matrix products, same session")
-    axes.set_ylim(bottom=0)
-    _by_batch(axes, table)
-    known = table["efficiency"].dropna()
-    axes.set_title(
-        f"{figures.span(known, '.0%')} of the measured ceiling" if len(known) else "Ceiling: not calibrated yet"
-    )
-
-
-def draw_scaling(axes: Axes, table: pandas.DataFrame) -> None:
+def scaling(evidence: Evidence) -> Drawing:
     """Draw, for each point of several devices, the share of the ideal speed."""
+    table = tables.scaling(tables.points(evidence))
+    figure, axes = figures.canvas(1.6 + 0.6 * max(1, len(table)), 9.0)
     labels = [f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}" for line in table.to_dict("records")]
     figures.draw_bars(
         axes, table, "efficiency", labels, lambda line: f"{line['efficiency']:.0%} ({line['ratio']:.2f}x of one)"
     )
     axes.axvline(1, color=figures.COLOURS["published"], linewidth=1)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.xaxis.set_major_formatter(PERCENT)
     axes.set_xlabel("of n devices' ideal; processes on one CPU: of one process with all its cores")
     axes.margins(x=0.35)
-    known = table["efficiency"].astype(float).dropna()
-    axes.set_title(
-        f"Several devices reach {figures.span(known, '.0%')} of the ideal"
-        if len(known)
-        else "Scaling: no point of several devices yet"
-    )
+    shares = table["efficiency"].astype(float)
+    reached = f"Several devices reach {figures.span(shares, '.0%')} of the ideal" if len(shares) else ""
+    title = reached or "Scaling: no point of several devices yet"
+    axes.set_title(title)
+    return Drawing(figure, table, f"Bars of the share of the ideal speed. {title}.")
 
 
-def draw_money(axes: Axes, table: pandas.DataFrame) -> None:
+def costs(evidence: Evidence) -> Drawing:
     """Draw dollars for a million images; published rates in grey."""
-
-    def text(line: dict) -> str:
-        return f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
-
+    table = money.costs(evidence)
+    figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)), 9.0)
     labels = [
-        f"{line['machine']}, {line['variant']}, {line['dataset']}{_printed(line)}\n"
+        f"{line['machine']}, {line['variant']}, {line['dataset']}{_source(line)}\n"
         f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
         for line in table.to_dict("records")
     ]
-    figures.draw_bars(axes, table, "per_million", labels, text)
+    figures.draw_bars(axes, table, "per_million", labels, _dollars)
     axes.set_xlabel("US dollars for a million training images, evaluation left out")
     axes.margins(x=0.55)
-    axes.set_title(money_title(table))
+    title = costs_title(table)
+    axes.set_title(title)
+    alt = f"Bars of dollars for a million training images. {title}."
+    return Drawing(figure, table, alt, title, {"resnet50-break-even": money.break_even(evidence)})
 
 
-def draw_accuracy(axes: Axes, found: pandas.DataFrame, column: str) -> None:
-    """Draw accuracy over hours or dollars, every run's raw curve; what an article printed in grey.
-
-    Args:
-        axes: where to draw.
-        found: from `curves`.
-        column: hours or dollars.
-    """
-    known = found[found[column].notna()]
-    for _, curve in known.groupby(["source", "machine", "run_id", "repeat"], sort=True):
-        line = curve.iloc[0].to_dict()
-        axes.plot(
-            curve[column].astype(float), curve["accuracy"].astype(float), "o-", color=_shade(line), label=_label(line)
-        )
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set(xlabel={"hours": "hours of training", "dollars": "US dollars"}[column], ylabel="test accuracy, top 1")
-    axes.set_ylim(0, 1)
-    axes.grid(visible=True)
-    if len(known):
-        axes.set_xscale("log")
-        axes.legend(fontsize=7)
-    best = known.sort_values("accuracy").iloc[-1].to_dict() if len(known) else None
-    axes.set_title(f"Accuracy by {column}: " + ("nothing yet" if best is None else _best(best, column)))
+def accuracy(evidence: Evidence) -> Drawing:
+    """Draw accuracy over hours and over dollars, every run's raw curve; what an article printed in grey."""
+    table = money.curves(evidence)
+    figure, (left, right) = figures.canvas(4.2, 12.0, panels=2, sharey=True)
+    _draw_accuracy(left, table, "hours")
+    _draw_accuracy(right, table, "dollars")
+    alt = f"Test accuracy over hours and over dollars. {left.get_title(loc='left')}."
+    return Drawing(figure, table, alt, tables={"resnet50-to-target": money.to_target(table)})
 
 
 def rates_title(table: pandas.DataFrame) -> str:
     """Return what the chart of rates shows, in a sentence with its numbers."""
-    known = table[(table["source"] == "measured") & table["images_per_second"].notna() & table["status"].eq("ok")]
-    if known.empty:
+    measured = tables.trained(table[table["source"] == "measured"])
+    if measured.empty:
         return "ResNet-50: nothing measured here yet"
-    best = known.loc[known["images_per_second"].idxmax()].to_dict()
-    tried = "a batch" if best["batch_size"] == 1 else f"batch {best['batch_size']:,}"
-    return f"Up to {best['images_per_second']:,.3g} images/s ({best['variant']}, {best['device']}, {tried})"
+    best = measured.loc[measured["images_per_second"].idxmax()].to_dict()
+    batch = "a batch" if best["batch_size"] == 1 else f"batch {best['batch_size']:,}"
+    return f"Up to {best['images_per_second']:,.3g} images/s ({best['variant']}, {best['device']}, {batch})"
 
 
-def money_title(table: pandas.DataFrame) -> str:
+def costs_title(table: pandas.DataFrame) -> str:
     """Return what the chart of money shows, in a sentence with its numbers."""
     if table.empty:
         return "A million images: no price is known"
-    parts = [
-        f"{source} {figures.span(group['per_million'], '.3g')} USD"
-        for source, group in table.assign(source=table["source"].replace({"secondary": "published"})).groupby("source")
-    ]
+    sources = table.groupby(table["source"].replace({"secondary": "published"}))
+    parts = [f"{source} {figures.span(group['per_million'], '.3g')} USD" for source, group in sources]
     return "A million images: " + "; ".join(parts)
 
 
-def _series(table: pandas.DataFrame):
+def _draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
+    """Draw images a second by batch, a line for each setting; a cross at the foot where a point failed."""
+    for line, group in _series(table):
+        label = f"{_label(line)}{figures.num_windows(group)}\n{figures.view(line)}"
+        figures.draw_points(axes, group, "batch_size", "images_per_second", _style(line) | {"label": label})
+    axes.set(xlabel="images in a step, all devices together", ylabel="images a second, training")
+    if table["images_per_second"].notna().any():
+        axes.set_yscale("log")
+    _set_batches(axes, table)
+    axes.set_title(rates_title(table))
+
+
+def _draw_shares(axes: Axes, table: pandas.DataFrame) -> None:
+    """Draw the share of the measured ceiling by batch; points of sessions without a calibration have none."""
+    share = table["efficiency"] / table["images_per_second"]
+    bounded = table.assign(low=share * table["low"], high=share * table["high"])
+    bounded = bounded[bounded["efficiency"].notna()]
+    for line, group in _series(bounded):
+        figures.draw_points(axes, group, "batch_size", "efficiency", _style(line))
+    axes.yaxis.set_major_formatter(PERCENT)
+    axes.set(xlabel="images in a step", ylabel="share of matrix products, same session")
+    axes.set_ylim(bottom=0)
+    _set_batches(axes, table)
+    reached = f"{figures.span(bounded['efficiency'], '.0%')} of the measured ceiling" if len(bounded) else ""
+    axes.set_title(reached or "Ceiling: not calibrated yet")
+
+
+def _draw_accuracy(axes: Axes, table: pandas.DataFrame, column: str) -> None:
+    """Draw accuracy over a column of `money.curves`: hours or dollars."""
+    table = table[table[column].notna()]
+    for _, curve in table.groupby(["source", "machine", "run_id", "repeat"], sort=True):
+        run = curve.iloc[0].to_dict()
+        across, accuracies = (curve[name].astype(float) for name in (column, "accuracy"))
+        axes.plot(across, accuracies, "o-", color=_shade(run), label=_label(run))
+    axes.yaxis.set_major_formatter(PERCENT)
+    axes.set(xlabel=LABELS[column], ylabel="test accuracy, top 1", ylim=(0, 1))
+    axes.grid(visible=True)
+    best = "nothing yet"
+    if len(table):
+        axes.set_xscale("log")
+        axes.legend(fontsize=7)
+        line = table.sort_values("accuracy").iloc[-1]
+        best = f"{line['accuracy']:.1%} for {line[column]:.3g} {UNITS[column]} ({line['source']})"
+    axes.set_title(f"Accuracy by {column}: {best}")
+
+
+def _series(table: pandas.DataFrame) -> Iterator[tuple[dict, pandas.DataFrame]]:
     """Yield the description and the points of each line of a chart by batch."""
-    for _, group in table.groupby([*ALIKE, "device_count"], dropna=False, sort=True):
+    for _, group in table.groupby([*tables.ALIKE, "device_count"], dropna=False, sort=True):
         yield group.iloc[0].to_dict(), group.sort_values("batch_size")
 
 
-def _by_batch(axes: Axes, table: pandas.DataFrame) -> None:
+def _set_batches(axes: Axes, table: pandas.DataFrame) -> None:
+    """Have a tick for each batch on an axis of powers of two."""
     sizes = sorted({int(size) for size in table["batch_size"].dropna()})
     if sizes:
         axes.set_xscale("log", base=2)
@@ -133,14 +157,14 @@ def _by_batch(axes: Axes, table: pandas.DataFrame) -> None:
     axes.grid(visible=True)
 
 
+def _style(line: dict) -> dict[str, str]:
+    """Return a line's colour, marker (how many devices) and dash (the variant)."""
+    marker = MARKERS.get(line["device_count"], "*")
+    return {"color": _shade(line), "fmt": marker + ("--" if line["variant"] == "tuned" else "-")}
+
+
 def _shade(line: dict) -> str:
     return figures.colour(line["device"]) if line["source"] == "measured" else figures.COLOURS["published"]
-
-
-def _format(line: dict) -> str:
-    """Return marker and dash: the marker tells how many devices, the dash the variant."""
-    marker = {1: "o", 2: "s", 4: "D", 8: "^"}.get(line["device_count"], "*")
-    return marker + ("--" if line["variant"] == "tuned" else "-")
 
 
 def _label(line: dict) -> str:
@@ -149,10 +173,9 @@ def _label(line: dict) -> str:
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
-def _printed(line: dict) -> str:
+def _source(line: dict) -> str:
     return "" if line["source"] == "measured" else f", {line['source']}"
 
 
-def _best(line: dict, column: str) -> str:
-    amount = f"{line[column]:.3g} {'h' if column == 'hours' else 'USD'}"
-    return f"{line['accuracy']:.1%} for {amount} ({line['source']})"
+def _dollars(line: dict) -> str:
+    return f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"

@@ -15,7 +15,7 @@ def extrapolations(table: pandas.DataFrame, pairs: pandas.DataFrame) -> pandas.D
     """Return what each Apple GPU's time says of the bigger chips of its generation, by the rule and calibrated.
 
     Args:
-        table: from `segmentation.image_times`.
+        table: from `tables.image_times`.
         pairs: from `scaling.pairs`, to calibrate on.
 
     Returns:
