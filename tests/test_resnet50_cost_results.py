@@ -191,9 +191,3 @@ def test_the_points_are_made_once_for_all_charts(monkeypatch):
     for chart in STUDY.charts:
         chart.draw(evidence)
     assert len(calls) == 1
-
-
-def test_a_runs_reading_names_its_devices():
-    text = tables.reading(make_rows(point(256, (300.0,), 4)))
-    assert "4 x cuda" in text
-    assert "median of 300.0 images a second" in text

@@ -37,8 +37,8 @@ class Evidence:
     _made: dict[Callable, Any] = field(default_factory=dict, init=False, repr=False)  # by what `once` wraps
 
     @classmethod
-    def of_machine(cls, machine: str, study: str) -> "Evidence":
-        """Return what a machine measured in one study, beside all that articles printed; bad files are left out."""
+    def of_machine(cls, machine: str, study: str = "") -> "Evidence":
+        """Return what a machine measured, in one study or in all, beside what was printed; bad files are left out."""
         folder = layout.runs(machine)
         rows = records.gather(records.find(folder / study))
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)

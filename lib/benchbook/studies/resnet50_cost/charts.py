@@ -24,46 +24,47 @@ def rates(evidence: Evidence) -> Drawing:
     _draw_shares(right, table)
     if len(table):
         figure.legend(loc="outside right center", fontsize=7)
-    title = rates_title(table)
-    alt = f"Images a second over the batch, and the share of the ceiling. {title}."
-    return Drawing(figure, table, alt, title, {"resnet50-largest": tables.batches(table)})
+    shows = "Images a second over the batch, and the share of the ceiling"
+    return Drawing.titled(figure, table, shows, tables={"resnet50-largest": tables.batches(table)})
 
 
 def scaling(evidence: Evidence) -> Drawing:
     """Draw, for each point of several devices, the share of the ideal speed."""
     table = tables.scaling(tables.points(evidence))
     figure, axes = figures.canvas(1.6 + 0.6 * max(1, len(table)), 9.0)
-    labels = [f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}" for line in table.to_dict("records")]
-    figures.draw_bars(
-        axes, table, "efficiency", labels, lambda line: f"{line['efficiency']:.0%} ({line['ratio']:.2f}x of one)"
+    shares = table["efficiency"].astype(float)
+    reached = f"Several devices reach {figures.span(shares, '.0%')} of the ideal" if len(shares) else ""
+    figures.draw_bar_chart(
+        axes,
+        table,
+        "efficiency",
+        name=lambda line: f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}",
+        text=lambda line: f"{line['efficiency']:.0%} ({line['ratio']:.2f}x of one)",
+        title=reached or "Scaling: no point of several devices yet",
+        xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
+        room=0.35,
     )
     axes.axvline(1, color=figures.COLOURS["published"], linewidth=1)
     axes.xaxis.set_major_formatter(PERCENT)
-    axes.set_xlabel("of n devices' ideal; processes on one CPU: of one process with all its cores")
-    axes.margins(x=0.35)
-    shares = table["efficiency"].astype(float)
-    reached = f"Several devices reach {figures.span(shares, '.0%')} of the ideal" if len(shares) else ""
-    title = reached or "Scaling: no point of several devices yet"
-    axes.set_title(title)
-    return Drawing(figure, table, f"Bars of the share of the ideal speed. {title}.")
+    return Drawing.titled(figure, table, "Bars of the share of the ideal speed", is_finding=False)
 
 
 def costs(evidence: Evidence) -> Drawing:
     """Draw dollars for a million images; published rates in grey."""
     table = money.costs(evidence)
     figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)), 9.0)
-    labels = [
-        f"{line['machine']}, {line['variant']}, {line['dataset']}{_source(line)}\n"
-        f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
-        for line in table.to_dict("records")
-    ]
-    figures.draw_bars(axes, table, "per_million", labels, _dollars)
-    axes.set_xlabel("US dollars for a million training images, evaluation left out")
-    axes.margins(x=0.55)
-    title = costs_title(table)
-    axes.set_title(title)
-    alt = f"Bars of dollars for a million training images. {title}."
-    return Drawing(figure, table, alt, title, {"resnet50-break-even": money.break_even(evidence)})
+    figures.draw_bar_chart(
+        axes,
+        table,
+        "per_million",
+        name=_offer,
+        text=lambda line: f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)",
+        title=costs_title(table),
+        xlabel="US dollars for a million training images, evaluation left out",
+        room=0.55,
+    )
+    more = {"resnet50-break-even": money.break_even(evidence)}
+    return Drawing.titled(figure, table, "Bars of dollars for a million training images", tables=more)
 
 
 def accuracy(evidence: Evidence) -> Drawing:
@@ -72,8 +73,8 @@ def accuracy(evidence: Evidence) -> Drawing:
     figure, (left, right) = figures.canvas(4.2, 12.0, panels=2, sharey=True)
     _draw_accuracy(left, table, "hours")
     _draw_accuracy(right, table, "dollars")
-    alt = f"Test accuracy over hours and over dollars. {left.get_title(loc='left')}."
-    return Drawing(figure, table, alt, tables={"resnet50-to-target": money.to_target(table)})
+    more = {"resnet50-to-target": money.to_target(table)}
+    return Drawing.titled(figure, table, "Test accuracy over hours and over dollars", is_finding=False, tables=more)
 
 
 def rates_title(table: pandas.DataFrame) -> str:
@@ -173,9 +174,8 @@ def _label(line: dict) -> str:
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
-def _source(line: dict) -> str:
-    return "" if line["source"] == "measured" else f", {line['source']}"
-
-
-def _dollars(line: dict) -> str:
-    return f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)"
+def _offer(line: dict) -> str:
+    """Return which machine trains what, and below it at which price."""
+    source = "" if line["source"] == "measured" else f", {line['source']}"
+    price = f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
+    return f"{line['machine']}, {line['variant']}, {line['dataset']}{source}\n{price}"

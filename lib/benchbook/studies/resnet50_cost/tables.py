@@ -3,9 +3,9 @@
 import numpy
 import pandas
 
-from benchbook import articles, intervals, quantities, records, roofline, statistics, verdicts
+from benchbook import articles, intervals, quantities, records, roofline, verdicts
 from benchbook.intervals import Interval
-from benchbook.study import Evidence, once
+from benchbook.study import Evidence, longest, once
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
@@ -48,8 +48,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     numbers = ["images_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = table.astype(dict.fromkeys(numbers, float))
     alike = [*ALIKE, "batch_size", "device_count", "node_count"]
-    table = table.sort_values("num_samples", kind="stable").drop_duplicates(alike, keep="last")
-    return table.sort_values(alike)[columns].reset_index(drop=True)
+    return longest(table, alike).sort_values(alike)[columns].reset_index(drop=True)
 
 
 def trained(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -123,18 +122,6 @@ def rates(evidence: Evidence) -> list[dict]:
         quantities.between(point | {"source": "measured"}, names[point["dataset"]], "samples_per_second")
         for point in measured[measured["dataset"].isin(list(names))].to_dict("records")
     ]
-
-
-def reading(rows: pandas.DataFrame) -> str:
-    """Return what one run's rows say, in a sentence with its numbers."""
-    point = statistics.summarise(rows).iloc[0]
-    devices = int(rows["device_count"].max())
-    where = f"{point['variant']}, {point['framework']}, {devices} x {point['device']}, {point['dataset']}"
-    rate = f"a median of {point['samples_per_second']:,.1f} images a second over {point['num_windows']} windows"
-    accuracy = f"; test accuracy {point['accuracy']:.1%}" if pandas.notna(point["accuracy"]) else ""
-    joules = point["energy_per_sample"]
-    energy = f"; {joules:.3g} J an image" if pandas.notna(joules) else "; its joules cannot be read here"
-    return f"This run ({where}, batch {point['batch_size']}) trained on {rate}{accuracy}{energy}."
 
 
 def _measured(point: dict, share: float) -> dict:

@@ -19,12 +19,17 @@ def times(evidence: Evidence) -> Drawing:
     """Draw milliseconds an image; the article's in grey, marked as of other code."""
     table = tables.image_times(evidence)
     figure, axes = figures.canvas(1.4 + 0.5 * len(table), 9.0)
-    labels = [_label(time) for time in table.to_dict("records")]
-    figures.draw_bars(axes, table, "ms_per_image", labels, _words)
-    axes.set_xlabel("milliseconds an image, training")
-    axes.margins(x=0.45)
     title = times_title(table)
-    axes.set_title(title)
+    figures.draw_bar_chart(
+        axes,
+        table,
+        "ms_per_image",
+        name=_label,
+        text=lambda time: ", ".join(part for part in (f"{time['ms_per_image']:,.0f} ms", time["note"]) if part),
+        title=title,
+        xlabel="milliseconds an image, training",
+        room=0.45,
+    )
     pairs = scaling.pairs(evidence.rows)
     guesses = {"scaling-guesses": scaling_charts.extrapolations(table, pairs)}
     finding = f"{title}. {scaling_charts.title(pairs)}"
@@ -41,10 +46,9 @@ def masks(evidence: Evidence) -> Drawing:
     best = tables.best(kept)
     figure, panels = figures.canvas(4.6, panels=4, nrows=2)
     draw_masks(panels, best)
-    title = masks_title(best)
-    panels[0, 0].set_title(title)
+    panels[0, 0].set_title(masks_title(best))
     figure.supxlabel(f"{best['machine']}, {best['point']}", fontsize=7)
-    return Drawing(figure, overlaps, f"Masks drawn over images of triangles. {title}.", tables=more)
+    return Drawing.titled(figure, overlaps, "Masks drawn over images of triangles", is_finding=False, tables=more)
 
 
 def minutes(evidence: Evidence) -> Drawing:
@@ -59,9 +63,8 @@ def minutes(evidence: Evidence) -> Drawing:
     axes.grid(visible=True)
     if len(ends):
         axes.legend(fontsize=8, loc="lower right")
-    title = minutes_title(ends)
-    axes.set_title(title)
-    return Drawing(figure, ends, f"Images a second over minutes. {title}.", title)
+    axes.set_title(minutes_title(ends))
+    return Drawing.titled(figure, ends, "Images a second over minutes")
 
 
 def draw_masks(panels: numpy.ndarray, point: dict) -> None:
@@ -116,10 +119,6 @@ def _draw_run(axes: Axes, windows: pandas.DataFrame, run: dict) -> None:
     axes.plot(own["minutes"], rates, ".-", color=figures.colour(run["device"]), label=label)
     axes.plot([0, run["stretch"]], [run["first"]] * 2, color=figures.COLOURS["line"], linewidth=3)
     axes.plot([run["minutes"] - run["stretch"], run["minutes"]], [run["last"]] * 2, color="black", linewidth=3)
-
-
-def _words(time: dict) -> str:
-    return ", ".join(part for part in (f"{time['ms_per_image']:,.0f} ms", time["note"]) if part)
 
 
 def _label(time: dict) -> str:
