@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import figures
-from benchbook.figures import marks
+from benchbook.figures import legends, marks
 
 
 def line(value=2.0, **columns):
@@ -145,7 +145,7 @@ def test_no_colour_and_no_hatch_stands_for_two_things():
     axes = drawn(line(), line(device="cuda"), PRINTED)
     colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches}
     assert len(colours) == 3
-    assert len(set(marks.HATCHES.values())) == len(marks.HATCHES)
+    assert len(set(legends.HATCHES.values())) == len(legends.HATCHES)
 
 
 def test_the_same_lines_give_the_same_bytes(tmp_path):

@@ -3,21 +3,15 @@
 from collections.abc import Callable, Sequence
 
 import pandas
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from benchbook import verdicts
+from benchbook.figures import legends
 from benchbook.figures.house import COLOURS
+from benchbook.figures.legends import HATCHES
 
 SAME, BEST = "same precision everywhere", "the best each device can do"
-HATCHES = {"unstable": "///", "diverged": "xxx"}
-MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed, no measure"}
-WHISKERS = {True: "95 % interval (n < 6: range)", False: "published: its rounding"}
-LEGEND_MARK, LEGEND_LETTER = 0.6, 0.063  # inches that an entry's mark and space, and each of its letters, take
-NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
+VIEW_GAP = 0.8  # of a bar, between the two views, for a heading
 
 
 def outcome(line: dict) -> str:
@@ -42,9 +36,9 @@ def view(line: dict) -> str:
 
 
 def size(line: dict) -> str:
-    """Return a line's pixels and images a step, to stand after a label; a point that failed early may not know them."""
-    known = {"image_size": "{:.0f} px", "batch_size": "batch {:.0f}"}
-    return "".join(f", {text.format(line[name])}" for name, text in known.items() if pandas.notna(line[name]))
+    """Return a line's pixels and images a step, to stand after a label; a point that failed early may lack them."""
+    forms = {"image_size": "{:.0f} px", "batch_size": "batch {:.0f}"}
+    return "".join(f", {form.format(line[name])}" for name, form in forms.items() if pandas.notna(line[name]))
 
 
 def num_windows(table: pandas.DataFrame) -> str:
@@ -73,31 +67,30 @@ def draw_bars(
     Args:
         axes: where to draw; the legend stands below its figure.
         table: with columns device and the bars' lengths; source, variant, status, verdict, low, high, num_windows and
-            shade (a name of COLOURS, in place of the device's) where they are known.
+            shade (a name of COLOURS, in place of the device's) where it has them.
         column: the bars' lengths.
         labels: what each line is called.
         text: what stands beside the bar of a line that did not fail.
         parts: columns that a measured bar is made of, each with a name of COLOURS; empty is the device's.
-        names: what the legend calls names of COLOURS, where it is not NAMES.
+        names: what the legend calls names of COLOURS, where it is not `legends.NAMES`.
     """
     lines = table.to_dict("records")
     places = _places(lines)
     drawn = set()
-    for line, place in sorted(zip(lines, places, strict=True), key=lambda both: both[1]):
+    for place, line in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
         drawn |= _draw_bar(axes, line, place, column, parts or {column: ""})
         _draw_words(axes, line, place, column, text)
-    _draw_views(axes, lines, places)
-    draw_whiskers(axes, table.set_axis(places), column)
+    num_views = _name_views(axes, lines, places)
+    bounded = _draw_whiskers(axes, table.set_axis(places), column)
     ticks = sorted(zip(places, labels, strict=True))
     axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
-    top = max([1.0, *places]) + (0.6 if len(set(map(view, lines))) < 2 else 1.1)  # a lone bar is no thicker than others
+    top = max([1.0, *places]) + (1.1 if num_views > 1 else 0.6)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
-    called = NAMES | (names or {})
-    shades = [Patch(color=COLOURS[name], label=words) for name, words in called.items() if name in drawn]
-    add_legend(axes.figure, shades + [_meaning(way) for way in MEANINGS if way in drawn] + _whiskers(table))
+    entries = legends.shades(drawn, names) + legends.meanings(drawn) + legends.whiskers(bounded)
+    legends.add_legend(axes.figure, entries)
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
@@ -105,136 +98,107 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
 
     Args:
         axes: where to draw; the legend of what the marks mean stands below its figure.
-        points: with columns x, y, low and high (of y); status and verdict where they are known.
+        points: with columns x, y, low and high (of y); status and verdict where it has them.
         x, y: two of its columns.
         style: for `Axes.errorbar`, with color and fmt, which begins with a marker.
     """
-    ways = pandas.Series([outcome(line) for line in points.to_dict("records")], points.index, dtype=object)
-    known = points[points[y].notna() & points[x].notna() & (ways != "failed")]
-    values = known[[x, y, "low", "high"]].astype(float)
-    errors = [(values[y] - values["low"]).clip(lower=0), (values["high"] - values[y]).clip(lower=0)]
-    axes.errorbar(values[x], values[y], errors, **{"capsize": 3, **style})
+    outcomes = pandas.Series(map(outcome, points.to_dict("records")), points.index, dtype=object)
+    placed, failed = points[x].notna(), outcomes == "failed"
+    drawn = points[points[y].notna() & placed & ~failed]
+    values = drawn[[x, y, "low", "high"]].astype(float)
+    axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
     marks = {"unstable": {"marker": style["fmt"][0], "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
-    for way, mark in marks.items():
-        some = values[ways[values.index] == way]
+    for name, mark in marks.items():
+        some = values[outcomes[values.index] == name]
         if len(some):
             axes.plot(some[x], some[y], color=style["color"], linestyle="none", zorder=3, **mark)
-    failed = points[(ways == "failed") & points[x].notna()]
-    along = axes.get_xaxis_transform()  # at the foot of the chart, whatever the values are
-    for place, status in zip(failed[x].astype(float), failed["status"], strict=True):
-        axes.plot(place, 0.03, "X", color=style["color"], transform=along)
-        axes.text(place, 0.07, _words(status), transform=along, rotation=90, fontsize=7, ha="center", va="bottom")
-    drawn = {*ways[values.index], *ways[failed.index]}
-    meanings = [_meaning(way, on_points=True) for way in MEANINGS if way in drawn]
-    add_legend(axes.figure, meanings + _whiskers(known))
-
-
-def draw_whiskers(axes: Axes, order: pandas.DataFrame, column: str) -> None:
-    """Draw each bar's interval; where a line has none, or failed, none is drawn.
-
-    Args:
-        axes: with a horizontal bar for each line of the table.
-        order: the table, its index the bars' positions, with columns low and high.
-        column: the bars' lengths.
-    """
-    kept = order[_bounded(order)]
-    if len(kept):
-        value, low, high = (kept[name].astype(float) for name in (column, "low", "high"))
-        errors = [(value - low).clip(lower=0), (high - value).clip(lower=0)]
-        axes.errorbar(value, kept.index, xerr=errors, fmt="none", color=COLOURS["line"], capsize=3)
-
-
-def add_legend(figure: Figure, entries: list[Artist]) -> None:
-    """Add entries to the legend below a figure; what stands there already stays, and stands there once."""
-    if not entries:
-        return
-    known = {}
-    for legend in list(figure.legends):
-        known |= {text.get_text(): mark for mark, text in zip(legend.legend_handles, legend.get_texts(), strict=True)}
-        legend.remove()
-    known |= {entry.get_label(): entry for entry in entries}
-    known = dict(sorted(known.items(), key=lambda both: isinstance(both[1], Line2D) or 2 * _is_hatched(both[1])))
-    widest = LEGEND_MARK + LEGEND_LETTER * max(map(len, known))
-    columns = max(1, min(len(known), int(figure.get_figwidth() / widest)))
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+    foot = axes.get_xaxis_transform()  # at the foot of the chart, whatever the values are
+    for place, status in points.loc[failed & placed, [x, "status"]].itertuples(index=False):
+        axes.plot(float(place), 0.03, "X", color=style["color"], transform=foot)
+        words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
+        axes.text(float(place), 0.07, _spaced(status), **words)
+    seen = {*outcomes[values.index], *outcomes[failed & placed]}
+    bounded = map(_is_measured, drawn[_has_bounds(drawn)].to_dict("records"))
+    legends.add_legend(axes.figure, legends.meanings(seen, on_points=True) + legends.whiskers(bounded))
 
 
 def _places(lines: list[dict]) -> list[float]:
     """Return the bars' places, the first on top, the tuned ones below the others with room for a heading between."""
-    both = len(set(map(view, lines))) > 1
-    lower = [number for number, line in enumerate(lines) if view(line) == BEST] if both else []
-    order = [number for number in range(len(lines)) if number not in lower] + lower
-    places = {number: len(lines) - 1.0 - rank for rank, number in enumerate(order)}
-    return [places[number] + (0.8 if both and number not in lower else 0) for number in range(len(lines))]
+    is_best = [view(line) == BEST for line in lines]
+    if all(is_best):
+        is_best = [False] * len(lines)
+    ranks = sorted(range(len(lines)), key=lambda number: is_best[number])
+    gap = VIEW_GAP if any(is_best) else 0
+    places = {number: len(lines) - 1.0 - rank for rank, number in enumerate(ranks)}
+    return [places[number] + (0 if is_best[number] else gap) for number in range(len(lines))]
 
 
-def _draw_views(axes: Axes, lines: list[dict], places: list[float]) -> None:
-    """Write each view's name above its bars, where both are there."""
-    tops = {
-        name: max(p for line, p in zip(lines, places, strict=True) if view(line) == name) for name in map(view, lines)
-    }
+def _name_views(axes: Axes, lines: list[dict], places: list[float]) -> int:
+    """Write each view's name above its bars, where both are there; return how many are."""
+    tops = {}
+    for line, place in zip(lines, places, strict=True):
+        tops[view(line)] = max(place, tops.get(view(line), place))
     for name, top in tops.items() if len(tops) > 1 else ():
         style = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
         axes.text(0.01, top + 0.45, f"{name}:", **style)
+    return len(tops)
 
 
 def _draw_bar(axes: Axes, line: dict, place: float, column: str, parts: dict[str, str]) -> set[str]:
-    """Draw one bar, or the cross of a failure; return the names of colours and marks that it needs in the legend."""
-    way = outcome(line)
-    if way == "failed":
+    """Draw one bar, or the cross of a failure; return the names of colours and outcomes that the legend explains."""
+    ending = outcome(line)
+    if ending == "failed":
         axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
-        return {way}
-    own = line.get("shade") or ("cpu" if line["device"] == "cpu" else "accelerator")
-    own, parts = (own, parts) if _is_measured(line) else ("published", {column: ""})
-    left, names = 0.0, set()
+        return {ending}
+    shade = line.get("shade") or ("cpu" if line["device"] == "cpu" else "accelerator")
+    if not _is_measured(line):
+        shade, parts = "published", {column: ""}
+    hatch = {"hatch": HATCHES[ending]} if ending in HATCHES else {}
+    left, drawn = 0.0, set()
     for part, name in parts.items():
         if pandas.notna(line[part]):
-            look = {"color": COLOURS[name or own], "hatch": HATCHES.get(way), "edgecolor": "white", "linewidth": 0}
-            axes.barh(place, line[part], left=left, **{key: value for key, value in look.items() if value is not None})
-            left, names = left + line[part], names | {name or own, way}
-    return names
+            look = {"color": COLOURS[name or shade], "edgecolor": "white", "linewidth": 0, **hatch}
+            axes.barh(place, line[part], left=left, **look)
+            left, drawn = left + line[part], drawn | {name or shade, ending}
+    return drawn
 
 
 def _draw_words(axes: Axes, line: dict, place: float, column: str, text: Callable[[dict], str]) -> None:
     """Write beside a bar what it says, how many windows that is from, and how it ended where it did not end well."""
-    way, count = outcome(line), line.get("num_windows")
-    counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
-    words = [_words(line["status"])] if way == "failed" else [text(line), counted]
-    words += ["diverged"] if way == "diverged" else []
-    ends = [0.0] if way == "failed" else [line.get("high"), line[column], 0.0]
-    end = next(float(value) for value in ends if pandas.notna(value))
-    axes.text(max(0.0, end), place, "   " + ", ".join(word for word in words if word), va="center", fontsize=8)
+    ending, count, end = outcome(line), line.get("num_windows"), 0.0
+    if ending == "failed":
+        words = [_spaced(line["status"])]
+    else:
+        counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
+        words = [text(line), counted, "diverged" if ending == "diverged" else ""]
+        end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+    axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8)
 
 
-def _bounded(table: pandas.DataFrame) -> pandas.Series:
-    """Return which lines have bounds and are drawn."""
-    known = table.reindex(columns=["low", "high"]).notna().all(axis=1)
-    return known & pandas.Series(
-        [outcome(line) != "failed" for line in table.to_dict("records")], table.index, dtype=bool
-    )
+def _draw_whiskers(axes: Axes, table: pandas.DataFrame, column: str) -> list[bool]:
+    """Draw the intervals of bars, whose places are the table's index; return of each whether it was measured."""
+    bounded = table[_has_bounds(table)]
+    if len(bounded):
+        values = bounded[[column, "low", "high"]].astype(float)
+        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 3}
+        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
+    return [_is_measured(line) for line in bounded.to_dict("records")]
+
+
+def _errors(values: pandas.DataFrame, column: str) -> list[pandas.Series]:
+    """Return how far low and high are from a column, as `Axes.errorbar` takes them."""
+    return [(values[column] - values["low"]).clip(lower=0), (values["high"] - values[column]).clip(lower=0)]
+
+
+def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
+    """Return which lines have bounds and did not fail."""
+    ended = [outcome(line) != "failed" for line in table.to_dict("records")]
+    return table.reindex(columns=["low", "high"]).notna().all(axis=1) & pandas.Series(ended, table.index, dtype=bool)
 
 
 def _is_measured(line: dict) -> bool:
     return line.get("source", "measured") == "measured"
 
 
-def _meaning(way: str, on_points: bool = False) -> Artist:
-    if way == "failed" or on_points:
-        marker = {"marker": "o", "markerfacecolor": "white"} if way == "unstable" else {"marker": "X"}
-        words = f"{MEANINGS[way]} (at the foot)" if way == "failed" and on_points else MEANINGS[way]
-        return Line2D([], [], color=COLOURS["line"], linestyle="none", label=words, **marker)
-    return Patch(facecolor=COLOURS["published"], edgecolor="white", hatch=HATCHES[way] * 2, label=MEANINGS[way])
-
-
-def _is_hatched(mark: Artist) -> bool:
-    return isinstance(mark, Patch) and bool(mark.get_hatch())
-
-
-def _whiskers(table: pandas.DataFrame) -> list[Artist]:
-    """Return a legend's entries for the intervals of lines that have one: measured, or printed."""
-    own = {_is_measured(line) for line in table[_bounded(table)].to_dict("records")}
-    return [Line2D([], [], color=COLOURS["line"], marker="|", label=WHISKERS[kind]) for kind in WHISKERS if kind in own]
-
-
-def _words(status: str) -> str:
+def _spaced(status: str) -> str:
     return status.replace("_", " ")
