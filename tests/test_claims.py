@@ -363,3 +363,16 @@ def test_a_claim_with_an_unknown_relation_or_bounds_in_the_wrong_order_is_refuse
     pandas.DataFrame([CLAIM, CLAIM | {"id": "odd"} | change]).to_csv(path, index=False)
     with pytest.raises(ValueError, match=r"claims\.csv: claim odd: allowed are relation equal, at_least, event"):
         claims.read(path)
+
+
+def test_joules_of_a_claim_say_how_and_where_they_were_read():
+    energy = {"formula": "other_joules / joules", "machine": "m1", "other": "v100", "low": 5.5, "high": 6.0}
+    present = [("m1", "Apple M1", "published", "is_present", 1, 1, 1, "rounding", None)]
+    present += [("v100", "NVIDIA V100", "published", "is_present", 1, 1, 1, "rounding", None)]
+    measured = [("book", "Apple M1", "measured", "joules", 1.0, 0.95, 1.05, "interval", "apple_ioreport, soc")]
+    measured += [("cloud", "NVIDIA V100", "measured", "joules", 5.8, 5.7, 5.9, "interval", "nvml, board")]
+    quantities = pandas.DataFrame(present + measured, columns=[*QUANTITY, "note"])
+    claim = CLAIM | energy | {"tolerance": 1.0, "reason": "it prints the ratio alone"}
+    line = claims.table(pandas.DataFrame([claim]), quantities).set_index("source").loc["measured"]
+    assert line["verdict"] == "confirmed"
+    assert line["reason"] == "joules: apple_ioreport, soc; other_joules: nvml, board"

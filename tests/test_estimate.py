@@ -104,13 +104,43 @@ def test_a_price_or_ratio_that_is_not_above_0_is_refused(change):
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "allowed"), [("kind", "gift", "purchase"), ("per", "day", "month"), ("amount", 0, "above 0")]
+    ("column", "value", "allowed"),
+    [
+        ("kind", "gift", "purchase"),
+        ("per", "day", "month"),
+        ("amount", 0, "above 0"),
+        ("currency", "usd", "USD"),
+        ("currency", "$", "EUR"),
+        ("currency", "", "USD"),
+        ("per", "kwh", "hour, month"),
+        ("date", "2018-13-01", "to today"),
+        ("date", "2018-02-30", "to today"),
+        ("date", "20180426", "to today"),
+        ("date", "2031-01-01", "to today"),
+        ("date", "1918-04-26", "from 2010-01-01"),
+        ("date", "", "a day"),
+    ],
 )
 def test_a_price_of_an_unknown_kind_is_refused(tmp_path, column, value, allowed):
     path = tmp_path / "prices.csv"
     articles.prices().assign(**{column: value}).to_csv(path, index=False)
     with pytest.raises(ValueError, match=allowed):
         articles.prices(path)
+
+
+def test_a_price_in_another_currency_is_no_price_in_dollars():
+    listed = articles.prices()
+    euros = listed.assign(currency="EUR")
+    assert estimate.price_of_hour("cloud-tpu-v2-8", None, listed) == 6.7
+    assert math.isnan(estimate.price_of_hour("cloud-tpu-v2-8", None, euros))
+    assert estimate.in_dollars(euros).empty
+
+
+@pytest.mark.parametrize(("boundary", "words"), [("board", "GPU's board alone"), ("soc", "chip"), ("wall", "")])
+def test_electricity_that_was_not_read_at_the_wall_says_what_it_leaves_out(boundary, words):
+    note = estimate.wall_note(boundary)
+    assert words in note
+    assert bool(note) == (boundary != "wall")
 
 
 def test_every_published_price_has_a_source_a_date_and_says_what_it_includes():

@@ -171,10 +171,16 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
     if not alike:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:
-        reason = RANGE_REASON if result.kind == intervals.RANGE else ""
-        return line | {"verdict": judge(claim, result), "reason": reason}
+        reasons = [*_notes(used), *([RANGE_REASON] if result.kind == intervals.RANGE else [])]
+        return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
     reason = DERIVED_REASON if sources == ["derived"] else ""
     return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
+
+
+def _notes(used: pandas.DataFrame) -> list[str]:
+    """Return how quantities were measured, each once; joules of two boundaries are told apart."""
+    notes = used.reindex(columns=["name", "note"]).dropna()
+    return [f"{line['name']}: {line['note']}" for line in notes.to_dict("records") if line["note"]]
 
 
 def _names(claim: dict) -> str:

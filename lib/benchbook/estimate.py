@@ -1,6 +1,7 @@
 """Money: what training costs on a rented machine, and when one that was bought pays.
 
-Rates are images a second; prices are of one currency, which the caller keeps together.
+Rates are images a second; prices are of one currency. Tables are in US dollars, and leave other prices out: see
+`in_dollars`.
 """
 
 import math
@@ -10,6 +11,16 @@ import pandas
 HOURS_PER_MONTH = 365 * 24 / 12
 SECONDS_PER_HOUR = 3600
 JOULES_PER_KWH = 3.6e6
+NOT_AT_THE_WALL = {
+    "board": "electricity of the GPU's board alone: the rest of the computer and its power supply are not paid",
+    "soc": "electricity of the chip and its memory alone: the rest of the computer is not paid",
+    "package": "electricity of the CPU's package alone: the rest of the computer is not paid",
+}
+
+
+def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the prices in US dollars; no rate of exchange is assumed for others."""
+    return prices[prices["currency"] == "USD"]
 
 
 def hourly(price: dict) -> float:
@@ -32,12 +43,13 @@ def price_of_hour(machine: str, stated: float | None, prices: pandas.DataFrame) 
 
     Args:
         machine: its name.
-        stated: what the run was told; None, NaN and 0 are nothing.
+        stated: the run's own price in US dollars; None, NaN and 0 are none.
         prices: from `articles.prices`.
     """
     if pandas.notna(stated) and stated:
         return float(stated)
-    listed = prices[prices["machine"].eq(machine) & prices["kind"].eq("on_demand") & prices["currency"].eq("USD")]
+    listed = in_dollars(prices)
+    listed = listed[listed["machine"].eq(machine) & listed["kind"].eq("on_demand")]
     return hourly(listed.iloc[0].to_dict()) if len(listed) else math.nan
 
 
@@ -92,6 +104,15 @@ def cost_to_accuracy(rows: pandas.DataFrame, accuracy: float, rate: float, per_h
     """
     epochs = epochs_to_accuracy(rows, accuracy)
     return None if epochs is None else run_cost(epochs, int(rows["dataset_samples"].max()), rate, per_hour)
+
+
+def wall_note(boundary: str | None) -> str:
+    """Return what a price of electricity leaves out where joules were not read at the wall; empty at the wall.
+
+    Args:
+        boundary: of the joules: board, soc, package or wall.
+    """
+    return NOT_AT_THE_WALL.get(boundary, "")
 
 
 def electricity(watts: float, per_kwh: float) -> float:

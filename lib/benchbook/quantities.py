@@ -9,7 +9,7 @@ from benchbook import articles, chips, estimate, intervals, networks
 from benchbook.devices.kinds import named_by_driver
 from benchbook.study import Evidence, Rule, Study
 
-COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
+COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note"]
 PRESENT = "is_present"  # a quantity of every machine that articles name, by which its chip is known
 FLOPS_PER_MULTIPLY_ADD = 6  # of training: two operations each, forward once and backward twice
 FEWEST_RUNS = 3  # with fewer, the least and the most are shown
@@ -26,8 +26,8 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about; by the name
         that all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of these bounds,
-        see `intervals.Interval`). Published ones carry plus or minus half the last printed digit. Counts of networks
-        have no machine.
+        see `intervals.Interval`), note (how it was measured where that matters, as the boundary of joules). Published
+        ones carry plus or minus half the last printed digit. Counts of networks have no machine.
     """
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     for study in studies:
@@ -55,6 +55,18 @@ def exact(row: dict, name: str, value: float) -> dict:
     """Return a quantity of a row's machine that has no bounds, such as a count, or 1 for an event."""
     bounds = dict.fromkeys(("value", "low", "high"), float(value))
     return _head(row, name) | bounds | {"interval": intervals.ROUNDING}
+
+
+def joules(point: dict, name: str) -> dict:
+    """Return a point's joules a sample, with bounds, and how and where they were read.
+
+    Args:
+        point: a line of `statistics.summarise` that has energy.
+        name: what claims call it.
+    """
+    value = between(point, name, "energy_per_sample", "energy_low", "energy_high", "energy_interval")
+    notes = [f"{point['energy_method']}, {point['energy_boundary']}", point.get("energy_note")]
+    return value | {"note": "; ".join(note for note in notes if isinstance(note, str) and note)}
 
 
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
@@ -102,7 +114,7 @@ def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
     """Return hourly prices; a derived price is as exact as it is written."""
     chips = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict()
     values = []
-    for price in prices[prices["kind"].isin(["on_demand", "reserved"])].to_dict("records"):
+    for price in estimate.in_dollars(prices[prices["kind"].isin(["on_demand", "reserved"])]).to_dict("records"):
         half = articles.half_unit(price["amount"])
         low, value, high = (
             estimate.hourly(price | {"amount": amount})
