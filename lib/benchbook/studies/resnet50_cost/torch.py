@@ -98,16 +98,16 @@ class Classifier(TorchWorkload):
         replicas.share_buffers(self.model, self.group.size)
         network = self.network if self.group.size == 1 else self.model
         self.model.eval()
-        sums, samples = torch.zeros(2, device=self.device.kind), 0
+        sums = torch.zeros(3, device=self.device.kind)
         for batch in self.test_batches():
             images, labels = (self._move(part) for part in batch)
             outputs = compute(network, (images,), self.device, self.settings.precision)
             right = (outputs.argmax(1) == labels).sum()
-            sums += torch.stack([self.loss(outputs, labels) * len(labels), right])
-            samples += len(labels)
+            # The count is made on the device: numbers of the host's cannot be stacked with the device's.
+            count = torch.full_like(right, len(labels))
+            sums += torch.stack([self.loss(outputs, labels) * len(labels), right, count])
         self.model.train()
-        # The count joins the sums once: a number of the host's among the device's would be sent in every step.
-        loss, correct, samples = replicas.add(torch.cat([sums, sums.new_tensor([samples])]), self.group.size).tolist()
+        loss, correct, samples = replicas.add(sums, self.group.size).tolist()
         if not self.judged:
             return Evaluation(loss / samples, math.nan, int(samples), None)
         return Evaluation(loss / samples, correct / samples, int(samples))

@@ -1,0 +1,194 @@
+"""Every torch workload as on a device that is not here; test_impostor.py runs this file in a process per kind."""
+
+import io
+import itertools
+import os
+
+import impostor
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from benchbook import devices, parity, protocol, search
+from benchbook.datasets import Dataset
+from benchbook.datasets.collections import Collection, Pictures
+from benchbook.protocol import Plan
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.studies.vae_stability import workload as vae
+from benchbook.workload import Settings
+from fakes import run
+
+KIND = os.environ["BENCHBOOK_TEST_KIND"]
+RANDOM = numpy.random.default_rng(0)
+GREY = Dataset(
+    "random",
+    *(
+        part
+        for count in (24, 8)
+        for part in (RANDOM.integers(0, 256, (count, 28, 28), dtype=numpy.uint8), numpy.arange(count) % 10)
+    ),
+)
+COLOURED = Dataset(
+    "random",
+    *(
+        part
+        for count in (24, 8)
+        for part in (RANDOM.integers(0, 256, (count, 16, 16, 3), dtype=numpy.uint8), numpy.arange(count) % 3)
+    ),
+)
+
+
+def build_mnist(device, settings, resident=True):
+    options = {"data_resident": resident, "num_workers": 0, "batch_size": 4, "settings": settings}
+    return mnist.build(GREY, device, "tuned" if resident else "controlled", **options)
+
+
+def build_vae(device, settings, resident=True):
+    return vae.build(GREY, device, "controlled", data_resident=resident, num_workers=0, batch_size=4)
+
+
+def build_mobilenetv2(device, settings, resident=True):
+    options = {"image_size": 32, "batch_size": 4, "data_resident": resident, "num_workers": 0, "settings": settings}
+    return mobilenetv2.build(COLOURED, device, "tuned" if resident else "reference", **options)
+
+
+def build_simclr(device, settings, resident=True):
+    variant = {"variant": "tuned", "settings": settings} if resident else {"variant": "controlled", "num_workers": 1}
+    return simclr.build(COLOURED, device, batch_size=4, parity_batch_size=4, **variant)
+
+
+def build_resnet50(device, settings, resident=True):
+    images, labels = COLOURED.train_images, COLOURED.train_labels
+    stored = Pictures([_encoded(image) for image in images[:8]], labels[:8])
+    collection = None if resident else Collection("random", stored, stored, 3)
+    options = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4, "num_workers": 0, "settings": settings}
+    return resnet50.build(collection, device, "tuned", **options)
+
+
+STUDIES = {
+    "mnist_speedup": build_mnist,
+    "vae_stability": build_vae,
+    "mobilenetv2_energy": build_mobilenetv2,
+    "simclr_epochs": build_simclr,
+    "resnet50_cost": build_resnet50,
+}
+
+
+def _encoded(image: numpy.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered():
+    impostor.register(KIND)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    torch.manual_seed(0)
+    with impostor.present(monkeypatch):
+        yield devices.pick("best")
+
+
+def test_the_impostor_is_picked_and_its_tensors_are_its_own(device):
+    assert device.kind == KIND
+    tensor = torch.zeros(2, device=KIND)
+    assert tensor.device.type == impostor.NAME
+    assert (tensor + 1).device.type == impostor.NAME
+    assert torch.ones(2).to(KIND).cpu().tolist() == [1, 1]
+
+
+def test_devices_do_not_mix(device):
+    there, here = torch.ones(2, device=KIND), torch.ones(2)
+    with pytest.raises(RuntimeError, match="two devices"):
+        there + here
+    with pytest.raises(RuntimeError, match="two devices"):
+        torch.stack([there.sum(), torch.tensor(1.0)])  # what ResNet-50's evaluation did
+    with pytest.raises(RuntimeError, match="generator"):
+        torch.randn(2, device=KIND, generator=torch.Generator())
+    assert (there + torch.tensor(1.0)).cpu().tolist() == [2, 2]  # one number may come along
+
+
+@pytest.mark.skipif(KIND != "mps", reason="only MPS has none")
+def test_mps_has_no_float64(device):
+    for make in (
+        lambda: torch.zeros(2, device=KIND, dtype=torch.float64),
+        lambda: torch.zeros(2, device=KIND).double(),
+    ):
+        with pytest.raises(TypeError, match="float64"):
+            make()
+    assert not devices.KINDS["mps"].has_float64
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda there: there.sum().item(),
+        lambda there: bool((there > 0).all()),
+        lambda there: there.cpu(),
+        lambda there: there[there > 0],
+        lambda there: there.copy_(torch.ones(2)),
+    ],
+)
+def test_what_makes_the_host_wait_is_written_down(device, wait):
+    there = torch.ones(2, device=KIND)
+    impostor.Impostor.waits.clear()
+    there * 2 + there.mean()
+    assert impostor.Impostor.waits == []
+    wait(there)
+    assert impostor.Impostor.waits
+
+
+BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epochs", "resnet50_cost")
+
+
+@pytest.mark.parametrize(
+    ("study", "resident"),
+    [(study, resident) for study in STUDIES for resident in (True, False) if resident or study not in BIG],
+)
+def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, resident, device, tmp_path):
+    workload = STUDIES[study](device, Settings(), resident)
+    assert {part.device.type for part in workload.model.parameters()} == {impostor.NAME}
+    record = run(tmp_path)
+    if resident:  # the step is the same
+        verdict = parity.check(workload, record, 1)
+        assert verdict.passed, verdict.reason
+    protocol.warm_up(workload, record, 1)
+    plan = Plan(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
+    rows = protocol.measure_windows(workload, record, plan)
+    trained = rows[rows["phase"] == "train"]
+    assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)  # from the same fresh weights
+    assert set(rows["status"]) == {"ok"}
+    assert (rows["phase"] == "evaluate").sum() == 2
+    assert set(rows["memory_method"].dropna()) <= {"cuda_allocator_peak", "mps_driver_pool"}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_step_makes_the_host_wait_for_the_device(study, device):
+    workload = STUDIES[study](device, Settings())
+    batches = [workload.to_device(batch) for batch in itertools.islice(workload.batches(0), 3)]
+    workload.step(batches[0])  # the first one may build something
+    impostor.Impostor.waits.clear()
+    losses = [workload.step(batch) for batch in batches[1:]]
+    assert impostor.Impostor.waits == []
+    assert numpy.isfinite(workload.mean_loss(losses))
+
+
+@pytest.mark.parametrize("study", ["mnist_speedup", "mobilenetv2_energy"])
+def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
+    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
+    choices = {"precision": ("tf32",), "channels_last": (True,)} if KIND == "cuda" else {"channels_last": (True,)}
+    outcome = search.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, choices)
+    assert set(outcome.trials["outcome"]) <= {"taken", "not faster"}, outcome.trials["reason"].tolist()
+    assert list(outcome.trials["channels_last"])[-1]
+
+
+def test_drawn_images_come_back_to_the_host(device):
+    workload = build_vae(device, Settings())
+    assert [part.shape for part in vae.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
