@@ -363,7 +363,7 @@ def test_findings_machines_and_prediction_errors_are_shown_where_they_were_writt
         names=(FIGURES[0], *PREDICTIONS),
         findings=[{"study": "mnist_speedup", "finding": f"{question} It is the loader."}],
         machines=[{"machine": "desk", "cores": 8, "memory_gib": 23.44, "condition": "On battery."}],
-        prediction_errors=[{"rule": "cores", "num_pairs": 35, "median_error": 0.3125, "coverage": None}],
+        prediction_errors=[{"rule": "cores", "pairs": 35, "median_error": 0.3125, "coverage": None}],
     ).index
     assert page.text.count(question) == 1
     assert page.text.index(question) < page.text.index("It is the loader.")

@@ -8,9 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import articles, datasets
-from benchbook.studies.segmentation_scaling import charts, scaling, tables
+from benchbook.predictions import cores
+from benchbook.predictions import cores_charts as guesses
+from benchbook.studies.segmentation_scaling import charts, tables
 from benchbook.studies.segmentation_scaling import masks as encoded
-from benchbook.studies.segmentation_scaling import scaling_charts as guesses
 from benchbook.studies.segmentation_scaling.results import STUDY
 from benchbook.study import Evidence
 from rows import make_row, make_rows
@@ -99,19 +100,19 @@ def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
 
 
 def test_bigger_chips_are_guessed_by_the_rule_and_calibrated():
-    pairs = scaling.pairs(articles.rows())
+    pairs = cores.pairs(articles.rows())
     table = guesses.extrapolations(image_times(published=True), pairs).set_index("larger_chip")
     assert set(table["machine"]) == {"macbook-air-m1"}  # what is itself a guess is not guessed from
     line = table.loc["Apple M1 Max"]
     assert (line["core_ratio"], line["rule_ms"]) == (4, pytest.approx(82))
     assert line["rule_hours"] == pytest.approx(100_000 * 0.082 / 3600)
-    assert line["calibrated_ms"] == pytest.approx(328 / 4 ** scaling.calibrated(pairs).exponent)
+    assert line["calibrated_ms"] == pytest.approx(328 / 4 ** cores.calibrated(pairs).exponent)
     assert line["calibrated_low"] < line["calibrated_ms"] < line["calibrated_high"]
 
 
 def test_errors_are_factors_either_way():
     assert guesses.off_by(pandas.Series([1.0, -0.5, 0.0])) == pytest.approx(2)
-    assert guesses.title(scaling.pairs(make_rows([]))) == "Dividing by GPU cores: no pair of chips to judge it by"
+    assert guesses.title(cores.pairs(make_rows([]))) == "Dividing by GPU cores: no pair of chips to judge it by"
 
 
 def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
@@ -153,7 +154,7 @@ def test_titles_and_readings_say_what_the_rows_say():
     assert title.startswith("2,500 ms an image at best (desk: ")
     text = tables.reading(make_rows(point()))
     assert "2,500 ms an image over 3 windows: 69.4 hours for 100,000; 3.0 GiB at most; validation IoU 0.875." in text
-    pairs = scaling.pairs(articles.rows())
+    pairs = cores.pairs(articles.rows())
     assert f"median of {len(pairs)} pairs" in guesses.title(pairs)
     assert guesses.title(pairs) in guesses.sentence(pairs)
 

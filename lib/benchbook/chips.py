@@ -13,7 +13,7 @@ import pandas
 from benchbook import layout
 
 RATES = ("fp32_tflops", "fp16_tflops", "bf16_tflops")
-MEASURES = (*RATES, "memory_gb", "bandwidth_gb_s", "tdp_watts", "launch_price_usd")
+MEASURES = ("cores", *RATES, "memory_gb", "bandwidth_gb_s", "tdp_watts", "launch_price_usd")
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 
@@ -28,11 +28,12 @@ def table() -> pandas.DataFrame:
 
     Returns:
         Columns: chip, product (what a chip's sizes and boards have in common: all V100 are one), aliases (separated by
-        "|"), vendor, released (a date), fp32_tflops, fp16_tflops, fp16_rate (matrix: of the matrix units, dense;
-        shader: no other was read), bf16_tflops, memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd, source. What no
+        "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops, fp16_rate
+        (matrix: of the matrix units, dense; shader: no other was read), bf16_tflops, memory_gb, bandwidth_gb_s,
+        tdp_watts, launch_price_usd, source. What no
         source told is missing.
     """
-    text = dict.fromkeys(("chip", "product", "vendor", "released", "fp16_rate", "source"), "str")
+    text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "fp16_rate", "source"), "str")
     printed = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"})
     return printed.fillna({"aliases": ""}).set_index("chip", drop=False).rename_axis(None)
 

@@ -9,12 +9,26 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchbook import (
+    cli_record,
+    condition,
+    estimate,
+    layout,
+    machine,
+    manifests,
+    packing,
+    profiles,
+    records,
+    session,
+    verdicts,
+)
 from benchbook import compare as comparison
-from benchbook import condition, estimate, layout, machine, manifests, packing, profiles, records, session, verdicts
 from benchbook.devices import installed, survey
 from benchbook.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(cli_record.predict)
+app.command()(cli_record.chips)
 
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 

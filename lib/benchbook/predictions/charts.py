@@ -1,41 +1,105 @@
-"""Charts of predictions: how far off they are, and what they say of machines that nobody measured."""
+"""Charts of predictions: how far off they are, and what they say of works and chips that nobody put together."""
 
-from benchbook import figures, predictions
-from benchbook.figures import predictions as drawn
-from benchbook.studies.segmentation_scaling import scaling, scaling_charts
+import pandas
+from matplotlib.axes import Axes
+
+from benchbook import figures
+from benchbook.predictions import cores, cores_charts, judged, tables
 from benchbook.study import Chart, Drawing, Evidence
+
+LOOKS = {judged.CHIP: "accelerator", judged.BOTH: "cpu"}
 
 
 def guesses(evidence: Evidence) -> Drawing:
     """Draw the ratios that GPU cores suggest over those that were measured."""
-    table = scaling.pairs(evidence.rows)
+    table = cores.pairs(evidence.rows)
     figure, axes = figures.canvas(5.0)
-    scaling_charts.draw(axes, table)
-    title = scaling_charts.title(table)
+    cores_charts.draw(axes, table)
+    title = cores_charts.title(table)
     return Drawing(figure, table, f"Predicted ratios of speed over measured ones. {title}.", title)
 
 
 def forecasts(evidence: Evidence) -> Drawing:
-    """Draw predictions of hidden measurements, and of machines that nobody measured."""
-    table = predictions.table(evidence.rows, evidence.summary)
-    errors = predictions.errors(table, scaling.pairs(evidence.rows))
-    figure, (left, right) = figures.canvas(3 + 0.16 * len(drawn.shown(table)), 14.0, panels=2)
-    drawn.draw_held_out(left, table, errors)
-    drawn.draw_unmeasured(right, table)
-    alt = "Predicted speeds over measured ones, and hollow, dashed intervals of speeds that nobody measured. "
-    alt += f"{drawn.title(errors)}. {drawn.unmeasured_title(table)}."
-    return Drawing(figure, table, " ".join(alt.split()), predictions.sentence(errors), {"prediction-errors": errors})
+    """Draw how far predictions and plain rules are off, and what is predicted of our studies."""
+    forecaster = tables.learn(evidence.rows, evidence.summary)
+    errors = judged.errors(forecaster.model, forecaster.residuals)
+    predicted = tables.predictions(forecaster)
+    singles = judged.singles(forecaster.model, forecaster.residuals)
+    drawn = predicted[predicted["predicted"].notna()]
+    figure, (left, right) = figures.canvas(3 + 0.16 * len(drawn), 14.0, panels=2)
+    draw_errors(left, errors)
+    draw_forecasts(right, drawn)
+    alt = (
+        "Median errors of predictions and of plain rules, and hollow, dashed intervals of rates that nobody measured. "
+    )
+    alt += f"{error_title(errors)}. {forecast_title(predicted)}."
+    further = {"prediction-errors": errors, "prediction-singles": singles}
+    return Drawing(figure, predicted, " ".join(alt.split()), tables.sentence(errors), further)
+
+
+def draw_errors(axes: Axes, errors: pandas.DataFrame) -> None:
+    """Draw the median error of what is published beside those of plain rules, on the same rates of the record."""
+    shown = errors[errors["group"].eq(judged.RECORD) & errors["situation"].isin(list(LOOKS))]
+    rules = list(dict.fromkeys(shown["rule"]))
+    for place, (situation, colour) in enumerate(LOOKS.items()):
+        own = shown[shown["situation"] == situation].set_index("rule").reindex(rules)
+        at = [number + 0.38 * place for number in range(len(rules))]
+        axes.barh(at, own["median_error"], 0.36, color=figures.COLOURS[colour], label=situation)
+        for height, error, pairs in zip(at, own["median_error"], own["pairs"], strict=True):
+            axes.annotate(f" {error:.0%} of {pairs:.0f}", (error, height), va="center", fontsize=7)
+    axes.set_yticks([number + 0.19 for number in range(len(rules))], rules)
+    axes.invert_yaxis()
+    axes.set(xlabel="median error, with the printed rate hidden", xlim=(0, 1.25 * shown["median_error"].max()))
+    axes.legend(fontsize=7, loc="lower right")
+    axes.set_title(error_title(errors))
+
+
+def error_title(errors: pandas.DataFrame) -> str:
+    """Return how far off predictions are of the record's rates, in a sentence with its numbers."""
+    own = errors[errors["group"].eq(judged.RECORD) & errors["rule"].eq(judged.PUBLISHED)].set_index("situation")
+    chip, both = own.loc[judged.CHIP], own.loc[judged.BOTH]
+    return (
+        f"A chip that nobody published is predicted to {chip['median_error']:.0%} (median of {chip['pairs']:.0f}),\n"
+        f"in a new publication to {both['median_error']:.0%} (median of {both['pairs']:.0f})"
+    )
+
+
+def draw_forecasts(axes: Axes, drawn: pandas.DataFrame) -> None:
+    """Draw what nobody measured, by work, as hollow intervals with dashed edges that start at no axis."""
+    place, places, shade = 0, [], figures.COLOURS["accelerator"]
+    for work, group in drawn.groupby("work", sort=False):
+        axes.text(0.01, place, work, fontsize=7, style="italic", va="center", transform=axes.get_yaxis_transform())
+        for line in group.to_dict("records"):
+            place += 1
+            places.append(place)
+            look = {"facecolor": "none", "edgecolor": shade, "linestyle": "--", "linewidth": 0.8}
+            axes.barh(place, line["high"] - line["low"], 0.6, left=line["low"], **look)
+            axes.plot(line["predicted"], place, "d", color=shade, markerfacecolor="white")
+        place += 1
+    axes.set_yticks(places, drawn["chip"].tolist(), fontsize=7)
+    axes.set_ylim(max(place, 1) - 0.4, -0.6)
+    axes.set(xscale="log", xlabel="PREDICTED, never measured: images a second, 90 % interval")
+    axes.grid(visible=True, axis="x")
+    axes.set_title(forecast_title(drawn))
+
+
+def forecast_title(predicted: pandas.DataFrame) -> str:
+    """Return how many rates of our studies are predicted, and how wide."""
+    known = predicted[predicted["predicted"].notna()]
+    if known.empty:
+        return "No rate of our studies is predicted"
+    width = float((known["high"] / known["predicted"]).median())
+    return f"{len(known)} rates of our studies that nobody measured: predicted to a factor of {width:.1f}"
 
 
 CHARTS = (
     Chart(
         "predictions",
         "How fast is a machine that was not measured?",
-        "From its calibration where it has one and three other machines were measured on the same work; otherwise from"
-        " the works that it shares with others. On the left each prediction is held against a measurement that was"
-        " hidden from it, once with the same network at another batch or image size known, and once with nothing known"
-        " of that network. On the right is what nobody measured. Every interval is one of 90 %; where there is too"
-        " little to go on, the table says why.",
+        "From the public record: the chip's printed figures, the work's operations, and what publications measured. On"
+        " the left each printed rate is predicted with its chip hidden, and with its publication hidden as well, beside"
+        " plain rules on the same rates. On the right are our studies on chips that did not run them: there the error"
+        " of an unknown publication holds. Every interval is one of 90 %; what is too unlike the record is refused.",
         forecasts,
     ),
     Chart(

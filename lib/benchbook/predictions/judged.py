@@ -1,80 +1,222 @@
-"""How far off predictions are where the speed was measured, beside counting cores on the same pairs of chips."""
+"""How far predictions are off where the rate was printed: its chip hidden, its publication, or both.
+
+A chip is hidden with all its boards and memories: of a V100 nothing is known that any V100 did. The plain rules are
+judged on the same lines: what other chips of the setting reached, times the ratio of cores, of peaks, of bandwidths.
+"""
+
+import math
 
 import numpy
 import pandas
 
-from benchbook.predictions import calibrated, speeds
-from benchbook.predictions.pairs import OTHER, SAME
+from benchbook import chips
+from benchbook.predictions.features import ARTICLES, RECORD
+from benchbook.predictions.model import Model
 
-WISHED_ERROR = 0.15
-WISHED_COVERAGE = (0.80, 0.98)
-CORES, FITTED = "ratio of GPU cores", "power of GPU cores, fitted"
-ALL = "all held out"
-COLUMNS = ["rule", "judged_on", "num_pairs", "num_publications", "median_error", "median_factor", "coverage", "finding"]
+CHIP, PUBLICATION, BOTH = "chip hidden", "publication hidden", "chip and publication hidden"
+SITUATIONS = (CHIP, PUBLICATION, BOTH)
+LEVEL = 0.90
+FEWEST = 20  # lines of a maker of chips; one with fewer is listed singly, with wider intervals
+BETTER = 0.9
+WIDER = 0.98  # the level of its intervals among those of all makers
+RULES = ("ratio of cores", "ratio of peaks", "ratio of bandwidths", "half peak, half bandwidth")
+MODEL = "the model"
+PUBLISHED = "as published"
+PEAKS = RULES[1]
+OPERATIONS = "known by its operations alone"
 
 
-def errors(predicted: pandas.DataFrame, chips: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how far off each rule is: on all that it predicts, and where cores can be counted beside those rules.
-
-    Args:
-        predicted: from `predictions.table`.
-        chips: from `scaling.pairs`; the larger chip's speed is what is predicted.
+def residuals(model: Model) -> pandas.DataFrame:
+    """Return what each observation's prediction would have been with its chip, publication or both hidden.
 
     Returns:
-        Columns: rule, judged_on, num_pairs, num_publications (that the pairs are from), median_error (of predicted over
-        measured, less 1, either sign), median_factor (between the two, either way), coverage (of the rule's own
-        intervals: 90 %, of the fitted power of cores 95 %; missing where it has none), and finding, a sentence.
+        One line for each situation and observation: situation, place (in the model's observations), product,
+        publication, vendor, family, origin, printed (this and what follows in logarithms), mean and deviation of the
+        model's prediction, and what each of `RULES` says. A work that is left without another line, and whose
+        operations nobody counted, is refused, as it is where nothing is hidden.
     """
-    held = predicted[predicted["measured"].notna()]
-    points = held["point"].where(held["publication"] != speeds.HERE, held["study"] + " " + held["point"])
-    held = held.assign(work=points, larger=held["machine"])  # as `scaling` names them
-    held["hit"] = held["measured"].between(held["low"], held["high"])
-    key, lines = ["publication", "work", "larger"], []
-    for basis in (OTHER, SAME, calibrated.BASIS):
-        some = held[held["basis"] == basis]
-        lines.append(_line(basis, ALL, some, "error", some["hit"]))
-        both = chips.merge(some[[*key, "error", "hit"]], on=key)
-        if len(both):
-            where = f"chips of one generation, {basis.rpartition(', ')[2]}"
-            fitted = both[both["calibrated"].notna()]
-            inside = fitted["measured"].between(fitted["calibrated_low"], fitted["calibrated_high"])
-            lines.append(_line(basis, where, both, "error", both["hit"]))
-            lines.append(_line(CORES, where, both, "rule_error", None))
-            lines.append(_line(FITTED, where, fitted, "calibrated_error", inside))
-    return pandas.DataFrame(lines, columns=COLUMNS)
+    lines = model.observations
+    product, publication = (lines[name].to_numpy() for name in ("product", "publication"))
+    parts = []
+    for situation, keys in zip(SITUATIONS, (["product"], ["publication"], ["product", "publication"]), strict=True):
+        for _, group in lines.groupby(keys):
+            first = group.iloc[0]
+            same_chip, same_publication = product == first["product"], publication == first["publication"]
+            hidden = {CHIP: same_chip, PUBLICATION: same_publication, BOTH: same_chip | same_publication}[situation]
+            hidden = numpy.flatnonzero(hidden)
+            judged = numpy.isin(hidden, group.index)
+            others = lines["work"].drop(index=hidden)
+            judged &= (lines["work"].isin(others) | lines["flops_per_sample"].notna()).to_numpy()[hidden]
+            if judged.any() and len(hidden) < len(lines):
+                estimate = model.without(hidden)
+                part = lines.loc[hidden, ["product", "publication", "vendor", "family", "origin"]]
+                part = part.assign(situation=situation, place=hidden, mean=estimate.mean, deviation=estimate.deviation)
+                parts.append(part[judged])
+    table = pandas.concat(parts, ignore_index=True)
+    asked = {situation: rules(lines, situation) for situation in (CHIP, BOTH)}
+    parts = [
+        part.join(asked[CHIP if situation == CHIP else BOTH], on="place")
+        for situation, part in table.groupby("situation")
+    ]
+    table = pandas.concat(parts).sort_index()
+    return table.assign(printed=numpy.log(lines["rate"].to_numpy(float))[table["place"]])
 
 
-def sentence(judged: pandas.DataFrame) -> str:
-    """Return what `errors` found, in sentences."""
-    return " ".join(judged["finding"])
+def choose(table: pandas.DataFrame, situation: str, family: str, vendor: str) -> str:
+    """Return what to predict from: the model, or a rule that beat it on such lines.
+
+    A rule is taken where it was judged beside the model on at least 20 lines of that maker and family of precisions,
+    and its median error is smaller by a tenth: with so few lines, less is chance.
+    """
+    alike = table[table["situation"].eq(situation) & table["family"].eq(family) & table["vendor"].eq(vendor)]
+    alike = alike[alike[PEAKS].notna()]
+    if len(alike) < FEWEST:
+        return MODEL
+    errors_of = {MODEL: BETTER * _error(alike["mean"] - alike["printed"])}
+    errors_of |= {rule: _error(alike[rule] - alike["printed"]) for rule in RULES if alike[rule].notna().all()}
+    return min(errors_of, key=errors_of.get)
 
 
-def _line(rule: str, where: str, held: pandas.DataFrame, column: str, inside: pandas.Series | None) -> dict:
-    """Return a rule's line; the column is predicted over measured, less 1, and inside whether its interval held it."""
-    off = held[column].astype(float)
-    line = {"rule": rule, "judged_on": where, "num_pairs": len(off)}
-    line["num_publications"] = held["publication"].nunique()
-    if off.empty:
-        return line | {"finding": f"{rule.capitalize()}: nothing measured to judge it by."}
-    line["median_error"] = float(abs(off).median())
-    line["median_factor"] = float(numpy.exp(abs(numpy.log1p(off)).median()))
-    line["coverage"] = float("nan") if inside is None else float(inside.mean())
-    return line | {"finding": _finding(line)}
+def reach(table: pandas.DataFrame, basis: str, situation: str, family: str, vendor: str) -> float:
+    """Return how far a prediction's interval reaches: in the model's deviations, or of a rule in logarithms.
+
+    It is a quantile of what such predictions were off by, whole chips left out of each.
+
+    Args:
+        table: from `residuals`, without what must not be known.
+        basis: from `choose`.
+        situation: one of `SITUATIONS`.
+        family: of precisions.
+        vendor: the chip's maker. Of one with fewer than 20 lines those of all makers count, at a higher level.
+
+    Source: split conformal prediction with normalised residuals, https://arxiv.org/abs/1604.04173, section 5.2; here
+    they are those of the jackknife.
+    """
+    alike = table[table["situation"].eq(situation)]
+    alike = alike if basis == MODEL else alike[alike[basis].notna()]
+    own = alike[alike["vendor"].eq(vendor)]
+    level = LEVEL if len(own) >= FEWEST else WIDER
+    alike = own if len(own) >= FEWEST else alike
+    precise = alike[alike["family"].eq(family)]
+    alike = precise if len(precise) >= FEWEST else alike
+    off = alike["mean" if basis == MODEL else basis] - alike["printed"]
+    scores = (off.abs() / (alike["deviation"] if basis == MODEL else 1.0)).to_numpy()
+    count = len(scores)
+    return float(numpy.quantile(scores, min(1.0, math.ceil(level * (count + 1)) / count), method="higher"))
 
 
-def _finding(line: dict) -> str:
-    text = f"{line['rule'][:1].upper()}{line['rule'][1:]}, {line['judged_on']}: off by {line['median_error']:.0%}"
-    articles = f"{line['num_publications']} publication{'' if line['num_publications'] == 1 else 's'}"
-    text += f" (median of {line['num_pairs']}, from {articles}"
-    low, high = WISHED_COVERAGE
-    judged = line["judged_on"] == ALL
-    text += f"; wished {WISHED_ERROR:.0%} or less, {_kept(line['median_error'] <= WISHED_ERROR)})" if judged else ")"
-    if not pandas.isna(line["coverage"]):
-        text += f", intervals hold {line['coverage']:.0%}"
-    if judged:
-        text += f" (wished {low:.0%} to {high:.0%}, {_kept(low <= line['coverage'] <= high)})"
-    return f"{text}."
+def published(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return each line's prediction as it would have been published, basis and interval chosen without its own chip.
+
+    Returns:
+        Columns as `residuals` has them, and basis, predicted, low, high (logarithms), off (predicted minus printed) and
+        hit (whether the interval holds the printed rate).
+    """
+    parts = []
+    for (situation, family, vendor, product), group in table.groupby(["situation", "family", "vendor", "product"]):
+        others = table[table["product"] != product]
+        basis = choose(others, situation, family, vendor)
+        ruled = group[basis].notna() if basis != MODEL else pandas.Series(False, index=group.index)
+        for name, part in ((basis, group[ruled]), (MODEL, group[~ruled])):
+            if len(part):
+                far = reach(others, name, situation, family, vendor) * (part["deviation"] if name == MODEL else 1.0)
+                middle = part["mean" if name == MODEL else name]
+                parts.append(part.assign(basis=name, predicted=middle, low=middle - far, high=middle + far))
+    judged = pandas.concat(parts).sort_index()
+    hit = judged["printed"].between(judged["low"], judged["high"])
+    return judged.assign(off=judged["predicted"] - judged["printed"], hit=hit)
 
 
-def _kept(wish: bool) -> str:
-    return "kept" if wish else "missed"
+def rarely(table: pandas.DataFrame) -> set[str]:
+    """Return the makers of chips of which the record has fewer lines than a median needs."""
+    counts = table[table["situation"] == CHIP]["vendor"].value_counts()
+    return set(counts[counts < FEWEST].index)
+
+
+def rules(observations: pandas.DataFrame, situation: str) -> pandas.DataFrame:
+    """Return what the plain rules say of each observation, in logarithms: the median over the chips they start from.
+
+    Args:
+        observations: with a new index.
+        situation: chip hidden: they start from the other chips of its setting; publication hidden as well: from other
+            chips that did its work in its family of precisions in other publications.
+
+    Returns:
+        A column for each of `RULES`; missing where there is no other chip, or where a chip's cores are not printed.
+    """
+    logs = numpy.log(observations["rate"].to_numpy(float))
+    cores = numpy.log(chips.table()["cores"].reindex(observations["chip"]).to_numpy(float))
+    peaks, bandwidths = observations["peak"].to_numpy(float), observations["bandwidth"].to_numpy(float)
+    scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
+    products, publications = observations["product"].to_numpy(), observations["publication"].to_numpy()
+    table = pandas.DataFrame(numpy.nan, index=observations.index, columns=list(RULES))
+    for places in observations.groupby(["setting"] if situation == CHIP else ["work", "family"]).indices.values():
+        for place in places:
+            others = places[products[places] != products[place]]
+            if situation != CHIP:
+                others = others[publications[others] != publications[place]]
+            if len(others):
+                table.iloc[place] = _medians(logs[others, None] - scales[others] + scales[place])
+    return table
+
+
+def _medians(guesses: numpy.ndarray) -> list[float]:
+    """Return the median of each column; what is missing in it, as the cores that nobody printed, does not count."""
+    columns = [column[~numpy.isnan(column)] for column in guesses.T]
+    return [float(numpy.median(column)) if len(column) else numpy.nan for column in columns]
+
+
+def errors(model: Model, table: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return how far what is published and the plain rules are off, on the same lines.
+
+    Args:
+        model: whose observations are judged.
+        table: from `residuals`, where it was computed before.
+
+    Returns:
+        Columns: situation, group (the record's, the articles', those of a family of precisions, a maker's, or
+        `OPERATIONS`: of a work that is known by its operations alone), rule, pairs, publications, median_error (of
+        predicted over printed, less 1, either sign), within_2 (the share within a factor of 2), coverage (of the 90 %
+        intervals). All rules are judged on the same pairs: those where they have a chip to start from.
+    """
+    judged = published(residuals(model) if table is None else table)
+    lines = []
+    for situation, some in judged.groupby("situation", sort=False):
+        asked = some[some[PEAKS].notna()]
+        groups = {RECORD: asked["origin"].eq(RECORD), ARTICLES: asked["origin"].eq(ARTICLES)}
+        groups |= {name: groups[RECORD] & asked["family"].eq(name) for name in ("fp32", "tf32", "half")}
+        groups |= {name: asked["vendor"].eq(name) for name in sorted(set(asked["vendor"]))}
+        for name, chosen in groups.items():
+            lines += _line(situation, name, asked[chosen]) if chosen.sum() >= FEWEST else []
+        alone = some[some[PEAKS].isna()]
+        lines += _line(situation, OPERATIONS, alone)[:1] if len(alone) >= FEWEST and situation != CHIP else []
+    return pandas.DataFrame(lines)
+
+
+def singles(model: Model, table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of makers with too few for a median, one by one: chip, work, printed, predicted, low, high."""
+    judged = published(table)
+    judged = judged[judged["vendor"].isin(rarely(table)) & judged["situation"].eq(CHIP)]
+    lines = model.observations.iloc[judged["place"]].reset_index(drop=True)
+    shown = lines[["vendor", "chip", "work", "precision", "publication"]].assign(printed=lines["rate"])
+    return shown.assign(**{name: numpy.exp(judged[name].to_numpy()) for name in ("predicted", "low", "high")})
+
+
+def _line(situation: str, group: str, lines: pandas.DataFrame) -> list[dict]:
+    """Return the lines of a group: the model's and those of the rules, on the same pairs."""
+    head = {"situation": situation, "group": group, "pairs": len(lines), "publications": lines["publication"].nunique()}
+    made = [head | {"rule": PUBLISHED, "coverage": lines["hit"].mean()} | _off(lines["off"])]
+    offs = {rule: (lines[rule] - lines["printed"]).dropna() for rule in RULES}
+    return made + [head | {"rule": rule, "pairs": len(off)} | _off(off) for rule, off in offs.items()]
+
+
+def _error(logs: pandas.Series) -> float:
+    return float(numpy.expm1(logs).abs().median())
+
+
+def _off(logs: pandas.Series) -> dict:
+    logs = logs.dropna()
+    return {
+        "median_error": _error(logs),
+        "within_2": float((logs.abs() < math.log(2)).mean()),
+    }

@@ -1,80 +1,67 @@
-"""Every prediction as a line: of what was measured, to judge them by, and of studies where a machine was not."""
+"""Predictions as tables for the report: our studies on chips that nobody ran them on, and what was refused."""
 
 import pandas
 
-from benchbook.predictions import calibrated, speeds
-from benchbook.predictions.pairs import OTHER, SAME, Pairs
-from benchbook.predictions.prediction import PREDICTED, Prediction, TooLittle
+from benchbook import chips, roofline
+from benchbook.predictions import features, judged
+from benchbook.predictions.answer import Forecaster, Question
+from benchbook.predictions.features import Unknown
 
-COLUMNS = ["machine", "chip", "processor", "device", "study", "work", "unit", "predicted", "low", "high", "measured"]
-COLUMNS += ["error", "basis", "num_guesses", "source", "publication", "point", "reason"]
+# What our studies train, as the record is asked for it: work, precision, side of the images.
+WORKS = (
+    ("resnet50_cost", "amp_fp16", 224),
+    ("resnet50_cost", "fp32", 224),
+    ("mobilenetv2_energy", "fp32", 128),
+    ("simclr_epochs", "fp32", 32),
+    ("segmentation_scaling", "fp32", 512),
+    ("mnist_speedup", "fp32", None),
+    ("vae_stability", "fp32", None),
+)
+CHIPS = ("Apple M1", "Apple M1 Pro", "Apple M1 Max", "Apple M3", "Apple M3 Max", "Apple M4 Max", "NVIDIA P100")
+CHIPS += ("NVIDIA T4", "NVIDIA V100", "NVIDIA GTX 1080 Ti", "NVIDIA RTX 2080 Ti", "NVIDIA TITAN RTX", "NVIDIA RTX 3090")
+CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
+COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
-def table(rows: pandas.DataFrame, summary: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a line for every prediction, and for every reason to refuse one.
-
-    What was measured is predicted twice from pairs: with what its processor did of the same network in the same
-    publication, and with all it did of that network hidden. Of the studies, what a processor did not do is predicted,
-    in the variant `reference` where the work was measured here.
+def learn(rows: pandas.DataFrame, summary: pandas.DataFrame) -> Forecaster:
+    """Return what the record and the measured rows say together.
 
     Args:
-        rows: published and measured ones, of all studies.
+        rows: of all studies, those of calibrations among them.
         summary: measured points, from `statistics.summarise`.
+    """
+    return Forecaster(features.measured(summary, roofline.ceilings(rows)))
+
+
+def predictions(forecaster: Forecaster) -> pandas.DataFrame:
+    """Return a line for each of our studies on each chip: rate with its interval and basis, or why there is none.
 
     Returns:
-        Columns: machine (missing where it is any with that chip), chip, processor, device, study, work, unit,
-        predicted, low, high (90 %), measured (missing where it was not), error (predicted over measured, less 1),
-        basis, num_guesses, source (of the measured speed; else `predicted`), publication, point, and the reason where
-        there is no prediction: one line for a work and a reason, with the names of all processors it holds for.
+        Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
+        90 %), basis, reason.
     """
-    known = speeds.table(rows, summary)
-    pairs, ceilings = Pairs(known), calibrated.lines(summary, rows)
-    lines = _held_out(pairs) + [line for line in ceilings if line["measured"] and "prediction" in line]
-    lines += _unmeasured(pairs, [line for line in ceilings if not line["measured"]])
-    return pandas.DataFrame([_flat(line) for line in lines], columns=COLUMNS)
-
-
-def _held_out(pairs: Pairs) -> list[dict]:
     lines = []
-    for line in pairs.lines.to_dict("records"):
-        for basis, blind in ((OTHER, True), (SAME, False)):
+    for study, precision, size in WORKS:
+        for chip in CHIPS:
+            of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
+            line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
             try:
-                found = pairs.predict(line["processor"], line["work"], blind)
-            except TooLittle:
-                continue
-            if found.basis == basis:
-                lines.append(line | {"measured": line["speed"], "prediction": found})
-    return lines
+                rate = forecaster.rate(Question(chip=chip, work=study, precision=precision, image_size=size))
+                lines.append(line | {"predicted": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis})
+            except Unknown as reason:
+                lines.append(line | {"reason": str(reason)})
+    return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def _unmeasured(pairs: Pairs, ceilings: list[dict]) -> list[dict]:
-    """Return what calibration predicts and, of other processors, what pairs do; refusals, one a reason, come last."""
-    known = pairs.lines
-    asked = known[(known["study"] != "related") & known["setting"].fillna("reference").str.startswith("reference")]
-    lines = [line for line in ceilings if "prediction" in line and line["work"] in set(asked["work"])]
-    done = set(zip(known["work"], known["processor"], strict=True))
-    done |= {(line["work"], line["processor"]) for line in lines}
-    reasons = {(line["work"], line["processor"]): [line["reason"]] for line in ceilings if "reason" in line}
-    told = known.sort_values("machine").drop_duplicates("processor").set_index("processor")[["chip", "device"]]
-    refused = {}
-    for work in asked.drop_duplicates("work").sort_values("work").to_dict("records"):
-        for name in (name for name in pairs.processors if (work["work"], name) not in done):
-            line = {key: work[key] for key in ("study", "work", "unit", "publication")} | {"source": PREDICTED}
-            try:
-                found = pairs.predict(name, work["work"])
-                lines.append(line | told.loc[name].to_dict() | {"processor": name, "prediction": found})
-            except TooLittle as reason:
-                both = "; ".join([str(reason), *reasons.get((work["work"], name), [])])
-                refused.setdefault((work["work"], both), line | {"reason": both, "processors": []})
-                refused[work["work"], both]["processors"].append(name)
-    return lines + [line | {"processor": ", ".join(line["processors"])} for line in refused.values()]
-
-
-def _flat(line: dict) -> dict:
-    found: Prediction | None = line.get("prediction")
-    flat = {name: line[name] for name in COLUMNS if name in line}
-    if found is None:
-        return flat
-    flat |= {"predicted": found.value, "low": found.low, "high": found.high}
-    flat |= {"basis": found.basis, "num_guesses": found.num_guesses}
-    return flat | ({"error": found.value / line["measured"] - 1} if line.get("measured") else {})
+def sentence(errors: pandas.DataFrame) -> str:
+    """Return what `judged.errors` says of predictions of the record's rates, beside the best plain rule."""
+    parts = []
+    for situation in (judged.CHIP, judged.BOTH):
+        own = errors[errors["situation"].eq(situation) & errors["group"].eq(judged.RECORD)].set_index("rule")
+        first, others = own.loc[judged.PUBLISHED], own.drop(index=judged.PUBLISHED)["median_error"]
+        median = f"median of {first['pairs']:.0f}, from {first['publications']:.0f} publications"
+        parts.append(
+            f"With {situation}, they are off by {first['median_error']:.0%} ({median}), their 90 % intervals hold"
+            f" {first['coverage']:.0%}; {others.idxmin()}, the best plain rule, is off by {others.min():.0%}"
+        )
+    return ". ".join(parts)

@@ -63,7 +63,7 @@ def _row(line: dict) -> dict | None:
         "dataset": told.get("dataset") or line["data"],
         "batch_size": _whole(batch),
         "image_size": _whole(line["image_size"]),
-        "settings": json.dumps(kept, sort_keys=True, ensure_ascii=False),
+        "settings": kept,
         "repeat": 0,
         "status": "ok",
     } | measures

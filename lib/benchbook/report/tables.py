@@ -68,16 +68,19 @@ COLUMNS = {
         "rows": "rows",
     },
     "prediction-errors": {
+        "situation": "with",
+        "group": "of",
         "rule": "rule",
-        "num_pairs": "pairs",
+        "pairs": "pairs",
+        "publications": "publications",
         "median_error": "median error",
+        "within_2": "within a factor of 2",
         "coverage": "covered",
-        "finding": "finding",
     },
 }
 # Names and messages that look like a number, or like NA, stay what they are.
 TEXT = ("machine", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
-PERCENT = ("median_error", "coverage")
+PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell.
 NOTES = {
     "headline": {
@@ -87,7 +90,6 @@ NOTES = {
         "joules_per_image": "energy_boundary",
     },
     "claims": {"value": "bounds", "verdict": "reason"},
-    "prediction-errors": {"rule": "judged_on"},
 }
 
 

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from benchbook import figures, sustained
-from benchbook.studies.segmentation_scaling import scaling, scaling_charts, tables
+from benchbook.predictions import cores, cores_charts
+from benchbook.studies.segmentation_scaling import tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.tables import STAGES, setting
 from benchbook.study import Drawing, Evidence
@@ -30,9 +31,9 @@ def times(evidence: Evidence) -> Drawing:
         xlabel="milliseconds an image, training",
         room=0.45,
     )
-    pairs = scaling.pairs(evidence.rows)
-    guesses = {"scaling-guesses": scaling_charts.extrapolations(table, pairs)}
-    finding = f"{title}. {scaling_charts.title(pairs)}"
+    pairs = cores.pairs(evidence.rows)
+    guesses = {"scaling-guesses": cores_charts.extrapolations(table, pairs)}
+    finding = f"{title}. {cores_charts.title(pairs)}"
     return Drawing(figure, table, f"Bars of milliseconds an image. {title}.", finding, guesses)
 
 

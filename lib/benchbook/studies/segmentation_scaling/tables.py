@@ -6,9 +6,9 @@ import numpy
 import pandas
 
 from benchbook import articles, datasets, estimate, manifests
+from benchbook.predictions.cores_charts import NUM_IMAGES
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
-from benchbook.studies.segmentation_scaling.scaling_charts import NUM_IMAGES
 from benchbook.study import Evidence, once
 
 NAME = "segmentation_scaling"

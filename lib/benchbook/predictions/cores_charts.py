@@ -5,7 +5,7 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook import estimate, figures
-from benchbook.studies.segmentation_scaling import scaling
+from benchbook.predictions import cores
 
 NUM_IMAGES = 100_000  # whose hours the article printed
 TICKS = (0.5, 1, 2, 5, 10, 20)
@@ -16,20 +16,20 @@ def extrapolations(table: pandas.DataFrame, pairs: pandas.DataFrame) -> pandas.D
 
     Args:
         table: from `tables.image_times`.
-        pairs: from `scaling.pairs`, to calibrate on.
+        pairs: from `cores.pairs`, to calibrate on.
 
     Returns:
         Columns: machine, chip, ms_per_image, larger_chip, core_ratio, rule_ms, rule_hours, calibrated_ms,
         calibrated_low, calibrated_high, calibrated_hours. Chips without a known number of GPU cores have no line.
     """
-    known, lines = scaling.calibrated(pairs), []
-    timed = table[table["device"].isin(scaling.GPUS) & table["ms_per_image"].notna() & (table["source"] != "derived")]
+    known, lines = cores.calibrated(pairs), []
+    timed = table[table["device"].isin(cores.GPUS) & table["ms_per_image"].notna() & (table["source"] != "derived")]
     for line in timed.to_dict("records") if known else ():
-        most = scaling.CORES.get(line["chip"], (0, 0))[1]
+        most = cores.CORES.get(line["chip"], (0, 0))[1]
         family = str(line["chip"]).split()[:2]
-        for chip, (_, cores) in scaling.CORES.items():
-            if most and chip.split()[:2] == family and cores > most:
-                lines.append(_extrapolation(line, chip, cores / most, known))
+        for chip, (_, most_cores) in cores.CORES.items():
+            if most and chip.split()[:2] == family and most_cores > most:
+                lines.append(_extrapolation(line, chip, most_cores / most, known))
     columns = ["machine", "chip", "ms_per_image", "larger_chip", "core_ratio", "rule_ms", "rule_hours"]
     columns += ["calibrated_ms", "calibrated_low", "calibrated_high", "calibrated_hours"]
     return pandas.DataFrame(lines, columns=columns)
@@ -82,7 +82,7 @@ def sentence(pairs: pandas.DataFrame) -> str:
     if pairs.empty:
         return "No pair of chips was measured."
     high = (pairs["rule_error"] > 0).sum()
-    known = scaling.calibrated(pairs)
+    known = cores.calibrated(pairs)
     text = f"{title(pairs)}; it promises too much in {high}, too little in {len(pairs) - high}."
     if known is None:
         return text
@@ -92,7 +92,7 @@ def sentence(pairs: pandas.DataFrame) -> str:
     )
 
 
-def _extrapolation(line: dict, chip: str, ratio: float, known: scaling.Scaling) -> dict:
+def _extrapolation(line: dict, chip: str, ratio: float, known: cores.Scaling) -> dict:
     value, low, high = known.predict(ratio)
     rule_ms, own_ms = line["ms_per_image"] / ratio, line["ms_per_image"] / value
     return {

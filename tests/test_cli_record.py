@@ -1,0 +1,46 @@
+"""The commands that ask the public record, as a user types them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchbook import chips
+from benchbook.cli import app
+from benchbook.predictions.features import Unknown
+
+
+def run(*words):
+    result = CliRunner().invoke(app, words)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def test_chips_are_listed_with_their_figures_and_as_json_with_their_sources():
+    lines = json.loads(run("chips", "4090", "--json"))
+    assert {line["chip"] for line in lines} == set(chips.search("4090")["chip"])
+    assert all(line["source"] for line in lines)
+    assert "3 chips" in run("chips", "4090")
+
+
+def test_an_answer_is_the_same_as_text_and_as_json():
+    question = ("predict", "--chip", "RTX 4090", "--work", "resnet50_cost", "--precision", "amp_fp16", "--price", "0.5")
+    answer = json.loads(run(*question, "--json"))
+    rate = answer["rate"]
+    assert rate["low"] < rate["value"] < rate["high"]
+    assert [offer["usd_per_hour"] for offer in answer["rented"]] == [0.5]
+    assert answer["rented"][0]["dollars"] == pytest.approx(0.5 * answer["seconds"]["value"] / 3600)
+    text = run(*question)
+    assert f"{rate['value']:,.0f} images/s" in text
+    assert "PREDICTED, not measured" in text
+    assert all(line["source"] in text for line in answer["nearest"]), "each figure has its source beside it"
+
+
+def test_what_cannot_be_answered_is_refused_before_any_work():
+    with pytest.raises(chips.UnknownChip, match="RTX 9090"):
+        run("predict", "--chip", "RTX 9090", "--work", "resnet50")
+    with pytest.raises(Unknown, match="neither a work nor"):
+        run("predict", "--chip", "T4")
+    with pytest.raises(ValueError, match="--chip"):
+        run("predict")
