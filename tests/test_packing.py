@@ -1,9 +1,13 @@
 """Packs: what goes into one, what comes back, and what is refused before anything is written."""
 
+import contextlib
 import json
+import shutil
 import stat
+import tracemalloc
 import zipfile
 
+import pandas
 import pytest
 
 from benchbook import layout, packing, points, records
@@ -245,3 +249,85 @@ def test_a_pack_of_an_older_version_without_a_manifest_keeps_its_points_name(tmp
     folder, rows = packing.add(path)
     assert sorted(files(folder)) == [f"mnist_speedup/{old_name}/run-1.csv"]
     assert set(rows["schema_version"]) == {2}
+
+
+def packed(tmp_path, method=zipfile.ZIP_DEFLATED, rows=None):
+    """Return a zip of one run's rows, and where its content begins."""
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr(CSV, csv_text(tmp_path, make_row()) if rows is None else rows)
+    return path
+
+
+@pytest.mark.fault("A byte of an archive was flipped: refused as not readable, nothing is added")
+def test_a_zip_with_a_flipped_byte_is_refused_wherever_it_is(tmp_path, outputs):
+    content = bytearray(packed(tmp_path).read_bytes())
+    path = tmp_path / "flipped.zip"
+    for place in range(0, len(content), 3):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        with contextlib.suppress(packing.PackError, records.SchemaError):  # any other error fails this test
+            packing.add(path)  # a byte that says nothing of the content, such as a date, may differ
+            shutil.rmtree(outputs)
+        assert not outputs.exists()
+
+
+@pytest.mark.fault("An archive unpacks to more than it declares: no more than declared is unpacked, and it is refused")
+def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
+    path = packed(tmp_path, rows=b"0" * 64 * 2**20)
+    content = bytearray(path.read_bytes())
+    for signature, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # uncompressed sizes of both headers
+        start = content.index(signature) + place
+        content[start : start + 4] = (1000).to_bytes(4, "little")
+    path.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(packing.PackError, match="not a readable zip"):
+        packing.add(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 * 2**20
+    assert not outputs.exists()
+
+
+@pytest.mark.fault("An archive is packed by a method that cannot be unpacked in pieces: refused by its name")
+@pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma")])
+def test_a_method_that_cannot_be_unpacked_in_pieces_is_refused_by_name(tmp_path, outputs, method, name):
+    with pytest.raises(packing.PackError, match=rf"is packed by {name}; allowed: store, deflate"):
+        packing.add(packed(tmp_path, method))
+    assert not outputs.exists()
+
+
+@pytest.mark.fault("A file of an archive is larger than any run's: refused by its declared size, nothing is unpacked")
+def test_a_file_larger_than_any_runs_is_refused_by_its_declared_size(tmp_path, outputs):
+    path = packed(tmp_path, rows=b"0" * (records.LARGEST_BYTES + 1))
+    with pytest.raises(packing.PackError, match=rf"bytes unpacked; allowed: {records.LARGEST_BYTES}"):
+        packing.add(path)
+    assert not outputs.exists()
+
+
+@pytest.mark.fault("A cell of an archive holds millions of characters: the message quotes the first 80")
+@pytest.mark.parametrize("column", ["phase", "machine", "seconds", "settings", "started_at", "source", "status"])
+def test_a_long_value_is_cut_where_a_message_quotes_it(tmp_path, outputs, column):
+    table = pandas.DataFrame([make_row()], columns=records.COLUMNS).astype(object)
+    table[column] = "x" * 1_000_000
+    with pytest.raises(ValueError, match=column) as caught:
+        packing.add(packed(tmp_path, rows=table.to_csv(index=False)))
+    assert len(str(caught.value)) < 500
+    assert not outputs.exists()
+
+
+@pytest.mark.fault("A file of an archive is no UTF-8 text: refused, with the byte")
+def test_a_pack_in_latin_1_is_refused(tmp_path, outputs):
+    rows = csv_text(tmp_path, make_row(message="caf\u00e9")).encode("latin-1")
+    with pytest.raises(ValueError, match=r"byte 0xe9 is not UTF-8"):
+        packing.add(packed(tmp_path, rows=rows))
+    assert not outputs.exists()
+
+
+@pytest.mark.fault("A file of millions of short lines or of columns: refused before it is made a table")
+@pytest.mark.parametrize("shape", ["lines", "columns"])
+def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
+    header = ",".join(records.COLUMNS)
+    rows = f"{header}\n" + "2\n" * 1_000_000 if shape == "lines" else ",".join(f"column{n}" for n in range(100_000))
+    with pytest.raises(records.SchemaError, match=r"1000000 lines|100000 columns"):
+        packing.add(packed(tmp_path, rows=rows))
+    assert not outputs.exists()

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from benchbook import figures, report, studies
+from benchbook import figures, ledger, report, studies
 from benchbook.report import executed, tables
 
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
@@ -146,6 +146,11 @@ HEADLINE = {
 DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "mnist", "num_windows": 6}
 
 
+@pytest.fixture(autouse=True)
+def _own_notebooks(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "_file", lambda: tmp_path / "made_notebooks")
+
+
 @pytest.fixture
 def write_site(tmp_path):
     """Return a function that writes the pages from lines of the summary and other tables, and reads them."""
@@ -172,13 +177,32 @@ def write_site(tmp_path):
     return write
 
 
-def write_notebook(runs, *outputs, machine="desk", point="reference-cpu", run="20261120T101500Z-aaaa", text="# Title"):
+def write_notebook(
+    runs, *outputs, machine="desk", point="reference-cpu", run="20261120T101500Z-aaaa", text="# Title", made_here=True
+):
     """Write an executed notebook of one cell with these outputs where a run's lies."""
     folder = runs / machine / "mnist_speedup" / point
     folder.mkdir(parents=True, exist_ok=True)
     cell = new_code_cell("print(1)", id="code", outputs=list(outputs))
     notebook = new_notebook(cells=[new_markdown_cell(text, id="text"), cell])
     nbformat.write(notebook, folder / f"{run}.ipynb")
+    if made_here:
+        ledger.record(folder / f"{run}.ipynb")
+
+
+@pytest.mark.fault("A stranger's executed notebook lies among the runs, or one's own was changed: it gets no page")
+def test_a_notebook_that_no_run_of_this_computer_made_is_not_published(write_site, tmp_path):
+    runs = tmp_path / "runs"
+    write_notebook(runs, run="20261120T101500Z-aaaa")
+    write_notebook(runs, run="20261121T101500Z-bbbb", text="# Theirs", made_here=False)  # newer, of the same point
+    write_notebook(runs, machine="stranger", text="# Theirs", made_here=False)
+    write_notebook(runs, point="changed-cpu")
+    changed = runs / "desk" / "mnist_speedup" / "changed-cpu" / "20261120T101500Z-aaaa.ipynb"
+    changed.write_text(changed.read_text().replace("# Title", "# Other"))
+    assert [path.parts[-4:] for path in executed.newest(runs)] == [
+        ("desk", "mnist_speedup", "reference-cpu", "20261120T101500Z-aaaa.ipynb")
+    ]
+    assert len(list((write_site().folder / "notebooks").glob("*.html"))) == 1
 
 
 def html_output(markup):
@@ -457,7 +481,9 @@ def test_the_newest_run_of_each_point_has_a_page_and_a_torn_one_none(write_site,
     write_notebook(runs, run="20261121T101500Z-aaaa", text="# Newer")
     write_notebook(runs, point="tuned-cpu")
     write_notebook(runs, point="torn")
-    (runs / "desk" / "mnist_speedup" / "torn" / "20261121T101500Z-aaaa.ipynb").write_text('{"cells": [')
+    torn = runs / "desk" / "mnist_speedup" / "torn" / "20261121T101500Z-aaaa.ipynb"
+    torn.write_text('{"cells": [')
+    ledger.record(torn)
     site = write_site()
     pages = sorted((site.folder / "notebooks").iterdir())
     assert [path.name.rpartition("-")[0] for path in pages] == [

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from benchbook import kernel, layout, machine, processes, profiles, records, runs, temporary
+from benchbook import kernel, layout, ledger, machine, processes, profiles, records, runs, temporary
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
 from benchbook.runs import Run
@@ -115,6 +115,8 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
         status, message = _supervise(point, run, notebook, machine_name, watch)
     except Stopped as stop:
         status, message, stopped = "interrupted", f"stopped by {stop}", stop
+    if notebook.exists():
+        ledger.record(notebook)
     unfinished = runs.resume(folder, run_id)
     if unfinished is not None:  # neither finished nor failed by itself
         error = _error_in(notebook)

@@ -12,17 +12,22 @@ import re
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import pandas
 
 from benchbook import layout, manifests, marker, records
+from benchbook.records.checking import listed, quoted
 
 # A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}"
 MEMBER = re.compile(rf"{NAME}/{NAME}/{NAME}/{NAME}\.(csv|json)")
-LARGEST_BYTES = 512 * 2**20  # unpacked; a full profile's rows take a few MB
+LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
+LARGEST_FILE_BYTES = records.LARGEST_BYTES  # one run's rows or manifest
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
+PIECE_BYTES = 2**20
 IDENTITY = ("machine", "study", "point", "run_id")
 
 
@@ -82,7 +87,8 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
     contents = _read_zip(path)
     with tempfile.TemporaryDirectory() as temporary:
         for name, content in contents.items():
-            _write_file(Path(temporary) / name, content)
+            (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(temporary) / name).write_bytes(content)
         try:
             rows = _check_tables(records.find(Path(temporary)), Path(temporary))
         except ValueError as error:
@@ -106,10 +112,14 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
         for column, wanted in zip(IDENTITY, (machine, study, point, path.stem), strict=True):
             wrong = written.loc[written[column] != wanted, column]
             if len(wrong):
-                raise PackError(f"{path}, line {wrong.index[0] + 2}: {column} is {wrong.iloc[0]!r}; allowed: {wanted}")
+                raise PackError(
+                    f"{path}, line {wrong.index[0] + 2}: {column} is {quoted(wrong.iloc[0])}; allowed: {wanted}"
+                )
         foreign = frame.loc[frame["source"] != "measured", "source"]
         if len(foreign):
-            raise PackError(f"{path}, line {foreign.index[0] + 2}: source is {foreign.iloc[0]!r}; allowed: measured")
+            raise PackError(
+                f"{path}, line {foreign.index[0] + 2}: source is {quoted(foreign.iloc[0])}; allowed: measured"
+            )
         frames.append(frame)
     if not sum(len(frame) for frame in frames):
         raise PackError(f"{runs}: no rows")
@@ -123,8 +133,10 @@ def _present(contents: dict[str, bytes]) -> dict[str, bytes]:
         manifest = contents.get(f"{name[:-4]}.json")
         written = records.texts(io.BytesIO(contents[name]), name)
         rows = records.migrate(written, lambda manifest=manifest: json.loads(manifest or b"{}"), name)
-        machine, study, _, file = name.split("/")
-        folder = f"{machine}/{study}/{rows['point'].iloc[0]}"
+        machine, study, old_point, file = name.split("/")
+        folder = f"{machine}/{study}/{rows['point'].iloc[0] if len(rows) else old_point}"
+        if f"{folder}/{file}" in present:
+            raise PackError(f"{folder}/{file} is in the pack under two names of its point")
         content = contents[name] if rows is written else rows.to_csv(index=False, lineterminator="\n").encode()
         present |= {f"{folder}/{file}": content} | ({f"{folder}/{file[:-4]}.json": manifest} if manifest else {})
     return present
@@ -143,8 +155,8 @@ def _check_against_present(
     chips, new_chips = set(here["chip"].dropna()), set(rows["chip"].dropna())
     if chips and new_chips and not chips & new_chips:
         raise PackError(
-            f"{pack_name}: machine {machine_name!r} is here already as {', '.join(sorted(chips))}, and these rows are "
-            f"of {', '.join(sorted(new_chips))}; ask for a pack made under another name (MACHINE=...)"
+            f"{pack_name}: machine {machine_name!r} is here already as {listed(chips)}, and these rows are "
+            f"of {listed(new_chips)}; ask for a pack made under another name (MACHINE=...)"
         )
 
 
@@ -156,20 +168,37 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             for member in members:
                 _check_member(path.name, member)
             _check_whole(path.name, members)
-            contents = {member.filename: archive.read(member) for member in members}
-    except (OSError, zipfile.BadZipFile) as error:
-        raise PackError(f"{path} is not a readable zip ({error})") from error
+            contents = {member.filename: _read_member(archive, member) for member in members}
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
     for name, content in contents.items():
         _check_manifest(name, content)
     return contents
 
 
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return a file of a zip, taken in pieces: no more is unpacked than its header declares, which was allowed."""
+    pieces = []
+    with archive.open(member) as file:
+        while piece := file.read(PIECE_BYTES):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
 def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
     mode = member.external_attr >> 16
     if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise PackError(f"{pack_name}: {member.filename!r} is a link or a special file; allowed: plain files")
+        raise PackError(f"{pack_name}: {quoted(member.filename)} is a link or a special file; allowed: plain files")
+    if member.compress_type not in METHODS:
+        method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
+        raise PackError(f"{pack_name}: {quoted(member.filename)} is packed by {method}; allowed: store, deflate")
+    if member.file_size > LARGEST_FILE_BYTES:
+        raise PackError(
+            f"{pack_name}: {quoted(member.filename)} has {member.file_size} bytes unpacked; "
+            f"allowed: {LARGEST_FILE_BYTES}"
+        )
     if member.flag_bits & 1:
-        raise PackError(f"{pack_name}: {member.filename!r} is encrypted; allowed: plain files")
+        raise PackError(f"{pack_name}: {quoted(member.filename)} is encrypted; allowed: plain files")
     _check_name(member.filename, f"{pack_name}: ")
 
 
@@ -177,12 +206,12 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
     names = [member.filename for member in members]
     counts = collections.Counter(name.lower() for name in names)  # macOS takes A.csv and a.csv for one file
     if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise PackError(f"{pack_name}: {twice[0]!r} occurs twice; a file may occur once, in upper or lower case")
+        raise PackError(f"{pack_name}: {quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
     if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
         raise PackError(f"{pack_name}: {size} bytes unpacked; allowed: {LARGEST_BYTES}")
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
-        raise PackError(f"{pack_name}: holds {len(machines)} machines ({', '.join(sorted(machines))}); allowed: one")
+        raise PackError(f"{pack_name}: holds {len(machines)} machines ({listed(machines)}); allowed: one")
     alone = sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names)
     if alone:
         raise PackError(f"{pack_name}: {alone[0]} has no rows beside it")
@@ -191,7 +220,7 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
 def _check_name(name: str, prefix: str = "") -> None:
     if not MEMBER.fullmatch(name) or ".." in name:
         raise PackError(
-            f"{prefix}{name!r}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"
+            f"{prefix}{quoted(name)}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"
         )
 
 

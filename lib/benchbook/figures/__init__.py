@@ -1,7 +1,9 @@
 """House style, marks of points, and saving a figure with its table: the same rows give the same bytes."""
 
+import html
 import io
 import json
+import re
 from pathlib import Path
 
 import matplotlib
@@ -98,5 +100,8 @@ def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     (folder / f"{name}.md").write_text(text + "\n")
 
 
-def _markdown(value):
-    return "" if pandas.isna(value) else value.replace("|", "\\|") if isinstance(value, str) else value
+def _markdown(value: object) -> object:
+    """Return a value as Markdown shows it and does not read it: rows may be of strangers."""
+    if not isinstance(value, str):
+        return "" if pandas.api.types.is_scalar(value) and pandas.isna(value) else value
+    return re.sub(r"[\\`*\[\]|]", r"\\\g<0>", html.escape(" ".join(value.split()), quote=False))

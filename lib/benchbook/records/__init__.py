@@ -14,7 +14,7 @@ import pandas
 
 from benchbook.records.checking import cast, check_row, validate
 from benchbook.records.migrations import STEPS, migrate
-from benchbook.records.reading import gather, merge, read, texts
+from benchbook.records.reading import LARGEST_BYTES, gather, merge, read, texts
 from benchbook.records.schema import (
     COLUMNS,
     DTYPES,
@@ -33,6 +33,7 @@ __all__ = [
     "COLUMNS",
     "DTYPES",
     "KEY",
+    "LARGEST_BYTES",
     "PHASES",
     "PRECISIONS",
     "SCHEMA_VERSION",

@@ -5,7 +5,7 @@ import json
 import math
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas
 import pandera.pandas as pandera
@@ -161,6 +161,15 @@ def quoted(value: object) -> str:
     """Return a value as a message quotes it: a long one is cut."""
     text = repr(value[: LONGEST_QUOTED + 1] if isinstance(value, str) else value)
     return text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}... (cut)"
+
+
+def listed(values: Iterable[object], most: int = 5) -> str:
+    """Return values as a message lists them, in order: each one cut, and of many the first few."""
+    ordered = sorted(str(value) for value in values)
+    shown = [
+        value if len(value) <= LONGEST_QUOTED else f"{value[:LONGEST_QUOTED]}... (cut)" for value in ordered[:most]
+    ]
+    return ", ".join(shown) + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
 
 
 def _describe(failures: pandas.DataFrame, source: str) -> str:

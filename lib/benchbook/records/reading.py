@@ -7,10 +7,12 @@ from pathlib import Path
 import pandas
 
 from benchbook import layout, manifests
-from benchbook.records.checking import LONGEST_QUOTED, validate
+from benchbook.records.checking import LONGEST_QUOTED, listed, validate
 from benchbook.records.migrations import migrate
 from benchbook.records.schema import COLUMNS, KEY, SchemaError, unknown_columns
 
+LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB
+MOST_COLUMNS = 500
 # How a line begins that `gather` says.
 LEFT_OUT = "Left out:"
 NOT_USED = "Manifest not used:"
@@ -58,7 +60,7 @@ def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.
     messages = [f"{LEFT_OUT} {fault}" for fault in (*faults, *more)]
     messages += [f"{NOT_USED} {fault}" for fault in manifests.faults(paths)]
     if unknown := unknown_columns(rows):
-        messages.append(f"{KEPT} {', '.join(unknown)}")
+        messages.append(f"{KEPT} {listed(unknown)}")
     for message in messages:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
     return _ordered(rows)
@@ -71,7 +73,8 @@ def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
         SchemaError: the file is no table, or cannot be read.
     """
     try:
-        return pandas.read_csv(file, dtype="string", keep_default_na=False, na_values=[""])
+        content = _content(file, source)
+        return pandas.read_csv(io.BytesIO(content), dtype="string", keep_default_na=False, na_values=[""])
     except UnicodeDecodeError as error:
         wrong = error.object[error.start : error.start + 1].hex()
         raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
@@ -79,6 +82,26 @@ def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
         raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:LONGEST_QUOTED]})") from error
     except OSError as error:
         raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
+
+
+def _content(file: Path | io.BytesIO, source: str) -> bytes:
+    """Return a file's bytes, once it is neither larger nor of shorter lines than rows can be.
+
+    Lines shorter than a row's commas would take many times the file's size: each is filled up with empty cells.
+    """
+    with file.open("rb") if isinstance(file, Path) else file as stream:
+        content = stream.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise SchemaError(f"{source}: more than {LARGEST_BYTES} bytes; allowed: {LARGEST_BYTES}")
+    header, _, rows = content.partition(b"\n")
+    commas, lines = header.count(b","), rows.count(b"\n")
+    if commas >= MOST_COLUMNS:
+        raise SchemaError(f"{source}: {commas + 1} columns; allowed: {MOST_COLUMNS}")
+    if lines * commas > len(rows):
+        raise SchemaError(
+            f"{source}: {lines} lines of {len(rows)} bytes; allowed: {commas} commas a line, as the header"
+        )
+    return content
 
 
 def _present(path: Path) -> pandas.DataFrame:

@@ -27,6 +27,7 @@ STATUSES = (
 # How alike (difflib's ratio) an unknown name and a column's are when one is taken for a misspelling of the other.
 # No two columns of the schema are that much alike.
 NEAR_MISS = 0.8
+LONGEST_NAME = 60  # characters of a column's name
 
 
 class SchemaError(ValueError):
@@ -142,9 +143,13 @@ def check_names(names: list[str], source: str) -> None:
     """
     missing = [name for name in REQUIRED if name not in names]
     for name in names:
-        meant = None if name in DTYPES else _near_miss(name)
+        meant = None if name in DTYPES or len(name) > LONGEST_NAME else _near_miss(name)
         if meant:
             raise SchemaError(f"{source}, line 1: unknown column {name}; did you mean {meant}?")
+        if len(name) > LONGEST_NAME:
+            raise SchemaError(
+                f"{source}, line 1: unknown column {name[:LONGEST_NAME]}... (cut); allowed: shorter names"
+            )
     if missing:
         raise SchemaError(f"{source}, line 1: missing column {', '.join(sorted(missing))}")
 

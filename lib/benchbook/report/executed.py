@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook import layout
+from benchbook import layout, ledger
 
 SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
 # A notebook's own markup that is kept; everything else is dropped, so that no output runs or loads anything.
@@ -21,9 +21,13 @@ REACHABLE |= {"<th></th>": "<td></td>"}
 
 
 def newest(runs: Path) -> list[Path]:
-    """Return the newest executed notebook of each point, by machine, study and point; run ids begin with their time."""
-    points = {path.parent: path for path in sorted(runs.glob("*/*/*/*.ipynb"))}
-    return list(points.values())
+    """Return the newest executed notebook of each point, by machine, study and point; run ids begin with their time.
+
+    A notebook that no run on this computer made is left out: it would be published as if it had been run here.
+    """
+    digests = ledger.recorded()
+    own = (path for path in sorted(runs.glob("*/*/*/*.ipynb")) if ledger.has(path, digests))
+    return list({path.parent: path for path in own}.values())
 
 
 def write(notebooks: list[Path], folder: Path, template: jinja2.Template) -> list[dict[str, str]]:

@@ -1,0 +1,34 @@
+"""The executed notebooks that runs on this computer made: a file of their SHA-256, which lies outside the outputs.
+
+A report publishes executed notebooks, and what a stranger's notebook shows nobody here has run. Whatever lies among the
+outputs may have come from anywhere; this file is written by runs alone.
+"""
+
+import hashlib
+from pathlib import Path
+
+from benchbook import layout
+
+
+def record(notebook: Path) -> None:
+    """Remember a notebook that a run on this computer has made."""
+    with _file().open("a", encoding="utf-8") as file:
+        file.write(f"{_digest(notebook)}\n")
+
+
+def recorded() -> set[str]:
+    """Return the SHA-256 of every notebook that was recorded."""
+    return set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
+
+
+def has(notebook: Path, digests: set[str]) -> bool:
+    """Return whether a notebook is one of those recorded, to the last byte."""
+    return _digest(notebook) in digests
+
+
+def _digest(notebook: Path) -> str:
+    return hashlib.sha256(notebook.read_bytes()).hexdigest()
+
+
+def _file() -> Path:
+    return layout.root() / ".made_notebooks"
