@@ -263,7 +263,7 @@ def packed(tmp_path, method=zipfile.ZIP_DEFLATED, rows=None):
 def test_a_zip_with_a_flipped_byte_is_refused_wherever_it_is(tmp_path, outputs):
     content = bytearray(packed(tmp_path).read_bytes())
     path = tmp_path / "flipped.zip"
-    for place in range(0, len(content), 3):
+    for place in range(0, len(content), 17):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
         with contextlib.suppress(packing.PackError, records.SchemaError):  # any other error fails this test
             packing.add(path)  # a byte that says nothing of the content, such as a date, may differ

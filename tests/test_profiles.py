@@ -1,4 +1,5 @@
 import ast
+import itertools
 import re
 import warnings
 
@@ -8,7 +9,7 @@ import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from benchbook import devices, layout, profiles
+from benchbook import devices, layout, profile_files, profiles
 from benchbook.devices import DeviceUnavailable, FrameworkMissing, survey
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
@@ -138,7 +139,7 @@ def test_device_that_is_not_here_is_an_error_that_names_it_and_what_is_allowed(p
 
 
 def test_unknown_study_is_an_error_that_names_it_and_what_is_allowed(project):
-    with pytest.raises(ValueError, match="'other'; allowed: toy"):
+    with pytest.raises(ValueError, match="'other'; allowed: all, toy"):
         profiles.read("mine", studies="toy other")
     with pytest.raises(ValueError, match="'other'; allowed: toy"):
         profiles.declared("other")
@@ -166,7 +167,7 @@ def test_wrong_parameter_is_an_error_that_names_it_and_what_is_allowed(project, 
     with pytest.raises(ValueError, match=message):
         profiles.check("toy", parameters)
     project(parameters)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(profile_files.ProfileError, match=rf"^mine\.yaml, line \d: .*({message}|a value of kind null)"):
         profiles.read("mine")
 
 
@@ -301,3 +302,83 @@ def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
             profiles.collect("mnist_speedup", names)
     else:
         assert profiles.collect("mnist_speedup", names)["batch_size"] == 128
+
+
+GOOD = "toy:\n  time_limit_minutes: 1\n  points:\n    - {device: cpu}\n"
+BOMB = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}]\n" for old, new in itertools.pairwise("abcdefghijk"))
+MANY = str(list(range(1, 33)))
+BROKEN = {
+    "": "line 1: allowed: a mapping of studies",
+    "null": "line 1: a value of kind null",
+    "- toy": "line 1: allowed: a mapping of studies",
+    "toy": "line 1: allowed: a mapping of studies",
+    "toy:": "line 1: a value of kind null",
+    "toy: [1": "line [12]: not YAML",
+    "toy:\n  points: {": "line [23]: not YAML",
+    "toy:\n\tpoints: 1": "line 2: not YAML",
+    "toy: !!python/object/apply:os.system ['true']": "line 1: a value of kind python/object",
+    "toy: !mine 5": "line 1: a value of kind !mine",
+    GOOD + GOOD: "line 5: key 'toy' occurs twice",
+    BOMB: "line 1: anchors and aliases",
+    "[" * 5000 + "]" * 5000: "line 1: lists within lists",
+    "#" * 40_000: "40000 bytes; allowed",
+    GOOD.replace("1", "-1"): "line 2: toy: time_limit_minutes is '-1'",
+    GOOD.replace("1", ".nan"): "line 2: toy: time_limit_minutes is 'nan'",
+    GOOD.replace("1", "soon"): "line 2: toy: time_limit_minutes is 'soon'",
+    GOOD.replace("1", "2020-01-01"): "line 2: a value of kind timestamp",
+    GOOD + "  num_kernels: 0": "line 5: toy: num_kernels is '0'; allowed: numbers, 1 to",
+    GOOD + "  num_kernels: 1.5": "line 5: toy: num_kernels is '1.5'",
+    GOOD + "  num_kernels: true": "line 5: toy: num_kernels is 'True'",
+    GOOD + "  parameters: 3": "line 5: toy: parameters is '3'; allowed: a mapping",
+    GOOD + "  colour: red": "line 5: toy: unknown key 'colour'",
+    "toy:\n  points: [{}]": "line 1: toy: missing key 'time_limit_minutes'",
+    GOOD.replace("\n    - {device: cpu}", " []"): "line 3: toy: points is no list, or empty",
+    GOOD.replace("{device: cpu}", "cpu"): "line 3: toy: a point is 'cpu'",
+    GOOD.replace("device: cpu", "batch_size: []"): "line 4: toy: batch_size is",
+    GOOD.replace("device: cpu", "batch_size: [[1]]"): "line 4: toy: batch_size is",
+    GOOD.replace("device: cpu", "batch_size: {a: 1}"): "line 4: toy: batch_size is",
+    GOOD.replace("device: cpu", "1: 2"): "line 4: key '1' is no text",
+    GOOD.replace("device: cpu", "rate: .inf"): "line 4: toy: rate is inf; allowed: a value of type float",
+    GOOD.replace("device: cpu", "batch_size: fast"): "line 4: toy: batch_size is 'fast'; allowed: a value of type int",
+    GOOD.replace("device: cpu", "colour: red"): "line 4: toy has no parameter 'colour'",
+    GOOD.replace(
+        "device: cpu", f"batch_size: {MANY}, num_windows: {MANY}"
+    ): "line 1: toy has 1024 points; allowed: 1000",
+    GOOD.replace("toy", "absent"): "line 1: unknown study 'absent'",
+}
+
+
+@pytest.mark.fault(
+    "A profile is broken YAML, of wrong types, or would be millions of points: one line with file and line"
+)
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text[-40:]))
+def test_a_profile_that_cannot_be_meant_is_one_line_with_its_place(project, monkeypatch, text):
+    monkeypatch.setattr(survey, "ask", lambda name: pytest.fail("a framework was asked before the profile was read"))
+    (layout.root() / "notebooks" / "profiles" / "mine.yaml").write_text(text)
+    with pytest.raises(profile_files.ProfileError, match=rf"^mine\.yaml.*{BROKEN[text]}") as caught:
+        profiles.read("mine")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.fault("A profile that is no UTF-8 text: one line with the file's name")
+def test_a_profile_in_another_encoding_is_named(project):
+    (layout.root() / "notebooks" / "profiles" / "mine.yaml").write_bytes(b"toy: caf\xe9")
+    with pytest.raises(profile_files.ProfileError, match=r"^mine\.yaml: not text in UTF-8"):
+        profiles.read("mine")
+
+
+@pytest.mark.fault("No study is chosen (STUDIES empty): one line with the studies of the profile")
+@pytest.mark.parametrize("studies", ["", "  "])
+def test_no_study_is_an_error_that_names_those_there_are(project, studies):
+    with pytest.raises(ValueError, match=r"studies is empty\); allowed: all, toy"):
+        profiles.read("mine", studies)
+
+
+def test_the_line_of_a_list_of_alternatives_is_that_of_its_parameter(project):
+    text = (
+        "toy:\n  time_limit_minutes: 1\n  points:\n    - device: cpu\n      batch_size:\n        [16,\n        many]\n"
+    )
+    (layout.root() / "notebooks" / "profiles" / "mine.yaml").write_text(text)
+    with pytest.raises(profile_files.ProfileError, match="line 5: toy: batch_size is 'many'"):
+        profiles.read("mine")

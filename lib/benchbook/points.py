@@ -1,9 +1,11 @@
 """What a study's notebook declares, and what of it makes a point: its name and its identity."""
 
 import ast
+import functools
 import hashlib
 import json
 import re
+from pathlib import Path
 
 from benchbook import layout
 
@@ -70,5 +72,11 @@ def _word(name: str, value: object) -> str:
 
 
 def _parameters_cell(study: str) -> str:
-    cells = layout.cells(layout.notebook(study))
+    notebook = layout.notebook(study)
+    return _cell_of(notebook, notebook.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)  # a profile asks for each of its points, a report for each older run
+def _cell_of(notebook: Path, changed: int) -> str:
+    cells = layout.cells(notebook)
     return next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))

@@ -7,15 +7,15 @@ frameworks stands for those that are installed, and a list of devices for those 
 import ast
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import yaml
-
-from benchbook import devices, layout, records
+from benchbook import devices, layout, profile_files, records
 from benchbook.devices import survey
 from benchbook.points import declared, point_name
+from benchbook.records.checking import quoted
 
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
@@ -52,11 +52,15 @@ def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]
         DeviceUnavailable: a device that is not on this machine, or a framework of a study that was named; of all
             studies those whose framework is not installed are left out, unless none remains.
     """
-    content = yaml.safe_load(layout.profile(profile).read_text())
+    path = layout.profile(profile)
+    content = profile_files.read(path)
     chosen = list(content) if studies == "all" else studies.split()
     unknown = [study for study in chosen if study not in content]
-    if unknown:
-        raise ValueError(f"profile {profile} has no study {unknown[0]!r}; allowed: {', '.join(content)}")
+    if unknown or not chosen:
+        name = repr(unknown[0]) if unknown else "of no name (studies is empty)"
+        raise ValueError(f"profile {profile} has no study {name}; allowed: all, {', '.join(content)}")
+    for study in chosen:
+        _check_parameters(path.name, study, content)
     points, missing = {}, None
     for study in chosen:
         try:
@@ -82,7 +86,7 @@ def read_points(path: Path) -> list[Point]:
 
 def studies(profile: str) -> list[str]:
     """Return the studies of a profile, in their order."""
-    return list(yaml.safe_load(layout.profile(profile).read_text()))
+    return list(profile_files.read(layout.profile(profile)))
 
 
 def rounds(points: list[Point]) -> list[tuple[Point, int]]:
@@ -142,18 +146,19 @@ def check(study: str, parameters: dict) -> None:
     known = declared(study)
     for name, value in parameters.items():
         if name not in known:
-            raise ValueError(f"{study} has no parameter {name!r} (value {value!r}); allowed: {', '.join(known)}")
+            raise ValueError(
+                f"{study} has no parameter {quoted(name)} (value {quoted(value)}); allowed: {', '.join(known)}"
+            )
         wanted = type(known[name])
-        if type(value) is not wanted and not (wanted is float and type(value) is int):
-            raise ValueError(f"{study}: {name} is {value!r}; allowed: a value of type {wanted.__name__}")
+        right = type(value) is wanted or (wanted is float and type(value) is int)
+        if not right or (wanted is float and not math.isfinite(value)):
+            raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")
         if name == "variant" and value not in records.VARIANTS:
-            raise ValueError(f"{study}: variant is {value!r}; allowed: {', '.join(records.VARIANTS)}")
+            raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
 
 
 def _points(study: str, entry: dict, device: str) -> list[Point]:
-    defaults = declared(study)
-    _check_entry(study, entry)
-    points = []
+    defaults, points = declared(study), []
     for settings in entry["points"]:
         settings = {"device": "all"} | entry.get("parameters", {}) | settings
         wanted = settings.pop("framework", defaults.get("framework"))
@@ -171,11 +176,22 @@ def _points(study: str, entry: dict, device: str) -> list[Point]:
     return points
 
 
-def _check_entry(study: str, entry: dict) -> None:
-    allowed = {"points", "parameters", "num_kernels", "time_limit_minutes"}
-    for name in [*(set(entry) - allowed), *({"points", "time_limit_minutes"} - set(entry))]:
-        problem = "unknown key" if name in entry else "missing key"
-        raise ValueError(f"{study}: {problem} {name!r} in the profile; allowed: {', '.join(sorted(allowed))}")
+def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> None:
+    """Refuse a study without a notebook, and a value that its notebook does not declare, before any device is asked.
+
+    Raises:
+        ProfileError: names file and line, the value and what is allowed.
+    """
+    try:
+        line = content.lines[study]
+        declared(study)
+        for point in (content[study].get("parameters", {}), *content[study]["points"]):
+            for parameter, values in point.items():
+                line = point.lines[parameter]
+                for value in values if isinstance(values, list) else [values]:
+                    check(study, {parameter: value})
+    except ValueError as error:
+        raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
 
 
 def _places(frameworks: str | list[str] | None, wanted: str | list[str], chosen: str) -> list[dict]:
