@@ -52,10 +52,10 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; STUDIES=statistics: intervals
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics,$(STUDIES))); do \
+bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; statistics: intervals; soak: kills
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics soak,$(STUDIES))); do \
 		$(BIN)/python tests/bench_overhead.py --study $$study || exit 1; done
-	@$(if $(filter statistics,$(STUDIES)),$(BIN)/python tests/bench_statistics.py)
+	@for bench in $(filter statistics soak,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

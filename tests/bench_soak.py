@@ -1,0 +1,153 @@
+"""Measure a hundred tiny points while processes are killed, signals arrive and the disk fills up, then look for losses.
+
+`make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one. Every point must end in one state, no
+window may be measured twice, and no process, marker or temporary file may be left.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import yaml
+
+from benchbook import processes, records, temporary
+from toy import copy_project
+
+ENDED, SOME_FAILED = 0, 3
+LIMIT_SECONDS = 300.0  # for the study to go on after the last fault
+DISK = "512m"
+
+
+class Soak:
+    """A study in a copy of the project, and what is done to it.
+
+    Args:
+        folder: for the copy, which gets a disk of its own where this user may mount one.
+        num_points: of the toy study.
+        chance: decides what happens next.
+    """
+
+    def __init__(self, folder: Path, num_points: int, chance: random.Random) -> None:
+        self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
+        self.outputs.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.outputs)]
+        self.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
+        profile = {"toy": {"time_limit_minutes": 2, "points": points}}
+        (folder / "notebooks" / "profiles" / "soak.yaml").write_text(yaml.safe_dump(profile))
+        self.study, self.statuses = None, Counter()
+
+    def start(self) -> None:
+        """Start the study, or go on with it."""
+        variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs)}
+        command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        self.study = subprocess.Popen(command, env=os.environ | variables, **quiet)
+
+    def disturb(self) -> str:
+        """Do one bad thing to the study; return its name."""
+        faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOPS)]
+        return self.chance.choice([*faults, self.kill_one, *([self.fill_disk] if self.mounted else [])])()
+
+    def kill_one(self) -> str:
+        """Kill one of the study's processes, as a lack of memory would."""
+        members = processes.family(self.study.pid)
+        if members:
+            victim = self.chance.choice(members)
+            victim.kill()
+        return "SIGKILL"
+
+    def signal(self, number: int) -> str:
+        """Send a signal to the study, and to its whole group where a terminal would."""
+        send = os.kill if number == signal.SIGTERM else os.killpg
+        send(self.study.pid, number)
+        return signal.Signals(number).name
+
+    def fill_disk(self) -> str:
+        """Fill the disk for a while."""
+        filler = self.outputs / "filler"
+        try:
+            with filler.open("wb") as file:
+                while True:
+                    file.write(bytes(2**20))
+        except OSError:
+            time.sleep(3)
+        filler.unlink()
+        return "full disk"
+
+
+def finish(soak: Soak, num_faults: int) -> Counter:
+    """Disturb the study so many times, then let it end; return the faults by name."""
+    faults = Counter()
+    soak.start()
+    deadline = None
+    while True:
+        try:
+            status = soak.study.wait(soak.chance.uniform(1, 12) if deadline is None else LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            if deadline is not None:
+                raise
+            faults[soak.disturb()] += 1
+            deadline = True if faults.total() >= num_faults else None
+            continue
+        soak.statuses[status] += 1
+        if status in (ENDED, SOME_FAILED):
+            return faults
+        soak.start()
+
+
+def losses(soak: Soak, num_points: int) -> list[str]:
+    """Return what should not be."""
+    rows = records.merge(records.find(soak.outputs / "runs"))
+    good = rows[rows["phase"].eq("train")].groupby(["point", "run_id"])["status"].agg(["count", "last"]).reset_index()
+    whole = good[(good["count"] == 2) & (good["last"] == "ok")]
+    measured = whole.groupby("point")["run_id"].nunique()
+    last = rows.sort_values(["run_id"]).groupby("point")["status"].last()
+    left = [member for member in psutil.process_iter(["environ"]) if _is_ours(member, soak)]
+    return [
+        *(f"{point}: measured {count} times" for point, count in measured.items() if count != 1),
+        *([f"{rows['point'].nunique()} points of {num_points}"] if rows["point"].nunique() != num_points else []),
+        *(f"{point}: ends in {status}" for point, status in last.items() if status not in ("ok", "crashed", "timeout")),
+        *(f"left: {path.name}" for name in ("running", "reserve") for path in soak.outputs.rglob(f"*.{name}")),
+        *(f"left: process {member.pid}" for member in left),
+        *(f"left: {path}" for path in temporary.sweep()),
+    ]
+
+
+def _is_ours(member: psutil.Process, soak: Soak) -> bool:
+    variables = member.info["environ"] or {}
+    return variables.get("BENCHBOOK_OUTPUTS") == str(soak.outputs)
+
+
+def main() -> None:
+    """Run the soak and print what was done and what was lost."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--points", type=int, default=100)
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        soak = Soak(Path(folder), arguments.points, random.Random(arguments.seed))
+        try:
+            faults = finish(soak, arguments.faults)
+            complaints = losses(soak, arguments.points)
+        finally:
+            if soak.mounted:
+                subprocess.run(["umount", "-l", str(soak.outputs)], check=False)
+    print(f"{arguments.points} points in {time.monotonic() - began:.0f} s under {dict(faults)}")
+    print(f"the study was started {soak.statuses.total()} times, and ended with {dict(soak.statuses)}")
+    print("\n".join(complaints) or "nothing was lost, nothing was measured twice, nothing was left")
+    sys.exit(bool(complaints))
+
+
+if __name__ == "__main__":
+    main()
