@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, energy, intervals, manifests, records, statistics, verdicts
+from benchbook import condition, correctness, energy, intervals, manifests, records, statistics, verdicts
 from benchbook.intervals import History
 from benchbook.points import point_work
 
@@ -82,9 +82,9 @@ def table(
             differs between the sessions of A and B is the question, and is not counted as such a deviation.
 
     Returns:
-        Columns COLUMNS; a and b are rates, ratio is b / a, see `statistics.ratio`. energy_a and energy_b are joules an
-        image, energy_ratio is b / a with its bounds, and energy_note what the two do not have in common: see
-        `energy.ratio`.
+        Columns COLUMNS; a and b are rates, ratio is b / a, see `statistics.ratio`; where a side trained wrong, the
+        verdict says that instead. energy_a and energy_b are joules an image, energy_ratio is b / a with its bounds, and
+        energy_note what the two do not have in common: see `energy.ratio`.
 
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
@@ -92,10 +92,15 @@ def table(
     pairs = _pairs(a, b)
     every = pandas.concat([a, b]) if rows is None else rows
     history = intervals.histories(every, apart={*a["session"], *b["session"]})
-    lines = [
-        _line(a[a.index.isin(pair["index_a"])], b[b.index.isin(pair["index_b"])], conditions, history)
-        for pair in pairs.to_dict("records")
-    ]
+    complaints = {"A": correctness.complaints(a), "B": correctness.complaints(b)}
+    lines = []
+    for pair in pairs.to_dict("records"):
+        windows = {"A": a[a.index.isin(pair["index_a"])], "B": b[b.index.isin(pair["index_b"])]}
+        line = _line(*windows.values(), conditions, history)
+        for side, part in windows.items():
+            reason = complaints[side].get(tuple(part[statistics.POINT_KEY].iloc[0]))
+            line |= {"verdict": f"{side} is wrong: {reason}"} if reason else {}
+        lines.append(line)
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
 
 

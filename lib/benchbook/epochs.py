@@ -45,7 +45,7 @@ class ArticleEpoch:
         Args:
             evidence: with the rows of the points.
             points: lines of the summary.
-            printed: published rows of one epoch, with seconds.
+            printed: published rows of one epoch; those without seconds are left out.
 
         Returns:
             Columns: machine, chip, device, variant, those of `ways` and `described`, source, dataset, setup_seconds
@@ -55,7 +55,7 @@ class ArticleEpoch:
         """
         newest = statistics.newest(evidence.measured[evidence.measured["study"] == self.study])
         rows = dict(iter(newest.groupby(["machine", "point"])))
-        times = [self._printed(row) for row in printed.to_dict("records")]
+        times = [self._printed(row) for row in printed[printed["seconds"].notna()].to_dict("records")]
         times += [self._measured(point, rows[point["machine"], point["point"]]) for point in points.to_dict("records")]
         way, order = self.ways
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]

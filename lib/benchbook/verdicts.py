@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook import condition, intervals, nvidia, statistics
+from benchbook import condition, correctness, intervals, nvidia, statistics
 from benchbook.intervals import History
 
 LIMIT = 0.05  # spread or drift over 5 % is unstable
@@ -102,13 +102,14 @@ def summarise(
     conditions: pandas.DataFrame | None = None,
     history: Mapping[tuple[str, str, str], History] | None = None,
 ) -> pandas.DataFrame:
-    """Return the lines of `statistics.summarise`, each with its verdict.
+    """Return the lines of `statistics.summarise`, each with its verdict; a point that trained wrong has that status.
 
     Args:
         rows, conditions: see `judge`; the rows may be of many points.
         history: see `statistics.summarise`.
     """
-    return add(statistics.summarise(rows, history=history), rows, conditions)
+    summary = correctness.mark(statistics.summarise(rows, history=history), rows)
+    return add(summary, rows, conditions)
 
 
 def worse(one: str | None, other: str | None) -> str | None:

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from benchbook.figures.house import COLOURS
 
 HATCHES = {"unstable": "///", "diverged": "xxx"}
-MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed, no measure"}
+MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed or wrong, no measure"}
 WHISKERS = {True: "95 % interval (n < 6: range)", False: "published: its rounding"}  # by whether it was measured
 NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches that an entry's mark with its space, and each of its letters, take

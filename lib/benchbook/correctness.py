@@ -1,0 +1,75 @@
+"""Whether points trained what they should have: fast but wrong is wrong, and never the best of anything."""
+
+import pandas
+
+from benchbook import statistics
+from benchbook.parity import judging
+
+WRONG = "wrong"  # in place of a point's status
+CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; of every other data set with labels, that of ten classes
+TEN_CLASSES = 1 / 10
+UNLEARNABLE = ("synthetic",)  # labels drawn at random
+STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
+
+
+def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return what is wrong with the training of each point's last session; right points are left out.
+
+    A point is wrong where one of its runs failed parity in the precision that it trained in, or where its accuracy is
+    that of guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64, or a
+    parity that was not asked for, proves nothing either way.
+
+    Args:
+        rows: any; measured ones count.
+
+    Returns:
+        By machine, study and point, a reason.
+    """
+    measured = statistics.newest(rows[rows["source"] == "measured"])
+    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
+    reasons = {}
+    for key, windows in trained.groupby(statistics.POINT_KEY, sort=False):
+        tested = measured[(measured["phase"] == "evaluate") & measured["run_id"].isin(windows["run_id"])]
+        reason = _guesses(windows, tested) if tested["accuracy"].notna().any() else ""
+        if reason:
+            reasons[key] = reason
+    precisions = trained.groupby(statistics.POINT_KEY)["precision"].first()
+    compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
+    points = pandas.MultiIndex.from_frame(compared[statistics.POINT_KEY])
+    compared = compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
+    for (*key, _), steps in compared.groupby([*statistics.POINT_KEY, "run_id"], sort=False):
+        verdict = judging.verdict(steps)
+        if not verdict.passed:
+            reasons[tuple(key)] = f"parity failed ({verdict.reason})"
+    return reasons
+
+
+def mark(summary: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a summary in which the status of wrong points is WRONG, with the reason as their message.
+
+    Args:
+        summary: from `statistics.summarise`.
+        rows: those that it was made from.
+    """
+    reasons = complaints(rows)
+    if not reasons:
+        return summary
+    keys = summary[statistics.POINT_KEY].itertuples(index=False, name=None)
+    reason = pandas.Series(map(reasons.get, keys), summary.index, dtype="object")
+    wrong = reason.notna() & (summary["status"] == "ok")
+    return summary.assign(status=summary["status"].mask(wrong, WRONG), message=summary["message"].mask(wrong, reason))
+
+
+def _guesses(windows: pandas.DataFrame, tested: pandas.DataFrame) -> str:
+    """Return what is wrong with a point's accuracy at the end of training, or nothing."""
+    last = tested[tested["accuracy"].notna()].iloc[-1]
+    seen = windows[windows["run_id"] == last["run_id"]].groupby("repeat")["samples"].sum().max()
+    whole = pandas.notna(last["dataset_samples"]) and seen >= last["dataset_samples"]
+    metric, dataset = (None if pandas.isna(last[name]) else last[name] for name in ("accuracy_metric", "dataset"))
+    if metric != "top1" or dataset in (None, *UNLEARNABLE) or not whole:
+        return ""
+    chance = CHANCE.get(dataset, TEN_CLASSES)
+    least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(last["samples"])) ** 0.5
+    if last["accuracy"] > least:
+        return ""
+    return f"accuracy {last['accuracy']:.1%} after {seen:,} images, where guessing gives {chance:.1%}"

@@ -1,0 +1,81 @@
+"""Points that trained something else than they should have: found, named, and never the best of anything."""
+
+import pytest
+
+from benchbook import compare, correctness, headline, studies, verdicts
+from benchbook.study import Evidence
+from rows import make_row, make_rows
+
+GOOD = {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0, "worst_cosine": 1.0, "worst_cosine_layer": "dense"}
+GOOD |= {"worst_norm_ratio": 1.0, "worst_norm_ratio_layer": "dense", "reference_loss": 2.0, "same_weights_loss": 2.0}
+
+
+def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
+    """Return the rows of a point of one epoch: a step of parity, six windows and a test."""
+    common = {"point": name, "run_id": f"run-{name}", "precision": "fp32", "dataset_samples": 600} | columns
+    compared = {"phase": "parity", "loss": 2.0, "samples": 64, "settings": parity and parity | {"step": 1}}
+    steps = [make_row(**common | compared)] if parity else []
+    windows = [make_row(**common, index=index, samples=100, samples_per_second=rate) for index in range(6)]
+    test = {"phase": "evaluate", "accuracy": accuracy, "accuracy_metric": "top1", "samples": 1000}
+    return [*steps, *windows, make_row(**common | test)]
+
+
+def outcome(rows):
+    summary = verdicts.summarise(make_rows(rows))
+    return dict(zip(summary["point"], summary["status"], strict=True))
+
+
+def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_for_its_study():
+    turned = point("turned", 900.0, parity=GOOD | {"gradient_cosine": -1.0, "worst_cosine": -1.0})
+    rows = make_rows([*turned, *point("right", 300.0)])
+    evidence = Evidence(rows)
+    assert dict(zip(evidence.summary["point"], evidence.summary["status"], strict=True)) == {
+        "right": "ok",
+        "turned": "wrong",
+    }
+    assert "cosine -1.0000" in evidence.summary.set_index("point")["message"]["turned"]
+    printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
+    line = headline.table(Evidence(make_rows([*turned, *point("right", 300.0), printed])), studies.every())
+    assert line[line["source"] == "measured"]["images_per_second"].tolist() == [300.0]
+    alone = headline.table(Evidence(make_rows([*turned, printed])), studies.every())
+    assert alone[alone["source"] == "measured"][["status", "images_per_second"]].isna().values.tolist() == [
+        [False, True]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"accuracy": 0.12}, "wrong"),  # chance is 10 %, three standard errors of a thousand images 2.8 %
+        ({"accuracy": 0.14}, "ok"),
+        ({"accuracy": 0.1, "dataset": "synthetic"}, "ok"),
+        ({"accuracy": 0.1, "dataset_samples": 601}, "ok"),  # not a whole epoch
+        ({"accuracy": 0.1, "dataset": "imagenet"}, "ok"),
+        ({"accuracy": 0.001, "dataset": "imagenet"}, "wrong"),
+        ({"accuracy": None}, "ok"),
+        ({"parity": None}, "ok"),
+        ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
+        ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
+    ],
+)
+def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
+    assert outcome(point("p", 100.0, **changes)) == {"p": status}
+
+
+def test_parity_in_another_precision_says_nothing_of_the_training():
+    bad = make_row(
+        point="p", run_id="run-p", phase="parity", precision="amp_bf16", loss=5.0, settings=GOOD | {"step": 1}
+    )
+    assert outcome([*point("p", 100.0), bad]) == {"p": "ok"}
+
+
+def test_what_a_device_lacks_in_float64_proves_nothing():
+    lacking = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", status="unsupported", loss=None)
+    assert correctness.complaints(make_rows([*point("p", 100.0, parity=None), lacking])) == {}
+
+
+def test_a_comparison_says_first_that_a_side_is_wrong():
+    right = make_rows(point("p", 100.0, session="one"))
+    wrong = make_rows(point("p", 200.0, session="two", parity=GOOD | {"gradient_cosine": -1.0}))
+    assert compare.table(right, wrong)["verdict"].item().startswith("B is wrong: parity failed (gradient: cosine -1.0")
+    assert compare.table(wrong, right)["verdict"].item().startswith("A is wrong: ")
