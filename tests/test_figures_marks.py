@@ -4,6 +4,7 @@ import matplotlib
 import pandas
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benchbook import figures
 from benchbook.figures import legends, marks
@@ -157,6 +158,17 @@ def test_the_same_lines_give_the_same_bytes(tmp_path):
     assert figures.render(axes.figure) == (tmp_path / "second" / "bars.png").read_bytes()
     for file in sorted((tmp_path / "first").iterdir()):
         assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
+
+
+def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
+    executed, execute = [], ConstrainedLayoutEngine.execute
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda *both: executed.append(1) or execute(*both))
+    with figures.style():
+        figure = Figure()
+        figure.subplots().set_title("A title")
+    figures.save(figure, pandas.DataFrame(), tmp_path, "name", "words")
+    figures.render(figure)
+    assert len(executed) == 1
 
 
 @pytest.mark.parametrize(("values", "text"), [([0.512, 0.514], "51%"), ([0.2, 0.512, 0.3], "20% to 51%")])

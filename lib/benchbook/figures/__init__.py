@@ -71,8 +71,12 @@ def render(figure: Figure, form: str = "png") -> bytes:
     """
     file = io.BytesIO()
     with style():
-        _lay_out(figure)
-        figure.savefig(file, format=form, metadata=_METADATA[form])
+        if figure.get_layout_engine() is not None:
+            _lay_out(figure)
+        # With the house style's constrained layout, matplotlib would give the figure a new layout engine afterwards.
+        with matplotlib.rc_context({"figure.constrained_layout.use": False}):
+            figure.set_layout_engine(None)
+            figure.savefig(file, format=form, metadata=_METADATA[form])
     return file.getvalue()
 
 
@@ -80,15 +84,10 @@ _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 def _lay_out(figure: Figure) -> None:
-    """Place the parts of a figure, and take its layout engine away, so that no later drawing places them again."""
-    engine = figure.get_layout_engine()
-    if engine is None:
-        return
+    """Place the parts of a figure; its titles are wrapped rather than cut off at its edge."""
     for axes in figure.axes:
-        axes.set_title(axes.get_title(loc="left"), wrap=True)  # rather than cut off at the figure's edge
-    engine.execute(figure)
-    with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # else None stands for a new engine
-        figure.set_layout_engine(None)
+        axes.set_title(axes.get_title(loc="left"), wrap=True)
+    figure.get_layout_engine().execute(figure)
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
