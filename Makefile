@@ -76,6 +76,7 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and note what 
 	$(call resolve,arm64,aarch64-apple-darwin)
 	$(call resolve,cuda,x86_64-manylinux_2_28)
 	$(call resolve,tpu,x86_64-manylinux_2_31)
+	$(call resolve,report,x86_64-manylinux_2_28)
 	$(UV) run --quiet --no-project --python 3.11 --with lief==1.0.0 --with unicorn==2.1.4 --with pip==25.3 \
 		tests/rehearsal/read_metal_kernels.py requirements/arm64.txt tests/rehearsal/metal_kernels.csv
 
@@ -91,7 +92,7 @@ $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 
 requirements/%.txt:
 	@echo "make: no environment for $*; there are arm64 (macOS on Apple silicon, terminal not in Rosetta), cuda (Linux" \
-		"x86-64, GPU or none) and tpu (Cloud TPU VM)" >&2; exit 1
+		"x86-64, GPU or none), tpu (Cloud TPU VM) and report (PLATFORM=report: no framework)" >&2; exit 1
 
 $(UV):
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.9 or later" \

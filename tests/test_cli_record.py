@@ -1,11 +1,13 @@
 """The commands that ask the public record, as a user types them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import chips
+from benchbook import chips, record, records
 from benchbook.cli import app
 from benchbook.predictions.features import Unknown
 
@@ -44,3 +46,17 @@ def test_what_cannot_be_answered_is_refused_before_any_work():
         run("predict", "--chip", "T4")
     with pytest.raises(ValueError, match="--chip"):
         run("predict")
+
+
+@pytest.mark.parametrize("words", [["chips", "4090"], ["predict", "--chip", "T4", "--work", "resnet50"], ["validate"]])
+def test_asking_needs_no_framework(words, tmp_path):
+    if words == ["validate"]:
+        rows = record.rows()
+        records.as_text(rows).to_csv(tmp_path / "rows.csv", index=False)
+        words = ["validate", str(tmp_path / "rows.csv")]
+    absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "sklearn", "kornia", "zeus", "snakemake")
+    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), "from benchbook.cli import app"]
+    code = "; ".join([*lines, f"app({words!r})"])
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ import yaml
 
 from benchbook import layout
 
-PLATFORMS = ("arm64", "cuda", "tpu")
+PLATFORMS = ("arm64", "cuda", "tpu")  # that measure
+ASKING = "report"  # without a framework, on any of them
+ENVIRONMENTS = (*PLATFORMS, ASKING)
 TORCH_ON_CUDA = "from 2.11 on, torch for Linux is CUDA 13, whose libraries collide with TensorFlow's"
 OLD_TENSORFLOW = "tensorflow-macos ends at 2.16.2, which refuses NumPy 2"
 # Packages that are pinned to different versions, and why.
@@ -97,7 +100,7 @@ def locked(text: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_pin_is_exact_explained_and_in_the_lock(name):
     lines = [line for line in environment_file(name).read_text().splitlines() if line.startswith("    - ")]
     assert [line.split()[1] for line in lines] == pins(name)
@@ -106,7 +109,7 @@ def test_every_pin_is_exact_explained_and_in_the_lock(name):
     assert versions(name).items() <= locked(lock_file(name).read_text()).items()
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_lock_has_a_hash_for_every_package_and_no_address(name):
     text = lock_file(name).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
@@ -116,7 +119,7 @@ def test_a_lock_has_a_hash_for_every_package_and_no_address(name):
     assert not re.search(r"://|--index|--find-links|@", text)
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_make_lock_takes_what_conda_takes(name):
     command = re.search(r"^resolve = (sed -n '[^']+')", (layout.root() / "Makefile").read_text(), re.MULTILINE)[1]
     taken = subprocess.run(
@@ -136,10 +139,20 @@ def test_the_platforms_pin_the_same_but_for_the_differences_listed_here():
     assert extras == set(EXTRAS)
 
 
+def test_the_environment_that_only_asks_has_the_measuring_ones_versions_and_no_framework():
+    assert versions(ASKING).items() <= versions("cuda").items()
+    frameworks = {"torch", "torchvision", "tensorflow", "keras", "jax", "jaxlib"}
+    assert not frameworks & set(locked(lock_file(ASKING).read_text()))
+    project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
+    assert set(project["dependencies"]) == set(versions(ASKING)) - {"setuptools"}
+
+
 def test_the_project_names_no_other_file_of_pins():
     top = {path.name for path in layout.root().glob("*") if re.search(r"requirements|environment", path.name)}
-    assert top == {"requirements", *(environment_file(name).name for name in PLATFORMS)}
-    assert {path.name for path in (layout.root() / "requirements").iterdir()} == {f"{name}.txt" for name in PLATFORMS}
+    assert top == {"requirements", *(environment_file(name).name for name in ENVIRONMENTS)}
+    assert {path.name for path in (layout.root() / "requirements").iterdir()} == {
+        f"{name}.txt" for name in ENVIRONMENTS
+    }
 
 
 def run_uv(*arguments: str, folder: Path | None = None) -> None:
@@ -159,14 +172,14 @@ def uv_binary() -> str:
 
 @pytest.mark.slow
 def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
-    for path in [layout.root() / "Makefile", *map(environment_file, PLATFORMS)]:
+    for path in [layout.root() / "Makefile", *map(environment_file, ENVIRONMENTS)]:
         shutil.copy(path, tmp_path)
     shutil.copytree(layout.root() / "requirements", tmp_path / "requirements")  # uv keeps what a lock has
     tables = Path("tests", "rehearsal")
     shutil.copytree(layout.root() / tables, tmp_path / tables)
     (tmp_path / tables / "metal_kernels.csv").unlink()
     run_uv("make", "lock", f"UV={uv_binary()}", folder=tmp_path)
-    for name in PLATFORMS:
+    for name in ENVIRONMENTS:
         resolved = locked((tmp_path / "requirements" / f"{name}.txt").read_text())
         assert resolved == locked(lock_file(name).read_text())
     kernels = (tmp_path / tables / "metal_kernels.csv").read_text()

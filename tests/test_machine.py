@@ -3,6 +3,7 @@ import json
 import platform
 import re
 import socket
+import sys
 from types import SimpleNamespace
 
 import psutil
@@ -147,3 +148,8 @@ def test_usable_cores_are_those_this_process_may_use(monkeypatch):
     assert machine.usable_cores() == 3
     monkeypatch.delattr(machine.os, "sched_getaffinity")
     assert machine.usable_cores() == machine.os.cpu_count()
+
+
+def test_without_the_library_that_asks_gpus_there_are_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvidia.names() == []

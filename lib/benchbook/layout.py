@@ -2,17 +2,23 @@
 
 import json
 import os
+import sysconfig
 from pathlib import Path
 
 
 def root() -> Path:
-    """Return the project's top folder (the package is installed editable, inside it)."""
-    return Path(__file__).resolve().parents[2]
+    """Return the project's top folder: the checkout that the package lies in, else where pip put the same files."""
+    return _checkout() or Path(sysconfig.get_path("data")) / "share" / "benchbook"
+
+
+def _checkout() -> Path | None:
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "notebooks").is_dir() else None
 
 
 def outputs() -> Path:
-    """Return the folder that holds runs, figures and the report: BENCHBOOK_OUTPUTS, or the project's own."""
-    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or root() / "outputs").resolve()
+    """Return the folder that holds runs, figures and report: BENCHBOOK_OUTPUTS, the checkout's, or `outputs` here."""
+    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (_checkout() or Path.cwd()) / "outputs").resolve()
 
 
 def runs(machine: str) -> Path:

@@ -10,7 +10,17 @@ import pandas
 
 from benchbook import articles, chips, estimate, networks, record, records
 from benchbook.predictions import judged, money, power, several
-from benchbook.predictions.features import COLUMNS, DATE, HERE, Unknown, chip_figures, family, observations, of_rows
+from benchbook.predictions.features import (
+    COLUMNS,
+    DATE,
+    HERE,
+    RECORD,
+    Unknown,
+    chip_figures,
+    family,
+    observations,
+    of_rows,
+)
 from benchbook.predictions.model import Model
 from benchbook.record import marks
 
@@ -217,7 +227,7 @@ class Forecaster:
             if work.name not in set(lines["network"]):
                 raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
             return networks.Network(work.name, work.image_size or self._size(work.name))
-        known = lines["flops_per_sample"].dropna()
+        known = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
         least, most = known.min() / BEYOND, known.max() * BEYOND
         if not least <= work.flops_per_sample <= most:
             raise Unknown(

@@ -59,7 +59,7 @@ def error_title(errors: pandas.DataFrame) -> str:
     own = errors[errors["group"].eq(judged.RECORD) & errors["rule"].eq(judged.PUBLISHED)].set_index("situation")
     chip, both = own.loc[judged.CHIP], own.loc[judged.BOTH]
     return (
-        f"A chip that nobody published is predicted to {chip['median_error']:.0%} (median of {chip['pairs']:.0f}),\n"
+        f"Rates of a hidden chip are predicted to {chip['median_error']:.0%} (median of {chip['pairs']:.0f}),\n"
         f"in a new publication to {both['median_error']:.0%} (median of {both['pairs']:.0f})"
     )
 
@@ -78,6 +78,8 @@ def draw_forecasts(axes: Axes, drawn: pandas.DataFrame) -> None:
         place += 1
     axes.set_yticks(places, drawn["chip"].tolist(), fontsize=7)
     axes.set_ylim(max(place, 1) - 0.4, -0.6)
+    if len(drawn):
+        axes.set_xlim(0.8 * drawn["low"].min(), 1.25 * drawn["high"].max())
     axes.set(xscale="log", xlabel="PREDICTED, never measured: images a second, 90 % interval")
     axes.grid(visible=True, axis="x")
     axes.set_title(forecast_title(drawn))

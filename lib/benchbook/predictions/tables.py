@@ -17,8 +17,7 @@ WORKS = (
     ("mnist_speedup", "fp32", None),
     ("vae_stability", "fp32", None),
 )
-CHIPS = ("Apple M1", "Apple M1 Pro", "Apple M1 Max", "Apple M3", "Apple M3 Max", "Apple M4 Max", "NVIDIA P100")
-CHIPS += ("NVIDIA T4", "NVIDIA V100", "NVIDIA GTX 1080 Ti", "NVIDIA RTX 2080 Ti", "NVIDIA TITAN RTX", "NVIDIA RTX 3090")
+CHIPS = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
 CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
