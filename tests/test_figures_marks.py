@@ -3,6 +3,7 @@
 import matplotlib
 import pandas
 import pytest
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -74,13 +75,15 @@ def test_a_failure_is_a_cross_and_its_status_at_the_axis_never_a_bar(name):
 
 
 def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rounding():
-    axes = drawn(line(), PRINTED, FAILED)
-    (bars,) = axes.containers[-1].lines[2]
-    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[1.5, 2.5]] * 2
-    both = {"95 % interval (n < 6: range)", "published: its rounding"}
-    assert both <= set(legend(axes))
-    assert both & set(legend(drawn(PRINTED))) == {"published: its rounding"}
-    assert both & set(legend(drawn(line()))) == {"95 % interval (n < 6: range)"}
+    axes = drawn(line(interval="interval"), line(interval="range"), PRINTED, FAILED)
+    bars = [container.lines[2][0] for container in axes.containers if isinstance(container, ErrorbarContainer)]
+    segments = [segment[:, 0].tolist() for part in bars for segment in part.get_segments()]
+    assert segments == [[1.5, 2.5]] * 3
+    kinds = {"95 % interval", "range: least and most", "published: its rounding"}
+    assert kinds <= set(legend(axes))
+    assert kinds & set(legend(drawn(PRINTED))) == {"published: its rounding"}
+    assert kinds & set(legend(drawn(line(interval="interval")))) == {"95 % interval"}
+    assert kinds & set(legend(drawn(line()))) == {"range: least and most"}  # what is not called an interval is none
     assert legend(drawn(line(low=None, high=None))) == ["CPU"]
 
 

@@ -5,7 +5,7 @@ import json
 import pandas
 import pytest
 
-from benchbook import layout, records
+from benchbook import articles, layout, records
 from benchbook.studies.resnet50_cost import charts, money, tables
 from benchbook.studies.resnet50_cost.results import STUDY
 from benchbook.study import Evidence
@@ -136,6 +136,37 @@ def test_electricity_is_a_cost_and_a_bought_machine_pays_after_some_hours():
     dear = Evidence(both.rows, prices=both.prices.assign(amount=both.prices["amount"] * 100))
     hours = only(money.break_even(dear), rented="cloud-tpu-v2-8")["hours"]
     assert hours == pytest.approx(2000 / (670 * 100 / 3186 - 0.6))
+
+
+def test_joules_of_a_board_are_priced_with_a_word_and_those_of_the_wall_without():
+    stated = {"purchase_price": 2000.0, "electricity_per_kwh": 0.3}
+    for boundary, method, words in (("board", "nvml", "GPU's board alone"), ("wall", "meter", "")):
+        energy = {"energy_joules": 12_800.0, "energy_method": method, "energy_boundary": boundary}
+        both = evidence([row | energy for row in point(stated=stated)], published=True)
+        cost = only(money.costs(both), machine="desk")
+        assert (cost["kind"], cost["energy_boundary"], cost["energy_method"]) == ("electricity", boundary, method)
+        hours = only(money.break_even(both), rented="cloud-tpu-v2-8")
+        for line in (cost, hours):
+            assert words in line["note"]
+            assert bool(line["note"]) == (boundary != "wall")
+        rented = only(money.costs(both), machine="cloud-tpu-v2-8", dataset="synthetic")
+        assert pandas.isna(rented["energy_boundary"])
+        assert rented["note"] == ""
+
+
+def test_prices_in_euros_are_no_dollars():
+    listed = articles.prices().assign(currency="EUR")
+    assert money.costs(Evidence(evidence(point(), published=True).rows, prices=listed)).empty
+
+
+def test_a_measured_accuracy_judges_claims_of_epochs_and_cost():
+    own = {"device_count": 4, "dataset": "imagenet", "device": "tpu", "device_name": "TPU v2", "chip": "TPU v2"}
+    own |= {"dataset_samples": 1_281_167, "batch_size": 1024}
+    rows = [row | own for row in run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7})]
+    values = {(line["name"], line["source"]): line["value"] for line in STUDY.quantities(evidence(rows))}
+    assert values["best_accuracy", "measured"] == 0.764
+    assert (values["epochs_to_best", "measured"], values["epochs_to_757", "measured"]) == (3, 2)
+    assert values["on_demand_per_hour", "measured"] == 6.7
 
 
 def test_time_energy_and_money_to_an_accuracy_are_read_off_the_raw_curve():

@@ -184,8 +184,14 @@ def test_quantities_are_seconds_of_the_articles_loaders_on_cifar10():
     rows = [*point(), *point("tuned"), *point(dataset="shapes-32px", machine="other"), *point(device="cuda")]
     claimed = results.STUDY.quantities(evidence(rows))
     seconds = {(line["machine"], line["name"]): line["value"] for line in claimed}
-    names = ("cpu_epoch_seconds", "accelerator_epoch_seconds")
-    assert seconds == pytest.approx({("desk", name): 832 + 300 for name in names})
+    names = {"epoch": 1, "two_epochs": 2, "200_epochs": 200}
+    expected = {
+        ("desk", f"{place}_{name}_seconds"): count * (832 + 300)
+        for place in ("cpu", "accelerator")
+        for name, count in names.items()
+    }
+    assert seconds == pytest.approx(expected)
+    assert {line["interval"] for line in claimed} == {"range"}  # of one kernel
 
 
 def test_what_an_accelerator_refused_judges_claims_of_this_study_alone():

@@ -48,6 +48,13 @@ def steps(errors, device="cpu", precision="fp32", run_id="run-1", first=0, **col
     ]
 
 
+def test_the_first_steps_of_an_accelerator_are_quantities_that_claims_name():
+    rows = evidence(steps([0.0] * 11, "mps", dataset="mnist"), steps([0.1] * 11, "cpu", dataset="mnist"))
+    values = {line["name"]: line["value"] for line in tables.step_losses(rows)}
+    assert values == {"first_loss": 500.0, "loss_after_10_steps": 500.0}
+    assert tables.step_losses(evidence(steps([0.0], "mps", dataset="digits"))) == []
+
+
 def status(number):
     return "ok" if numpy.isfinite(number) else "diverged"
 

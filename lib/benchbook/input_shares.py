@@ -23,23 +23,24 @@ def table(
 
     Returns:
         Columns: machine, device, dataset, variant, those of `described`, waited (host wait over window), share (1 -
-        step on a ready batch / step; missing where none was timed), the bounds of both (waited_low and so on),
-        num_windows, verdict, status.
+        step on a ready batch / step; missing where none was timed), the bounds of both (waited_low and so on; those of
+        waited are the range of its windows, share_interval is the kind of the others), num_windows, verdict, status.
     """
     joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
     saved = [_saved(line) for line in joined.to_dict("records")]
-    saved = pandas.DataFrame(saved, joined.index, ["share", "share_low", "share_high"], dtype=float)
+    saved = pandas.DataFrame(saved, joined.index, ["share", "share_low", "share_high", "share_interval"])
+    saved = saved.astype(dict.fromkeys(["share", "share_low", "share_high"], float))
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
     columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *saved]
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
-def _saved(line: dict) -> tuple[float, float, float]:
-    """Return the share of a step that a ready batch saves, with its bounds."""
+def _saved(line: dict) -> tuple[float, float, float, str]:
+    """Return the share of a step that a ready batch saves, with its bounds and their kind."""
     rate = Interval.of(line, "samples_per_second")
     ready = Interval.of(line, *(f"{name}_ready" for name in ("samples_per_second", "low", "high", "interval")))
     share = intervals.combine(lambda with_input, without: 1 - with_input / without, rate, ready)
-    return share.value, share.low, share.high
+    return share.value, share.low, share.high, share.kind
 
 
 def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digits: int = 0) -> Drawing:
@@ -73,4 +74,5 @@ def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digi
 def _bars(shares: pandas.DataFrame, column: str, shade: str) -> pandas.DataFrame:
     """Return a bar for each line's share of one kind."""
     bounds = {"low": shares[f"{column}_low"], "high": shares[f"{column}_high"]}
+    bounds["interval"] = shares.get(f"{column}_interval")
     return shares.assign(value=shares[column].astype(float), shade=shade, **bounds)

@@ -57,18 +57,6 @@ def exact(row: dict, name: str, value: float) -> dict:
     return _head(row, name) | bounds | {"interval": intervals.ROUNDING}
 
 
-def joules(point: dict, name: str) -> dict:
-    """Return a point's joules a sample, with bounds, and how and where they were read.
-
-    Args:
-        point: a line of `statistics.summarise` that has energy.
-        name: what claims call it.
-    """
-    value = between(point, name, "energy_per_sample", "energy_low", "energy_high", "energy_interval")
-    notes = [f"{point['energy_method']}, {point['energy_boundary']}", point.get("energy_note")]
-    return value | {"note": "; ".join(note for note in notes if isinstance(note, str) and note)}
-
-
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
     """Return a quantity of a point, with the point's bounds and their kind."""
     bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}

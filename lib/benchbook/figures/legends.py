@@ -11,7 +11,9 @@ from benchbook.figures.house import COLOURS
 
 HATCHES = {"unstable": "///", "diverged": "xxx"}
 MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed or wrong, no measure"}
-WHISKERS = {True: "95 % interval (n < 6: range)", False: "published: its rounding"}  # by whether it was measured
+# Bounds by their kind, the words of the legend, and how their lines are drawn: a range has no ends that mean chance.
+INTERVAL, RANGE, PUBLISHED = "interval", "range", "published"
+WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
 NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches that an entry's mark with its space, and each of its letters, take
 
@@ -47,13 +49,13 @@ def meanings(outcomes: Iterable[str], *, on_points: bool = False) -> list[Artist
     return [_meaning(outcome, on_points) for outcome in MEANINGS if outcome in outcomes]
 
 
-def whiskers(measured: Iterable[bool]) -> list[Artist]:
-    """Return the entries of intervals, given of each line that has one whether it was measured."""
-    kinds = set(measured)
+def whiskers(kinds: Iterable[str]) -> list[Artist]:
+    """Return the entries of bounds, given the kind of each line's: a key of WHISKERS."""
+    drawn = set(kinds)
     return [
-        Line2D([], [], color=COLOURS["line"], marker="|", label=words)
+        Line2D([], [], color=COLOURS["line"], marker="" if kind == RANGE else "|", label=words)
         for kind, words in WHISKERS.items()
-        if kind in kinds
+        if kind in drawn
     ]
 
 

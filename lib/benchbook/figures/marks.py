@@ -81,7 +81,7 @@ def draw_bars(
         drawn |= _draw_bar(axes, line, place, column, parts or {column: ""})
         _draw_words(axes, line, place, column, text)
     num_views = _name_views(axes, lines, places)
-    bounded = _draw_whiskers(axes, table.set_axis(places), column)
+    kinds = _draw_whiskers(axes, table.set_axis(places), column)
     ticks = sorted(zip(places, labels, strict=True))
     axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
     axes.tick_params(axis="y", length=0)
@@ -89,7 +89,7 @@ def draw_bars(
         axes.set(xlim=(0, 1), xticks=[])
     top = max([1.0, *places]) + (1.1 if num_views > 1 else 0.6)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
-    entries = legends.shades(drawn, names) + legends.meanings(drawn) + legends.whiskers(bounded)
+    entries = legends.shades(drawn, names) + legends.meanings(drawn) + legends.whiskers(kinds)
     legends.add_legend(axes.figure, entries)
 
 
@@ -118,8 +118,8 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
         axes.text(float(place), 0.07, _spaced(status), **words)
     seen = {*outcomes[values.index], *outcomes[failed & placed]}
-    bounded = map(_is_measured, drawn[_has_bounds(drawn)].to_dict("records"))
-    legends.add_legend(axes.figure, legends.meanings(seen, on_points=True) + legends.whiskers(bounded))
+    kinds = map(bounds_kind, drawn[_has_bounds(drawn)].to_dict("records"))
+    legends.add_legend(axes.figure, legends.meanings(seen, on_points=True) + legends.whiskers(kinds))
 
 
 def _places(lines: list[dict]) -> list[float]:
@@ -175,14 +175,15 @@ def _draw_words(axes: Axes, line: dict, place: float, column: str, text: Callabl
     axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8)
 
 
-def _draw_whiskers(axes: Axes, table: pandas.DataFrame, column: str) -> list[bool]:
-    """Draw the intervals of bars, whose places are the table's index; return of each whether it was measured."""
+def _draw_whiskers(axes: Axes, table: pandas.DataFrame, column: str) -> list[str]:
+    """Draw the bounds of bars, whose places are the table's index; return the kind of each, see `bounds_kind`."""
     bounded = table[_has_bounds(table)]
-    if len(bounded):
-        values = bounded[[column, "low", "high"]].astype(float)
-        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 3}
+    kinds = pandas.Series([bounds_kind(line) for line in bounded.to_dict("records")], bounded.index, dtype=object)
+    for kind, part in bounded.groupby(kinds, sort=False):
+        values = part[[column, "low", "high"]].astype(float)
+        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == legends.RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
-    return [_is_measured(line) for line in bounded.to_dict("records")]
+    return kinds.tolist()
 
 
 def _errors(values: pandas.DataFrame, column: str) -> list[pandas.Series]:
@@ -194,6 +195,17 @@ def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
     """Return which lines have bounds and did not fail."""
     ended = [outcome(line) != "failed" for line in table.to_dict("records")]
     return table.reindex(columns=["low", "high"]).notna().all(axis=1) & pandas.Series(ended, table.index, dtype=bool)
+
+
+def bounds_kind(line: dict) -> str:
+    """Return what a line's bounds are, as the legend names them: an interval, a range, or a printed figure's rounding.
+
+    Args:
+        line: with source, and with interval where its bounds may be one.
+    """
+    if not _is_measured(line):
+        return legends.PUBLISHED
+    return legends.INTERVAL if line.get("interval") == legends.INTERVAL else legends.RANGE
 
 
 def _is_measured(line: dict) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook import articles, statistics
+from benchbook import articles, intervals, statistics
+from benchbook.intervals import Interval
 
 # GPU cores that each chip was sold with, fewest and most. Source: https://support.apple.com/specs
 CORES = {
@@ -130,26 +131,23 @@ def _published(rows: pandas.DataFrame) -> list[dict]:
         publication = row["reference"].partition(";")[0]
         head = {name: row[name] for name in ("machine", "chip", "source")}
         lines.append(
-            head | {"publication": publication, "work": row["point"], "cores": cores} | _speed(value, low, high)
+            head
+            | {"publication": publication, "work": row["point"], "cores": cores, "speed": Interval(value, low, high)}
         )
     return list({(line["publication"], line["work"], line["machine"]): line for line in reversed(lines)}.values())
 
 
 def _measured(rows: pandas.DataFrame) -> list[dict]:
-    points = statistics.summarise(rows[rows["device"].isin(GPUS)])
+    points = statistics.summarise(rows[rows["device"].isin(GPUS)], history=intervals.histories(rows))
     points = points[points["samples_per_second"].notna()]
     lines = []
     for point in points.to_dict("records"):
         cores = core_counts(point["chip"], point["device_name"])
         if cores is not None:
             head = {"machine": point["machine"], "chip": point["chip"], "source": "measured", "cores": cores}
-            speed = _speed(point["samples_per_second"], point["low"], point["high"])
-            lines.append(head | {"publication": "measured here", "work": f"{point['study']} {point['point']}"} | speed)
+            head |= {"publication": "measured here", "work": f"{point['study']} {point['point']}"}
+            lines.append(head | {"speed": Interval.of(point, "samples_per_second")})
     return lines
-
-
-def _speed(value: float, low: float, high: float) -> dict:
-    return {"value": value, "low": low, "high": high}
 
 
 def _generation(line: dict) -> str:
@@ -159,7 +157,7 @@ def _generation(line: dict) -> str:
 def _pair(smaller: dict, larger: dict) -> dict:
     low = larger["cores"][0] / smaller["cores"][1]
     high = larger["cores"][1] / smaller["cores"][0]
-    rule, measured = math.sqrt(low * high), larger["value"] / smaller["value"]
+    rule, measured = math.sqrt(low * high), intervals.divide(larger["speed"], smaller["speed"])
     return {
         "source": larger["source"],
         "smaller": smaller["machine"],
@@ -168,13 +166,13 @@ def _pair(smaller: dict, larger: dict) -> dict:
         "larger_chip": larger["chip"],
         "cores": _text(smaller["cores"]),
         "larger_cores": _text(larger["cores"]),
-        "measured": measured,
-        "measured_low": larger["low"] / smaller["high"],
-        "measured_high": larger["high"] / smaller["low"],
+        "measured": measured.value,
+        "measured_low": measured.low,
+        "measured_high": measured.high,
         "rule": rule,
         "rule_low": low,
         "rule_high": high,
-        "rule_error": rule / measured - 1,
+        "rule_error": rule / measured.value - 1,
     }
 
 

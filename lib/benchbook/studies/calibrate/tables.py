@@ -21,8 +21,8 @@ def efficiency(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, study, point, variant, framework, precision, dataset, batch_size, flops_per_second,
-        ceiling, efficiency, low, high (the bounds of the point's rate, over the ceiling's median), num_windows,
-        verdict, status.
+        ceiling, efficiency, low, high (the bounds of the point's rate, over the ceiling's median), interval (their
+        kind), num_windows, verdict, status.
     """
     table = roofline.efficiency(evidence.summary, evidence.measured)
     table = table.assign(
@@ -30,5 +30,6 @@ def efficiency(evidence: Evidence) -> pandas.DataFrame:
         high=table["efficiency"] / table["samples_per_second"] * table["high"],
     )
     columns = ["machine", "device", "study", "point", "variant", "framework", "precision", "dataset", "batch_size"]
-    columns += ["flops_per_second", "ceiling", "efficiency", "low", "high", "num_windows", "verdict", "status"]
+    columns += ["flops_per_second", "ceiling", "efficiency", "low", "high", "interval", "num_windows", "verdict"]
+    columns += ["status"]
     return table[columns]

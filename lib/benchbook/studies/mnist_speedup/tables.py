@@ -88,16 +88,16 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
     """Return the resident step's time by batch size, split into a fixed part and a part per image.
 
     Returns:
-        Columns: machine, device, dataset, batch_size, seconds_per_step, low, high, num_windows, verdict, status,
-        fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a fraction of it);
+        Columns: machine, device, dataset, batch_size, seconds_per_step, low, high, interval, num_windows, verdict,
+        status, fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a fraction of it);
         machines with fewer than two batch sizes are left out.
     """
     points = _points(evidence)
     points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
     groups = [group for _, group in points.groupby(["machine", "device", "dataset"], sort=True)]
     splits = [_split(group) for group in groups if group["batch_size"].nunique() > 1]
-    columns = ["machine", "device", "dataset", "batch_size", "seconds_per_step", "low", "high", "num_windows"]
-    columns += ["verdict", "status", "fixed_seconds", "seconds_per_image", "misfit"]
+    columns = ["machine", "device", "dataset", "batch_size", "seconds_per_step", "low", "high", "interval"]
+    columns += ["num_windows", "verdict", "status", "fixed_seconds", "seconds_per_image", "misfit"]
     return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
 
 

@@ -29,14 +29,16 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, batch_size, image_size, trainable,
         learning_rate, weights, image_size_over, images_per_second, low, high, interval (its kind), num_windows,
-        verdict, joules_per_image, joules_low, joules_high, joules_interval, boundary, accuracy, status, message, point.
+        verdict, joules_per_image, joules_low, joules_high, joules_interval, method, boundary, accuracy, status,
+        message, point.
         A rate is missing where a point failed, and joules where no sensor could be read.
     """
     printed = evidence.published[evidence.published["study"] == NAME]
     both = [_printed(row) for row in printed.to_dict("records")]
     both += [_measured(point) for point in evidence.points(NAME).to_dict("records")]
     columns = [*_KEPT, *_SETTINGS, "images_per_second", "low", "high", "interval", "num_windows"]
-    columns += ["verdict", "joules_per_image", "joules_low", "joules_high", "joules_interval", "boundary", "accuracy"]
+    columns += ["verdict", "joules_per_image", "joules_low", "joules_high", "joules_interval", "method", "boundary"]
+    columns += ["accuracy"]
     columns += ["status", "message", "point"]
     table = longest(pandas.DataFrame(both, columns=[*columns, "num_samples"]), [*_KEPT, *_SETTINGS])
     rank = table["framework"].map({name: place for place, name in enumerate(FRAMEWORKS)}).fillna(len(FRAMEWORKS))
@@ -112,7 +114,8 @@ def claimed(evidence: Evidence) -> list[dict]:
         values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))
         if line["trainable"] and pandas.notna(line["joules_per_image"]):
             bounds = ("joules_low", "joules_high", "joules_interval")
-            values.append(quantities.between(line, "joules_per_image", "joules_per_image", *bounds))
+            joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
+            values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
     return values + _crashes(table) + _divergences(convergence(evidence), table)
 
 
@@ -148,6 +151,7 @@ def _measured(point: dict) -> dict:
         "joules_low": point["energy_low"],
         "joules_high": point["energy_high"],
         "joules_interval": point["energy_interval"],
+        "method": point["energy_method"],
         "boundary": point["energy_boundary"],
     }
 

@@ -11,6 +11,8 @@ from benchbook.study import Evidence, once
 
 TARGET_ACCURACY = 0.757  # the article's
 RENTED = ("on_demand", "reserved")
+ELECTRICITY = "electricity"  # of a machine that is paid for
+_ENERGY = ["energy_method", "energy_boundary"]
 _CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
 _CURVE += ["run_id", "repeat"]
 _TESTED = [*_CURVE, "epoch", "accuracy"]
@@ -23,7 +25,9 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, device, variant, source, dataset, batch_size, kind (on_demand, reserved, stated by the run, or
         electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
-        per_million), num_windows, verdict, rate_per_dollar (images a second for each dollar an hour).
+        per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
+        hour), energy_method and energy_boundary (of joules that electricity is priced by), note (what that boundary
+        leaves out).
     """
     best = _fastest(tables.points(evidence), ["machine", "device", "source", "dataset"])
     lines = []
@@ -32,9 +36,11 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
             cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
             worth = estimate.rate_per_dollar(line["images_per_second"], per_hour)
-            lines.append(line | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth})
+            line |= dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {}
+            note = estimate.wall_note(line["energy_boundary"])
+            lines.append(line | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
     names = ["machine", "device", "variant", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
-    names += ["per_million", "low", "high", "num_windows", "verdict", "rate_per_dollar"]
+    names += ["per_million", "low", "high", "interval", "num_windows", "verdict", "rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 
@@ -42,10 +48,11 @@ def break_even(evidence: Evidence) -> pandas.DataFrame:
     """Return after how many hours of training a machine that states its price has paid, against each rented one.
 
     Both train on the same kind of data at their fastest, in the same view. The power is that of the training windows,
-    whose boundary a row names: what it leaves out is not paid here.
+    within the boundary that a line names: what it leaves out is not paid here, and the note says so.
 
     Returns:
-        Columns: machine, variant, rented, kind, dataset, hours (of the bought machine; infinite where it never pays).
+        Columns: machine, variant, rented, kind, dataset, hours (of the bought machine; infinite where it never pays),
+        energy_method, energy_boundary, note.
     """
     table, rented = tables.points(evidence), costs(evidence)
     own = table[(table["purchase_price"] > 0) & (table["electricity_per_kwh"] > 0) & table["energy_per_sample"].notna()]
@@ -65,12 +72,16 @@ def break_even(evidence: Evidence) -> pandas.DataFrame:
                 other["per_hour"],
                 line["images_per_second"] / other["images_per_second"],
             ),
+            **{name: line[name] for name in _ENERGY},
+            "note": estimate.wall_note(line["energy_boundary"]),
         }
         for line, other in itertools.product(own.to_dict("records"), rented.to_dict("records"))
         if line["dataset"] == other["dataset"] and line["machine"] != other["machine"]
         if figures.view(line) == figures.view(other)
     ]
-    return pandas.DataFrame(lines, columns=["machine", "variant", "rented", "kind", "dataset", "hours"])
+    return pandas.DataFrame(
+        lines, columns=["machine", "variant", "rented", "kind", "dataset", "hours", *_ENERGY, "note"]
+    )
 
 
 @once
@@ -119,17 +130,41 @@ def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> panda
 
 
 def accuracies(evidence: Evidence) -> list[dict]:
-    """Return as quantities each printed curve's best accuracy, the epoch that reached it, and that of the target."""
-    printed = evidence.published
-    tested = printed[(printed["study"] == tables.NAME) & (printed["phase"] == "evaluate")]
+    """Return as quantities each curve's best accuracy, the epoch that reached it, and that of the target.
+
+    Measured ones are of four devices on ImageNet; of several runs the longest counts, then the last.
+    """
+    printed, measured = (rows[rows["study"] == tables.NAME] for rows in (evidence.published, evidence.measured))
     values = []
-    for _, curve in tested.groupby("machine"):
+    for _, curve in printed[printed["phase"] == "evaluate"].groupby("machine"):
         best = curve.sort_values("accuracy").iloc[-1].to_dict()
-        epoch = estimate.epochs_to_accuracy(curve, TARGET_ACCURACY)
-        values.append(quantities.printed(best, "best_accuracy", "accuracy"))
-        for name, value in (("epochs_to_best", best["epoch"]), ("epochs_to_757", epoch)):
-            values += [quantities.exact(best, name, value)] if value is not None else []
+        values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
+    four = (measured["device_count"] == tables.NUM_DEVICES) & (measured["dataset"] == "imagenet")
+    measured = statistics.newest(measured[four.fillna(False)])
+    tested = measured[(measured["phase"] == "evaluate") & measured["accuracy"].notna()]
+    for _, curves_of_machine in tested.groupby("machine"):
+        longest = curves_of_machine.sort_values(["epoch", "run_id"]).iloc[-1]
+        curve = tested[(tested["run_id"] == longest["run_id"]) & (tested["repeat"] == longest["repeat"])]
+        best = curve.sort_values("accuracy").iloc[-1].to_dict()
+        values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
     return values
+
+
+def stated_prices(evidence: Evidence) -> list[dict]:
+    """Return as quantities the dollars for an hour of measured machines, as their runs state them or as listed."""
+    measured = tables.points(evidence)
+    measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
+    values = []
+    for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
+        price = estimate.price_of_hour(line["machine"], line["price_per_hour"], evidence.prices)
+        values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
+    return values
+
+
+def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
+    """Return the epochs in which a curve reached its best accuracy, and the target where it did."""
+    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": estimate.epochs_to_accuracy(curve, TARGET_ACCURACY)}
+    return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 
 def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
@@ -142,13 +177,14 @@ def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
 
 def _hourly(line: dict, prices: pandas.DataFrame) -> dict[str, float]:
     """Return the prices of an hour of a machine, by kind."""
-    listed = prices[(prices["machine"] == line["machine"]) & prices["kind"].isin(RENTED)]
+    listed = estimate.in_dollars(prices)
+    listed = listed[(listed["machine"] == line["machine"]) & listed["kind"].isin(RENTED)]
     hourly = {price["kind"]: estimate.hourly(price) for price in listed.to_dict("records")}
     if line["price_per_hour"] > 0:
         hourly["stated by the run"] = line["price_per_hour"]
     if line["electricity_per_kwh"] > 0 and line["energy_per_sample"] > 0:
         watts = line["energy_per_sample"] * line["images_per_second"]
-        hourly["electricity"] = estimate.electricity(watts, line["electricity_per_kwh"])
+        hourly[ELECTRICITY] = estimate.electricity(watts, line["electricity_per_kwh"])
     return hourly
 
 

@@ -40,5 +40,5 @@ STUDY = Study(
         Rule("mxnet_rate", "samples_per_second", "dataset == 'synthetic' and batch_size == 768"),
         Rule("real_rate", "samples_per_second", "dataset == 'imagenet' and phase == 'train'"),
     ),
-    quantities=lambda evidence: money.accuracies(evidence) + tables.rates(evidence),
+    quantities=lambda evidence: money.accuracies(evidence) + money.stated_prices(evidence) + tables.rates(evidence),
 )

@@ -16,7 +16,8 @@ _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset
 _COUNTS = ["image_size", "device_count", "node_count"]
 _STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
 _BOUNDS = ["low", "high", "interval", "num_windows", "verdict"]
-_MEASURES = ["images_per_second", *_BOUNDS, "efficiency", "energy_per_sample"]
+_ENERGY = ["energy_per_sample", "energy_method", "energy_boundary"]
+_MEASURES = ["images_per_second", *_BOUNDS, "efficiency", *_ENERGY]
 _SETTING = [name for name in ALIKE if name != "source"]
 
 
@@ -31,8 +32,8 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
         device_count, node_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
-        efficiency, energy_per_sample, price_per_hour, purchase_price, electricity_per_kwh (as the run states them),
-        status, message.
+        efficiency, energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
+        electricity_per_kwh (as the run states them), status, message.
     """
     printed = evidence.published[evidence.published["study"] == NAME]
     printed = printed[printed["samples_per_second"].notna()]
@@ -126,7 +127,7 @@ def rates(evidence: Evidence) -> list[dict]:
 
 def _measured(point: dict, share: float) -> dict:
     settings = point["settings"]
-    kept = (*_KEPT, *_COUNTS, *_BOUNDS, "energy_per_sample")
+    kept = (*_KEPT, *_COUNTS, *_BOUNDS, *_ENERGY)
     return {
         **{name: point[name] for name in kept if name in point},
         **{name: settings.get(name) or numpy.nan for name in _STATED},

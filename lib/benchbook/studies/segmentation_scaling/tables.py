@@ -19,8 +19,8 @@ BYTES_PER_GIBIBYTE = 2**30
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
 _KEPT += ["batch_size", "image_size"]
-_MEASURES = ["width", "sustained_minutes", "ms_per_image", "low", "high", "num_windows", "verdict", "hours"]
-_MEASURES += ["peak_gibibytes", "iou", "status", "message", "note", "point"]
+_MEASURES = ["width", "sustained_minutes", "ms_per_image", "low", "high", "interval", "num_windows"]
+_MEASURES += ["verdict", "hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
 
 
 @once
@@ -29,9 +29,9 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
-        image_size, width, sustained_minutes, ms_per_image, low, high, num_windows, verdict, hours (for 100,000
-        images), peak_gibibytes, iou, status, message, note, point. Of a point that failed the time is missing; the IoU
-        is that after the last epoch.
+        image_size, width, sustained_minutes, ms_per_image, low, high, interval, num_windows, verdict, hours (for
+        100,000 images), peak_gibibytes, iou, status, message, note, point. Of a point that failed the time is missing;
+        the IoU is that after the last epoch.
     """
     printed = evidence.published[(evidence.published["study"] == NAME) & (evidence.published["samples"] == 1)]
     measured = evidence.measured[evidence.measured["study"] == NAME]
@@ -122,7 +122,7 @@ def _measured_time(point: dict, peak_bytes: float) -> dict:
     return {
         **{name: point[name] for name in _KEPT if name in point},
         **dict(zip(("ms_per_image", "low", "high"), times, strict=True)),
-        **{name: point[name] for name in ("num_windows", "verdict", "status", "message", "point")},
+        **{name: point[name] for name in ("interval", "num_windows", "verdict", "status", "message", "point")},
         "source": "measured",
         **{name: settings.get(name) for name in ("width", "sustained_minutes")},
         "peak_gibibytes": peak_bytes / BYTES_PER_GIBIBYTE if pandas.notna(peak_bytes) else None,

@@ -2,12 +2,12 @@
 
 import pandas
 
-from benchbook import curves, input_shares, intervals, statistics, support
+from benchbook import curves, input_shares, intervals, quantities, statistics, support
 from benchbook.epochs import ArticleEpoch
 from benchbook.study import Evidence, longest
 
 NAME = "simclr_epochs"
-BATCH_SIZE = 128  # the article's
+BATCH_SIZE, EPOCHS = 128, 200  # the article's
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
@@ -63,6 +63,27 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     table = pandas.DataFrame(evaluations, columns=[*key, "accuracy", "seed", "run_id"])
     return curves.over_runs(table, key, "accuracy", num_seeds=("seed", "nunique"))
+
+
+def trained(evidence: Evidence) -> list[dict]:
+    """Return as quantities the accuracy after the article's 200 epochs, and the peak memory, on an accelerator."""
+    table = accuracies(evidence)
+    table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["dataset"] == "cifar10")]
+    whole = table[(table["device"] != "cpu") & (table["epochs"].round() == EPOCHS)]
+    values = [_accuracy(line) for line in whole.to_dict("records")]
+    rows = statistics.newest(evidence.measured[evidence.measured["study"] == NAME])
+    rows = rows[(rows["variant"] == "reference") & (rows["device"] == "cuda") & (rows["dataset"] == "cifar10")]
+    rows = rows[(rows["phase"] == "train") & (rows["batch_size"] == BATCH_SIZE) & rows["peak_memory_bytes"].notna()]
+    for _, windows in rows.groupby("machine", sort=True):
+        peak = float(windows["peak_memory_bytes"].max())
+        values.append(quantities.exact(windows.iloc[0].to_dict(), "peak_memory_bytes", peak))
+    return values
+
+
+def _accuracy(line: dict) -> dict:
+    """Return the accuracy of a line of `accuracies`: several runs have their range."""
+    kind = intervals.RANGE if line["num_runs"] > 1 else intervals.ROUNDING
+    return quantities.between(line | {"interval": kind}, "knn_accuracy", "accuracy")
 
 
 def _evaluations(run: pandas.DataFrame) -> list[dict]:

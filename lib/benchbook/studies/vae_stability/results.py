@@ -32,5 +32,5 @@ STUDY = Study(
         Rule("loss_after_30_steps", "loss", LOGGED.format(3840)),
         Rule("diverged", None, "status == 'diverged' and device != 'cpu'"),
     ),
-    quantities=tables.events,
+    quantities=lambda evidence: tables.events(evidence) + tables.step_losses(evidence),
 )

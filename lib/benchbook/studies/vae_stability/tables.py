@@ -7,6 +7,9 @@ from benchbook import curves, parity, quantities, statistics
 from benchbook.study import Evidence
 
 NAME = "vae_stability"
+BATCH_SIZE = 128  # the article's
+# Its log prints the loss of every tenth batch, the first included; the step compared first is step 1.
+PRINTED_STEPS = {1: "first_loss", 11: "loss_after_10_steps", 21: "loss_after_20_steps", 31: "loss_after_30_steps"}
 
 
 def losses(evidence: Evidence) -> pandas.DataFrame:
@@ -62,6 +65,21 @@ def events(evidence: Evidence) -> list[dict]:
         name, happened = ("cpu_trained", not diverged) if device == "cpu" else ("diverged", diverged)
         events.append(quantities.exact(windows.iloc[0].to_dict(), name, float(happened)))
     return events
+
+
+def step_losses(evidence: Evidence) -> list[dict]:
+    """Return as quantities the losses of an accelerator's single steps that the article printed.
+
+    They are those of the steps compared with float64, of the article's batch. A loss at given weights and data has no
+    interval; of several runs the median counts.
+    """
+    steps = parity.steps(statistics.newest(evidence.measured[evidence.measured["study"] == NAME]))
+    steps = steps[(steps["dataset"] == "mnist") & (steps["precision"] == "fp32") & (steps["device"] != "cpu")]
+    steps = steps[steps["step"].isin(list(PRINTED_STEPS)) & steps["samples"].eq(BATCH_SIZE) & steps["loss"].notna()]
+    return [
+        quantities.exact(rows.iloc[0].to_dict(), PRINTED_STEPS[step], float(rows["loss"].median()))
+        for (_, step), rows in steps.groupby(["machine", "step"], sort=True)
+    ]
 
 
 def _loader(row: dict) -> str:
