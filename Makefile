@@ -42,7 +42,7 @@ report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
 
 test: lint ## Set up, lint and run every test but the slow ones; MARKS="not slow and not mps" chooses others
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "$(MARKS)"
+	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
 test-slow: $(READY) ## Resolve the locks again, and run the tests with the Mac's pinned versions (Linux, several minutes)
 	@$(BIN)/python -m pytest -m slow

@@ -1,12 +1,68 @@
-"""What holds for all tests: those that run side by side compute on one core each, and the longest files start first."""
+"""What holds for all tests: those that run side by side compute on one core each, and the longest begin first."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from benchbook import devices, measure
+from processes import FRAMEWORK
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
+# What stays together in one process, the longest first; a file that is not here follows in the order of names.
+LONGEST = ("test_smoke.py", "tensorflow", "jax", "test_parallel.py", "test_session.py", "test_execute.py")
+
+
+def pytest_configure(config):
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    # Tests build the same network several times, in several processes: JAX compiles it once.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="benchbook-jax-")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items):
-    long = {item.path for item in items if item.get_closest_marker("notebook")}
-    items.sort(key=lambda item: item.path not in long)
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
+
+
+def group_of(nodeid: str) -> str:
+    """Return with which tests a test shares its process: with those of another framework, or of its file."""
+    file, _, name = nodeid.partition("::")
+    parameters = name.partition("[")[2].rstrip("]").split("-")
+    others = [word for word in parameters if word in devices.FRAMEWORKS and word != FRAMEWORK]
+    return others[0] if others and "frameworks" in Path(file).parts else Path(file).name
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config, log):
+    """Hand whole groups to the processes, in their order here."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
+@pytest.fixture
+def own_random_state():
+    """Seed torch for a test, and leave its random state as it was."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture
+def no_sensor(monkeypatch):
+    """Let no device have a sensor of energy: idle watts would take seconds to read."""
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())

@@ -1,12 +1,15 @@
-"""What tests run in a process of its own: commands of this project, and cases of one framework of Keras."""
+"""What tests run in a process of its own: commands of this project, and tests of another framework."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-FRAMEWORKS = [name for name in ("tensorflow", "jax") if importlib.util.find_spec(name)]
+from benchbook import devices
+from benchbook.profiles import Point
+
+# The framework that tests of several compute with in this process; those of the others run in one of their own.
+FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]
 # XLA compiles tests' networks in half the time if it may compile them badly.
 COMPILE_BADLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -15,7 +18,7 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     """Start a study as `make study` does, with no data set on the machine."""
     return subprocess.Popen(
         [sys.executable, "-m", "benchbook.cli", "study", *options],
-        env=_environment() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings,
+        env=environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -24,15 +27,29 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
 
 
 def run_cases(file: str, framework: str, *options: str) -> str:
-    """Run a file of cases, with options of pytest's; return what pytest printed."""
-    environment = _environment() | {"BENCHBOOK_TEST_FRAMEWORK": framework}
-    environment.pop("KERAS_BACKEND", None)
+    """Run a file of tests in a process of its own, with options of pytest; return what pytest printed."""
     path = str(Path(__file__).parent / file)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
+    environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
-    return os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_BADLY}".strip()}
+def run_cells(outputs: Path, *words: str) -> None:
+    """Run cells.py, which says what the words are, with a session's name; its rows go to a folder."""
+    command = [sys.executable, str(Path(__file__).with_name("cells.py")), *words]
+    environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "BENCHBOOK_SESSION": "cells"}
+    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert ended.returncode == 0, ended.stdout[-6000:]
+
+
+def environment_of_tests() -> dict[str, str]:
+    """Return the environment of such a process: Keras takes the framework it is asked for, XLA hurries."""
+    kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    return kept | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_BADLY}".strip()}
+
+
+def framework_of(point: Point) -> str:
+    """Return what a point computes with; a study without a choice is torch's."""
+    return point.parameters.get("framework", "torch")

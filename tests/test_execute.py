@@ -100,15 +100,11 @@ def family_of(process: int) -> list[psutil.Process]:
     return psutil.Process(process).children(recursive=True)
 
 
-def test_a_good_run_ends_with_its_row_its_manifest_and_no_marker(point, monkeypatch):
+def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
     assert run_with(point, "", monkeypatch) == ["ok"]
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
-
-
-def test_runs_that_this_session_has_are_not_measured_again(point, monkeypatch):
-    run_with(point, "", monkeypatch)
     twice = Point(point.study, point.name, point.parameters, 2, point.time_limit_seconds)
     assert run_with(twice, "", monkeypatch) == ["ok", "ok"]
     assert run_with(twice, "exception", monkeypatch) == ["ok", "ok"]  # nothing ran: nothing failed

@@ -9,12 +9,7 @@ from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPo
 from benchbook.training.torch.runtime import memory_format
 from benchbook.workload import Settings
 
-
-@pytest.fixture(autouse=True)
-def _own_random_state():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("own_random_state")
 
 
 @pytest.mark.parametrize("p", [0.25, 0.5, 1 / 256])

@@ -14,14 +14,9 @@ from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.workload import Settings
 from fakes import CPU
 
+pytestmark = pytest.mark.usefixtures("own_random_state")
+
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,18 @@
 """Notebooks: the template they follow, and the same rows whichever way one is run."""
 
 import io
-import os
 import subprocess
 import sys
 import tokenize
 from pathlib import Path
 
-import nbclient
 import nbformat
+import pandas
 import pytest
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 
-from benchbook import layout, profiles, records
+from benchbook import execute, layout, machine, profiles, records
+from benchbook.profiles import Point
+from processes import run_cells
 
 NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
@@ -71,40 +70,37 @@ def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
 
 
 @pytest.mark.notebook
-def test_run_all_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
-    parameters = {
-        "device": "cpu",
-        "dataset": "digits",
-        "samples_per_window": 192,
-        "num_warmup_steps": 1,
-        "num_windows": 2,
-    }
-    path = layout.notebook("mnist_speedup")
+def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
+    sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
+    parameters = profiles.declared("mnist_speedup") | {"device": "cpu", "dataset": "digits"} | sizes
+    point = Point("mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 1, 120)
     rows = {}
-    for way, run in {"run all": run_all, "papermill": run_papermill, "graph": run_executor}.items():
-        monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / way))
-        run(path, parameters, tmp_path)
-        rows[way] = records.merge(records.find(tmp_path / way / "runs")).drop(columns=list(CLOCK))
-    assert len(rows["run all"]) == 9  # setup, three of parity, first call, warm-up, two windows, test
-    assert rows["run all"].equals(rows["papermill"])
-    assert rows["run all"].equals(rows["graph"])
+    for run in (run_all, run_papermill, run_executor):
+        outputs = tmp_path / run.__name__
+        monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
+        outputs.mkdir()
+        run(point, outputs)
+        rows[run.__name__] = records.merge(records.find(outputs / "runs")).drop(columns=list(CLOCK))
+    assert rows["run_all"]["phase"].tolist() == ["setup", "parity", "compile", "warmup", "train", "evaluate"]
+    for way in ("run_papermill", "run_executor"):
+        pandas.testing.assert_frame_equal(rows[way], rows["run_all"])
 
 
-def run_all(path: Path, parameters: dict, folder: Path) -> None:
-    notebook = parameterize_notebook(load_notebook_node(str(path)), parameters)
-    nbclient.NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}).execute()
+def run_all(point: Point, outputs: Path) -> None:
+    """Run the cells without a kernel, as test_smoke.py runs every notebook."""
+    profiles.write_points(outputs / "points.json", [point])
+    run_cells(outputs, str(outputs / "points.json"), "torch")
 
 
-def run_papermill(path: Path, parameters: dict, folder: Path) -> None:
-    given = [word for name, value in parameters.items() for word in ("-p", name, str(value))]
-    command = [sys.executable, "-m", "papermill", str(path), str(folder / "out.ipynb"), *given]
-    subprocess.run(command, check=True, capture_output=True, env=os.environ, cwd=folder)
+def run_papermill(point: Point, outputs: Path) -> None:
+    """Run the notebook as a reader would, who changes a few parameters."""
+    defaults = profiles.declared(point.study)
+    changed = {name: value for name, value in point.parameters.items() if value != defaults[name]}
+    given = [word for name, value in changed.items() for word in ("-p", name, str(value))]
+    notebook = str(layout.notebook(point.study))
+    command = [sys.executable, "-m", "papermill", notebook, str(outputs / "out.ipynb"), *given]
+    subprocess.run(command, check=True, capture_output=True, cwd=outputs)
 
 
-def run_executor(path: Path, parameters: dict, folder: Path) -> None:
-    from benchbook import execute, machine
-
-    whole = profiles.declared("mnist_speedup") | parameters
-    point = profiles.Point("mnist_speedup", profiles.point_name("mnist_speedup", whole), whole, 1, 120)
-    statuses = execute.execute(point, machine.identify().name)
-    assert statuses == ["ok"], list(records.merge(records.find(layout.outputs() / "runs"))["message"].dropna())
+def run_executor(point: Point, outputs: Path) -> None:
+    assert execute.execute(point, machine.identify().name) == ["ok"]

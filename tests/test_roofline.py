@@ -1,10 +1,7 @@
 """Calibration with operations whose rate is known, and the synchronise self-test against backends that do not wait."""
 
 import json
-import os
 import queue
-import subprocess
-import sys
 import threading
 import time
 
@@ -92,34 +89,6 @@ def test_a_wait_for_the_wrong_output_is_caught():
 
 def test_a_backend_that_works_as_it_is_called_passes():
     assert roofline.check_synchronize(CPU, work_seconds=0.05).remaining < 0.1
-
-
-def run_apart(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | environment,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
-
-
-def test_jax_queues_its_work_and_its_own_wait_is_needed():
-    pytest.importorskip("jax")
-    program = """
-from benchbook import devices, roofline
-device = devices.pick("cpu", "jax")
-assert roofline.check_synchronize(device).remaining < 0.1
-assert roofline.check_synchronize(device, synchronize=lambda one, last: devices.synchronize(one)).remaining < 0.1
-try:
-    roofline.check_synchronize(device, synchronize=lambda one, last: None)
-except roofline.NotSynchronized as error:
-    print(error)
-"""
-    assert run_apart(program).startswith("synchronising jax on cpu left ")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])

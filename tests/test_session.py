@@ -1,4 +1,4 @@
-"""`make study` on the smoke profile: killed, started again, and looked at; test_smoke.py has the other studies."""
+"""`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has the studies."""
 
 import json
 import subprocess
@@ -11,11 +11,10 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+import toy
 from benchbook import cli, layout, machine, profiles, records, session
 from benchbook.profiles import Point
 from processes import study
-
-STUDIES = "calibrate mnist_speedup"
 
 
 def is_kernel(process: psutil.Process) -> bool:
@@ -25,63 +24,75 @@ def is_kernel(process: psutil.Process) -> bool:
         return False
 
 
-def wait_for(what, seconds: float = 240) -> None:
+def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         if what():
             return
         time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
+    process.kill()
+    raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
 
 
 @pytest.mark.notebook
-def test_a_killed_study_goes_on_and_ends_with_every_point_measured_once(tmp_path):
-    runs_folder = tmp_path / "runs"
-    killed = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
-    wait_for(lambda: list(runs_folder.rglob("done")) and list(runs_folder.rglob("*.running")))
-    wait_for(lambda: len(list(runs_folder.rglob("*.csv"))) > 1)  # the second point has a row
-    for process in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
-        if not is_kernel(process):  # it is left behind, as after a real kill -9
+def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_path):
+    """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
+    library = str(toy.copy_project(tmp_path / "project"))
+    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
+    folder = outputs / "runs" / "desk" / "toy"
+    killed = study(outputs, *choice, PYTHONPATH=library, TOY_HANGS="controlled")
+    wait_for(lambda: list(folder.glob("controlled-*/*.csv")), killed)
+    family = psutil.Process(killed.pid).children(recursive=True)
+    kernels = [process for process in family if is_kernel(process)]
+    for process in [*family, psutil.Process(killed.pid)]:
+        if process not in kernels:  # a kernel is left behind, as after a real kill -9
             process.kill()
     killed.communicate()
+    before = {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")}
+    assert len(kernels) == len(before) == 1
 
-    again = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
+    again = study(outputs, *choice, PYTHONPATH=library)
     text = again.communicate(timeout=600)[0]
     assert again.returncode == 0, text
-    points = profiles.read("smoke", STUDIES)
-    rows = records.merge(records.find(runs_folder))
+    assert not psutil.wait_procs(kernels, timeout=10)[1]
+    assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
+    rows = records.merge(records.find(folder))
     assert rows["session"].nunique() == 1
-    assert (rows["status"] == "interrupted").sum() == 1
-    unfinished = set(rows.loc[rows["status"] == "interrupted", "run_id"])
-    whole = rows[~rows["run_id"].isin(unfinished)]
-    assert whole.groupby("point")["run_id"].nunique().to_dict() == {point.name: 1 for point in points}
-    assert set(zip(whole["variant"].fillna(""), whole["device"], strict=True)) == {
-        (point.parameters.get("variant", ""), point.parameters["device"]) for point in points
-    }
-    assert not list(runs_folder.rglob("*.running"))
-    assert (tmp_path / "report" / "index.html").exists()
-    assert "Report: " in text
-    assert "Next: " in text
-    assert f"{len(points)}/{len(points)}" in text
+    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 2, "reference": 1}
+    interrupted = rows[rows["status"] == "interrupted"]
+    assert interrupted["variant"].tolist() == ["controlled"]
+    whole = rows[rows["run_id"] != interrupted["run_id"].item()]
+    assert set(whole["status"]) == {"ok"}
+    phases = ["compile", "warmup", "train", "train", "evaluate"]
+    assert whole.groupby("variant")["phase"].apply(list).to_dict() == {"controlled": phases, "reference": phases}
+    assert not list(folder.rglob("*.running"))
+    assert "2/2" in text
 
-    done = study(tmp_path, "--profile", "smoke", "--studies", STUDIES)
-    done.communicate(timeout=600)
-    assert done.returncode == 0
-    assert len(records.merge(records.find(runs_folder))) == len(rows)  # nothing was measured again
+    page = (outputs / "report" / "index.html").read_text()
+    assert 'id="toy-losses"' in page
+    assert "How soon is a line found?" in page
+    assert "A line was fitted in 4 windows" in page
+    assert len(list((outputs / "report" / "notebooks").glob("desk-toy-*.html"))) == 2
 
 
-def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path):
-    for options, expected in {
-        ("--profile", "fast"): "unknown profile 'fast'; allowed: ",
-        ("--studies", "mnist"): "has no study 'mnist'; allowed: calibrate, mnist_speedup",
-        ("--device", "tpu"): "device 'tpu' is not available to torch here; allowed: best, ",
-        ("--machine", "a/b"): "machine name 'a/b': allowed are ",
-    }.items():
-        wrong = study(tmp_path, *options)
-        text = " ".join(wrong.communicate(timeout=60)[0].split())
-        assert wrong.returncode == 2
-        assert expected in text
-        assert "Traceback" not in text
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--profile fast", "unknown profile 'fast'; allowed: "),
+        ("--studies mnist", "has no study 'mnist'; allowed: calibrate, mnist_speedup"),
+        ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: best, "),
+        ("--studies vae_stability --machine a/b", "machine name 'a/b': allowed are "),
+    ],
+)
+def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, monkeypatch, capsys, options, expected):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["benchbook", "study", *options.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert expected in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert not list(tmp_path.rglob("*.csv"))
 
 

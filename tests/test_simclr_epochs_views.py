@@ -1,25 +1,21 @@
 """Views of images: what both ways of making them draw, by samples; crops and colours beside torch's own."""
 
+import pickle
+
 import numpy
 import pytest
 import torch
 from PIL import Image
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.transforms import functional as pictures
 
 from benchbook.studies.simclr_epochs import views
 
+pytestmark = pytest.mark.usefixtures("own_random_state")
+
 COUNT = 600
 RANDOM = numpy.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=numpy.uint8)
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
 
 
 def image_of(*colour: int) -> numpy.ndarray:
@@ -62,13 +58,6 @@ def test_half_are_flipped_and_crops_magnify_as_their_area_says(way):
     # A crop spans the square root of an area drawn from 0.08 to 1, which is 0.708 of a side on average; less because
     # long crops that stick out are drawn again.
     assert abs(slopes).mean() * 255 / 31 == pytest.approx(0.65, abs=0.05)
-
-
-def test_both_ways_make_images_alike():
-    one, other = (drawn(way, RANDOM[0]) for way in ("per image", "batched"))
-    assert other.mean() == pytest.approx(one.mean(), rel=0.02)
-    assert other.std() == pytest.approx(one.std(), rel=0.05)
-    assert other.mean(axis=(1, 2, 3)).std() == pytest.approx(one.mean(axis=(1, 2, 3)).std(), rel=0.15)
 
 
 def test_both_ways_crop_areas_and_shapes_alike():
@@ -168,8 +157,7 @@ def test_fixed_pairs_are_the_same_for_the_same_seed_and_draw_nothing():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_views_are_made_in_a_spawned_worker():
-    loader = DataLoader(views.AugmentedPairs(RANDOM), 4, num_workers=1, multiprocessing_context="spawn")
-    first, second = next(iter(loader))
-    assert first.shape == second.shape == (4, 3, 32, 32)
+def test_pairs_can_be_sent_to_a_spawned_worker():
+    first, second = pickle.loads(pickle.dumps(views.AugmentedPairs(RANDOM)))[3]
+    assert first.shape == second.shape == (3, 32, 32)
     assert not torch.equal(first, second)

@@ -1,14 +1,8 @@
-"""Keras workloads on each framework; see cases_keras.py, and what needs no framework at all."""
+"""Sizes of test batches with Keras; its workloads are tried in frameworks/test_keras.py."""
 
 import pytest
 
 from benchbook.training.keras import evaluation_batch_size
-from processes import FRAMEWORKS, run_cases
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_case_holds(framework):
-    assert " passed" in run_cases("cases_keras.py", framework)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from benchbook import measure, protocol, records
+from benchbook import protocol, records
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.protocol import Plan
@@ -14,13 +14,7 @@ from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
 from fakes import CPU, run
 
-
-@pytest.fixture(autouse=True)
-def _own_random_state_and_no_sensor(monkeypatch):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
 
 @pytest.fixture(scope="module")
@@ -119,21 +113,6 @@ def test_reference_has_the_scripts_loaders(tiny, monkeypatch, kind, workers, pin
     found = [(options["num_workers"], options["pin_memory"], options["shuffle"]) for options in made]
     assert found == [(workers, pinned, True)] * 2
     assert workload.description()["num_workers"] == workers
-
-
-def test_rows_hold_no_accuracy_and_warm_up_changes_nothing_that_follows(tiny, tmp_path):
-    losses = []
-    for name, num_steps in (("plain", None), ("warmed", 5)):
-        workload, record = resident(tiny), run(tmp_path / name)
-        if num_steps:
-            protocol.warm_up(workload, record, num_steps)
-        rows = protocol.measure_windows(workload, record, Plan(num_repeats=2, num_windows=2))
-        shown = rows[rows["phase"].isin(["train", "evaluate"])]
-        losses += shown.groupby("repeat")["loss"].apply(list).tolist()
-    assert losses == [losses[0]] * 4
-    assert len(set(losses[0])) == 3
-    assert rows["accuracy"].isna().all()
-    assert rows["accuracy_metric"].isna().all()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -1,16 +1,15 @@
-"""What MobileNetV2 must do in the framework that BENCHBOOK_TEST_FRAMEWORK names: tensorflow, jax or torch.
+"""MobileNetV2 in every framework.
 
-test_workloads_mobilenetv2.py runs this file once for each, in processes of their own. Weights and images come from
-NumPy, so that each framework can be held against torch's twin, which is held against a formula.
+Weights and images come from NumPy, so that each framework can be held against torch's twin, which is held against a
+formula.
 """
 
 import copy
-import os
 
 import numpy
 import pytest
 
-from benchbook import devices, measure, parity
+from benchbook import devices, parity
 from benchbook.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
@@ -18,17 +17,13 @@ from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.training import batches
 from benchbook.workload import Settings
 from fakes import run
+from processes import FRAMEWORK
 
-FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax")
 IS_KERAS = FRAMEWORK != "torch"
 CPU = devices.pick("cpu", FRAMEWORK)
 OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0}
 NORMS = sum(shape[-1] if shape[-1] > 1 else shape[-2] for _, shape in initial.convolutions().values())
-
-
-@pytest.fixture(autouse=True)
-def _no_sensor(monkeypatch):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
 
 
 def images(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -116,7 +111,7 @@ def test_arithmetic_is_counted_alike_whatever_the_framework(frozen, unfrozen):
     assert unfrozen.description()["flops_per_sample"] == 3 * (features + head) - first  # images need no gradient
 
 
-@pytest.mark.skipif(FRAMEWORK == "jax", reason="JAX is compared with the torch twin, and that with a formula")
+@pytest.mark.frameworks("torch", "tensorflow")  # JAX is compared with the torch twin, and that with a formula
 def test_outputs_are_those_of_an_independent_model(frozen):
     """Keras: the article's own lines. torch: the network written out, with TensorFlow's padding as documented."""
     pixels = inputs.enlarge(DATA.test_images, 32).astype("float64")
@@ -180,7 +175,7 @@ def outputs_by_hand(pixels: numpy.ndarray) -> numpy.ndarray:
     return torch.softmax(values @ kernel + bias, dim=1).numpy()
 
 
-@pytest.mark.skipif(FRAMEWORK != "tensorflow", reason="Keras's Adam is one, and compared with torch's")
+@pytest.mark.frameworks("tensorflow")  # Keras's Adam is one, and compared with torch's
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
     """In float64 the frameworks agree to rounding; Adam's epsilon stands elsewhere, so its steps agree to less."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
@@ -191,7 +186,7 @@ def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
         assert subject.step(batch) == pytest.approx(other.step(other_batch), rel=tolerance)
 
 
-@pytest.mark.skipif(not IS_KERAS, reason="torch is what the others are compared with")
+@pytest.mark.frameworks("tensorflow", "jax")
 def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
     """Batch norms in training mode, their constants, padding: one of them wrong would show in the gradient's norm."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
@@ -217,6 +212,7 @@ def test_frozen_features_stay_and_so_do_their_batch_norms(frozen):
     frozen.restore(fresh)
 
 
+@pytest.mark.frameworks("torch", "tensorflow")  # JAX has the same layers, and gradients of all of them above
 def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfrozen):
     fresh, before = unfrozen.snapshot(), state(unfrozen)
     batch = next(unfrozen.batches(0))
@@ -283,7 +279,7 @@ def test_batches_are_the_same_in_every_framework_loaded_or_resident():
     assert loaded.description()["num_workers"] == 2
 
 
-@pytest.mark.skipif(FRAMEWORK != "tensorflow", reason="tf.image.resize is TensorFlow's")
+@pytest.mark.frameworks("tensorflow")
 @pytest.mark.parametrize("size", [32, 96, 100, 160])
 def test_images_are_enlarged_as_the_article_enlarged_them(size):
     import tensorflow
@@ -303,17 +299,13 @@ def test_evaluation_is_of_the_images_asked_for_and_changes_nothing(frozen):
     assert all(numpy.array_equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize(
-    "trained",
-    ["head", pytest.param("all", marks=pytest.mark.skipif(IS_KERAS, reason="the torch twin's gradients are compared"))],
-)
-def test_parity_with_float64_passes(frozen, unfrozen, tmp_path, trained):
-    verdict = parity.check(unfrozen if trained == "all" else frozen, run(tmp_path), 1)
+@pytest.mark.frameworks("torch")  # in Keras the twin's gradients are compared; of the head the smoke profile does it
+def test_parity_with_float64_passes(unfrozen, tmp_path):
+    verdict = parity.check(unfrozen, run(tmp_path), 1)
     assert verdict.passed, verdict.reason
-    assert verdict.num_steps == 1
 
 
-@pytest.mark.skipif(IS_KERAS, reason="cases_keras.py plants one in Keras")
+@pytest.mark.frameworks("torch")  # test_keras.py plants one in Keras
 def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(frozen, tmp_path, monkeypatch):
     kind = type(frozen.parity_subject(CPU, "fp32"))
     gradients, faulty = kind.gradients, []
@@ -348,7 +340,7 @@ def test_tuned_settings_change_how_it_is_computed_and_not_what(frozen):
         assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=memory_format())
 
 
-@pytest.mark.skipif(IS_KERAS, reason="Keras's layers are not taken apart")
+@pytest.mark.frameworks("torch")  # Keras's layers are not taken apart
 def test_a_frozen_networks_batch_norms_are_folded_only_where_they_are_never_trained():
     import torch
 
@@ -372,7 +364,7 @@ def memory_format():
     return torch.channels_last
 
 
-@pytest.mark.skipif(FRAMEWORK != "tensorflow", reason="one framework's reader is enough")
+@pytest.mark.frameworks("tensorflow")
 def test_a_weights_file_is_read_as_keras_reads_it(tmp_path):
     import h5py
     import keras

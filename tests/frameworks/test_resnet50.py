@@ -1,7 +1,6 @@
-"""ResNet-50 in Keras beside torchvision's; test_workloads_resnet50.py runs this file in a process per framework."""
+"""ResNet-50 in Keras beside torchvision's."""
 
 import copy
-import os
 import re
 
 import numpy
@@ -9,12 +8,11 @@ import pytest
 import torch
 
 from benchbook import devices
-from benchbook.studies.resnet50_cost import keras as keras_side
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.studies.resnet50_cost.plan import schedule
-from benchbook.training.keras import import_keras, to_host
+from processes import FRAMEWORK
 
-FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
+# JAX would compile for half a minute what Keras makes of the same layers.
+pytestmark = pytest.mark.frameworks("tensorflow")
 CPU, TORCH = devices.pick("cpu", FRAMEWORK), devices.pick("cpu", "torch")
 OPTIONS = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "schedule_epochs": 0.002}
 
@@ -75,37 +73,7 @@ def _fresh_and_compared(workload):
     return [made.parity_subject(made.device, "fp32") for made in (plain, workload)]
 
 
-def test_three_steps_of_the_optimiser_are_torchs(both):
-    """On a network of one batch norm and one layer: what decays, momentum, and a rate that changes."""
-    keras, plan = import_keras(FRAMEWORK), both[0].make_optimizer.args[0]
-    random = numpy.random.default_rng(0)
-    optimizer = keras_side.make_optimizer(plan)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dense(2)])
-    optimizer.build(model.trainable_variables)
-    twins = [torch.nn.Parameter(torch.tensor(to_host(variable.value))) for variable in model.trainable_variables]
-    groups = [{"params": twins[2:], "weight_decay": 1e-4}, {"params": twins[:2], "weight_decay": 0.0}]
-    other = torch.optim.SGD(groups, plan.peak, 0.9, nesterov=True)
-    for step in range(3):
-        gradients = [random.standard_normal(twin.shape).astype("float32") for twin in twins]
-        for group in other.param_groups:
-            group["lr"] = plan.rate(step)
-        for twin, gradient in zip(twins, gradients, strict=True):
-            twin.grad = torch.from_numpy(gradient)
-        other.step()
-        optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in gradients], model.trainable_variables)
-    for variable, twin in zip(model.trainable_variables, twins, strict=True):
-        numpy.testing.assert_allclose(to_host(variable.value), twin.detach().numpy(), rtol=1e-5, atol=1e-7)
-
-
-def test_the_rate_is_the_schedules(both):
-    plan = both[0].make_optimizer.args[0]
-    length = plan.steps_per_epoch * plan.schedule_epochs
-    for step in (0, 1, round(length / 18), round(length / 2), round(length * 0.9), 2 * round(length)):
-        expected = schedule(step, plan.steps_per_epoch, plan.peak, plan.schedule_epochs)
-        assert float(keras_side.schedule_in_operations(plan, step)) == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.skipif(FRAMEWORK == "jax", reason="JAX compiles the network for most of a minute; its step is tested tiny")
+@pytest.mark.slow  # building and compiling the step; test_resnet50_tiny.py takes it with a tiny network
 def test_it_trains_on_synthetic_images_whose_accuracy_means_nothing(both):
     ours, _ = both
     batch = next(iter(ours.batches(0)))

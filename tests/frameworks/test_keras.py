@@ -1,16 +1,9 @@
-"""What every Keras workload must do, in the framework that BENCHBOOK_TEST_FRAMEWORK names.
-
-A process can hold one framework of Keras, so test_workloads_keras.py runs this file once for each, in processes of
-their own.
-"""
-
-import os
+"""What every Keras workload must do, with TensorFlow and with JAX."""
 
 import numpy
 import pytest
 
-from benchbook import devices, measure, parity, protocol
-from benchbook.protocol import Plan
+from benchbook import devices, parity
 from benchbook.training import flops
 from benchbook.training.keras import (
     KerasParitySubject,
@@ -23,16 +16,11 @@ from benchbook.training.keras import (
 )
 from benchbook.workload import Settings
 from fakes import run
+from processes import FRAMEWORK
 
-FRAMEWORK = os.environ["BENCHBOOK_TEST_FRAMEWORK"]
-OTHER = {"tensorflow": "jax", "jax": "tensorflow"}[FRAMEWORK]
+pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 CPU = devices.pick("cpu", FRAMEWORK)
 DECAY = 0.99
-
-
-@pytest.fixture(autouse=True)
-def _no_sensor(monkeypatch):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +83,11 @@ def test_a_process_computes_with_one_framework_and_says_so():
     assert import_keras(FRAMEWORK).backend.backend() == FRAMEWORK
     with pytest.raises(ValueError, match="'torch'; allowed: tensorflow, jax"):
         import_keras("torch")
-    if OTHER not in devices.installed():
-        pytest.skip(f"{OTHER} is not installed: nothing to change to")
-    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {OTHER}.*restarted kernel"):
-        import_keras(OTHER)
+    other = {"tensorflow": "jax", "jax": "tensorflow"}[FRAMEWORK]
+    if other not in devices.installed():
+        pytest.skip(f"{other} is not installed: nothing to change to")
+    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {other}.*restarted kernel"):
+        import_keras(other)
 
 
 def test_it_learns_and_says_what_it_is(data):
@@ -184,19 +173,6 @@ def test_the_same_seed_gives_the_same_training_and_leaves_pythons_own_alone(data
     expected = steps(one, 2)
     assert steps(other, 2) == expected
     assert steps(workload(data, seed=2), 2) != expected
-
-
-def test_warm_up_changes_nothing_that_follows(data, tmp_path):
-    losses = []
-    for name, count in (("plain", None), ("warmed", 8)):
-        made, record = workload(data), run(tmp_path / name)
-        if count:
-            protocol.warm_up(made, record, count)
-        rows = protocol.measure_windows(made, record, Plan(num_windows=2))
-        shown = rows[rows["phase"].isin(["train", "evaluate"])]
-        losses += shown.groupby("repeat")["loss"].apply(list).tolist()
-    assert losses == [losses[0]] * 2
-    assert len(set(losses[0])) == 3
 
 
 def test_a_step_is_compiled_once(data):

@@ -1,0 +1,45 @@
+"""Run notebooks' code cells one after another in this process: what a kernel does, without starting one for each.
+
+`python tests/cells.py points.json FRAMEWORK` runs those points of a file that compute with a framework, and
+`python tests/cells.py aggregate` merges all rows. Rows and figures go to BENCHBOOK_OUTPUTS.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib import pyplot
+from traitlets.config import Config
+
+from benchbook import layout, profiles
+from processes import framework_of
+
+
+def run_cells(notebook: Path, parameters: dict) -> None:
+    """Run all code cells of a notebook with these parameters; an exception ends it, as it does in a kernel."""
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}), user_ns={})
+    for cell in layout.cells(notebook):
+        if cell["cell_type"] != "code":
+            continue
+        shell.run_cell(cell["source"]).raise_error()
+        if "parameters" in cell["metadata"].get("tags", []):
+            shell.push(parameters)
+        for number in pyplot.get_fignums():  # a kernel shows them after the cell
+            pyplot.figure(number).canvas.draw()
+        pyplot.close("all")
+
+
+def main() -> None:
+    matplotlib.use("agg")
+    if sys.argv[1] == "aggregate":
+        run_cells(layout.notebook("aggregate"), {})
+        return
+    for point in profiles.read_points(Path(sys.argv[1])):
+        if framework_of(point) == sys.argv[2]:
+            print(point.study, point.name, flush=True)
+            run_cells(layout.notebook(point.study), point.parameters)
+
+
+if __name__ == "__main__":
+    main()
