@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import toy
 from benchbook import cli, layout, machine, profiles, records, session
+from benchbook.__main__ import describe
 from benchbook.profiles import Point
 from processes import study
 
@@ -79,20 +80,18 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
     ("options", "expected"),
     [
         ("--profile fast", "unknown profile 'fast'; allowed: "),
-        ("--studies mnist", "has no study 'mnist'; allowed: calibrate, mnist_speedup"),
+        ("--studies mnist", "has no study 'mnist'; allowed: "),
         ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: best, "),
         ("--studies vae_stability --machine a/b", "machine name 'a/b': allowed are "),
     ],
 )
 def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, monkeypatch, capsys, options, expected):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["benchbook", "study", *options.split()])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    printed = capsys.readouterr()
-    assert expected in printed.err
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        cli.app(["study", *options.split()], standalone_mode=False)
+    text, status = describe(caught.value)
+    assert expected in text
+    assert (status, "\n" in text, capsys.readouterr().out) == (2, False, "")
     assert not list(tmp_path.rglob("*.csv"))
 
 
@@ -192,16 +191,16 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
     assert f"At $600 an hour: ${hours * 600:,.2f} for what is known, $300.00 at the very most." in told.output
 
 
-def test_a_graph_that_does_not_heed_is_killed_with_what_it_started(tmp_path):
-    child = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    )
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {parent}"
-    graph = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setattr(session, "STOP_SECONDS", 0.2)
+    job = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.execute'])"
+    graph = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     graph.stdout.readline()
     family = psutil.Process(graph.pid).children()
-    session.stop(graph, 0.2)
+    assert len(family) == 1
+    session.stop(graph, "desk")
     assert graph.poll() is not None
     assert not psutil.wait_procs(family, timeout=10)[1]
     graph.stdout.close()
