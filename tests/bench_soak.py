@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psutil
 import yaml
-from toy import copy_project
 
 from benchbook import processes, records, temporary
+from toy import copy_project
 
 ENDED, SOME_FAILED = 0, 3
 LIMIT_SECONDS = 300.0  # for the study to go on after the last fault
