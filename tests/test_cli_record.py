@@ -39,6 +39,16 @@ def test_an_answer_is_the_same_as_text_and_as_json():
     assert all(line["source"] in text for line in answer["nearest"]), "each figure has its source beside it"
 
 
+def test_sources_are_counted_and_refusals_have_their_reason():
+    listed = json.loads(run("sources", "--json"))
+    assert sum(line["figures"] for line in listed["sources"]) == 1325
+    assert all(line["means"] for line in listed["sources"])
+    counts = record.read()["refused"].value_counts().drop("")
+    assert {line["refused"] for line in listed["refused"]} == set(counts.index)
+    assert sum(line["figures"] for line in listed["refused"]) == counts.sum()
+    assert "MLPerf" in run("sources")
+
+
 def test_what_cannot_be_answered_is_refused_before_any_work():
     with pytest.raises(chips.UnknownChip, match="RTX 9090"):
         run("predict", "--chip", "RTX 9090", "--work", "resnet50")

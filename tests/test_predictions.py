@@ -171,7 +171,7 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
     own = forecaster.model.observations
     own = own[own["chip"].eq("NVIDIA RTX 4090")].head(1).assign(publication=features.HERE, setting="here")
-    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6))
+    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6, origin=features.HERE))
     with pytest.raises(Unknown, match="operations an image"):  # what is measured here widens no range
         slow.rate(Question("RTX 4090", "mnist_speedup"))
     question = Question("RTX 4090", "resnet50", "amp_fp16")

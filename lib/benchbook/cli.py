@@ -29,6 +29,7 @@ from benchbook.progress import rate_text
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(cli_record.predict)
 app.command()(cli_record.chips)
+app.command()(cli_record.sources)
 
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 

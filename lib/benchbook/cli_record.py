@@ -1,4 +1,4 @@
-"""The commands that ask the public record: `predict` and `chips`; they need no framework."""
+"""The commands that ask the public record: `predict`, `chips` and `sources`; they need no framework."""
 
 import datetime
 import json
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import chips as listed
-from benchbook import records
+from benchbook import record, records
 
 SPECIFICATIONS = {
     "chip": "chip",
@@ -82,6 +82,20 @@ def chips(
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
     _print_table(f"{len(chosen)} chips; what no source told is empty", shown, {"chip", "released"})
+
+
+def sources(
+    as_json: Annotated[bool, typer.Option("--json", help="print the sources as JSON")] = False,
+) -> None:
+    """List the record's sources: how many figures each has, what they mean, and what was refused and why."""
+    listed_sources, refused = record.sources(), record.refused()
+    if as_json:
+        _say(json.dumps({"sources": _plain(listed_sources), "refused": _plain(refused)}, indent=2, ensure_ascii=False))
+        return
+    shown = listed_sources[["article", "figures", "marked", "refused", "licence", "means"]]
+    _print_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown, {"article", "licence", "means"})
+    for line in refused.to_dict("records"):
+        _say(f"  {line['figures']} refused: {line['refused']}: {line['article']}")
 
 
 def _print_answer(answer) -> None:
