@@ -32,6 +32,9 @@ class Line:
     def num_samples(self, batch):
         return len(batch)
 
+    def enter(self):
+        pass
+
     def step(self, batch):
         errors = (self.slope - 3) * batch
         self.slope -= 0.2 * float((errors * batch).mean())
@@ -71,6 +74,7 @@ STUDY = Study("toy", "A line", (Chart("toy-losses", "Does the loss fall?", "A wi
 PARAMETERS = """
 variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
+seed: int = 1  # of the points
 """
 # With TOY_HANGS, points of that variant never come to their windows.
 CELL = """
@@ -81,7 +85,7 @@ from benchbook import devices, profiles, protocol, runs
 from benchbook.studies.toy.workload import Line
 
 run = runs.start("toy", profiles.collect("toy", globals()), devices.pick(device))
-workload = Line(devices.pick(device), seed=1)
+workload = Line(devices.pick(device), seed)
 protocol.warm_up(workload, run, 1)
 if os.environ.get("TOY_HANGS") == variant:
     time.sleep(600)
