@@ -45,6 +45,8 @@ def test_what_is_refused_is_counted_by_reason_and_the_rest_is_kept(figures):
     refused = record.refused()
     assert refused["figures"].sum() == figures["refused"].ne("").sum()
     assert set(refused["refused"]) == {
+        "above the chip's printed bandwidth",
+        "the source has this figure for another network (EfficientNet-B0)",
         "the same figure in another source",
         "one table under two networks",
         "the chip is not stated",
@@ -80,6 +82,12 @@ def test_a_rate_above_the_chips_peak_is_refused(tmp_path):
     assert list(impossible["refused"]) == ["", "above the chip's printed peak"]
 
 
+def test_a_copy_faster_than_the_chips_memory_is_refused(tmp_path):
+    copy = {"metric": "memory_bandwidth", "unit": "GB/s", "settings": "{}"}
+    assert list(ledger.read(write(tmp_path, **copy, value="310"))["refused"]) == ["", ""]
+    assert list(ledger.read(write(tmp_path, **copy, value="831"))["refused"])[1] == "above the chip's printed bandwidth"
+
+
 def test_a_figure_of_another_source_is_kept_once(tmp_path):
     same = {"chip": "V100 16GB SXM2", "value": "370.5"}
     once = ledger.read(write(tmp_path, **same, article="B"))
@@ -110,7 +118,7 @@ def test_rows_obey_the_schema_and_hold_the_figures(rows, figures):
     kept = figures[figures["refused"] == ""]
     homeless = kept["metric"].eq("cost_to_top5_93") | kept["unit"].eq("volumes/s")
     homeless |= kept["settings"].str.contains("DC \\(behind")
-    assert len(rows) == len(kept) - homeless.sum()
+    assert len(rows) == len(kept) - homeless.sum() > 1200
     rates = kept[kept["unit"] == "img/s"]
     assert sorted(rows["samples_per_second"].dropna()) == sorted(rates["value"])
 

@@ -5,7 +5,7 @@ import functools
 import numpy
 import pandas
 
-from benchbook import chips, networks
+from benchbook import chips, layout, networks
 
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
 TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units
@@ -71,17 +71,27 @@ def _mark(line: dict, share_of_peak: float) -> str:
 
 
 def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series:
-    """Return why nothing is concluded from a figure; the first reason counts."""
+    """Return why nothing is concluded from a figure: what was traced to its source by hand, else the first reason."""
     allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE, False: WINOGRAD})
     reasons = pandas.Series("", index=figures.index)
     for reason, wrong in (
         ("above the chip's printed peak", shares > allowed),
+        ("above the chip's printed bandwidth", _above_bandwidth(figures)),
         ("the same figure in another source", _repeated(figures)),
         ("one table under two networks", _copied(figures)),
         ("the chip is not stated", figures["chip"].str.contains("not stated")),
     ):
         reasons = reasons.mask(reasons.eq("") & wrong, reason)
-    return reasons
+    faults = pandas.read_csv(layout.published() / "record" / "faults.csv").set_index(["article", "metric", "value"])
+    places = pandas.MultiIndex.from_frame(figures[["article", "metric", "value"]])
+    traced = pandas.Series(faults["reason"].reindex(places).to_numpy(), index=figures.index)
+    return traced.where(traced.notna(), reasons)
+
+
+def _above_bandwidth(figures: pandas.DataFrame) -> pandas.Series:
+    """Return which copies are faster than the memory that is printed of the chip."""
+    printed = figures["chip"].map(chips.table()["bandwidth_gb_s"])
+    return figures["unit"].eq("GB/s") & (figures["value"] > ABOVE * printed)
 
 
 def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
