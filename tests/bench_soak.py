@@ -47,7 +47,7 @@ class Soak:
 
     def start(self) -> None:
         """Start the study, or go on with it."""
-        variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs)}
+        variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs), "BENCHBOOK_PATIENCE": "0"}
         command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
         self.study = subprocess.Popen(command, env=os.environ | variables, **quiet)

@@ -10,6 +10,8 @@ import pytest
 from benchbook import devices, measure
 from processes import FRAMEWORK
 
+os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"

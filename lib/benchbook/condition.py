@@ -14,11 +14,12 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook import manifests, nvidia
+from benchbook import manifests, nvidia, sharing
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
+SETTINGS = ("low_power_mode", "power_source", "translated")  # of the condition before a run, which hold throughout
 MOST_CPUS = 16  # reading an idle core's clock can wake it; these are enough
 
 
@@ -50,12 +51,12 @@ def samples(folder: Path) -> pandas.DataFrame:
 
     Returns:
         Column run_id, and one for each key of a sample; empty where no manifest has samples. A setting that
-        holds for a whole run (low_power_mode, power_source) is that of the manifest's condition_before.
+        holds for a whole run (see SETTINGS) is that of the manifest's condition_before.
     """
     lines = []
     for run_id, manifest in manifests.every(folder).items():
         before = manifest.get("condition_before") or {}
-        kept = {"run_id": run_id} | {name: before.get(name) for name in ("low_power_mode", "power_source")}
+        kept = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
         lines += [kept | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
@@ -172,7 +173,7 @@ KEYS = (
 
 
 def _clocks_and_counters() -> dict:
-    """Return what every system tells: clocks, load, swap."""
+    """Return what every system tells: clocks, load, swap, who takes the CPU."""
     awake, elapsed = clocks()
     printed = _output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
     return {
@@ -182,6 +183,7 @@ def _clocks_and_counters() -> dict:
         "swap_used_bytes": psutil.swap_memory().used,
         **swapped(printed),
         "cpu_clock_mhz": _cpu_clock(SYSTEM_FILES),
+        **{name: round(value, 2) for name, value in sharing.cpu_seconds().items()},
     }
 
 

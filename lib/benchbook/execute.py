@@ -208,6 +208,7 @@ def main() -> None:
     point = Point(**json.loads(arguments.point))
     line = Line(point, arguments.kernel)
     try:
+        line.wait_until_calm()
         statuses = execute(point, machine.identify(arguments.machine).name, line.watch, arguments.kernel)
         arguments.done.parent.mkdir(parents=True, exist_ok=True)
         arguments.done.write_text(json.dumps({"statuses": statuses}) + "\n")

@@ -4,9 +4,11 @@ import os
 import sys
 import time
 
-from benchbook import layout, machine, records, statistics
+from benchbook import condition, layout, machine, records, sharing, verdicts
 from benchbook.profiles import Point
 from benchbook.runs import Run
+
+PATIENCE_SECONDS = 60.0
 
 
 class Line:
@@ -34,6 +36,18 @@ class Line:
         windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
         self._draw(f"{windows} rows")
 
+    def wait_until_calm(self) -> None:
+        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on."""
+        patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
+        deadline, announced = time.monotonic() + patience, False
+        while patience and (share := sharing.look()) > sharing.OTHERS_SHARE:
+            if not announced:
+                announced = True
+                print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)
+            if time.monotonic() > deadline:
+                print(f"{self.title}  goes on beside them, and will be called unstable", flush=True)
+                return
+
     def end(self, statuses: list[str]) -> None:
         """Write the outcome and keep the line."""
         seconds = time.monotonic() - self.started
@@ -46,11 +60,13 @@ class Line:
 
     def _rate(self) -> str:
         paths = records.find(self.folder) if self.folder.exists() else []
-        summary = statistics.summarise(records.gather(paths, lambda line: None))
+        rows = records.gather(paths, lambda line: None)
+        summary = verdicts.summarise(rows, condition.samples(self.folder) if len(rows) else None)
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
-        return f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
+        rate = f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
+        return rate + (f"; {best['verdict']}" if str(best["verdict"]).startswith(verdicts.UNSTABLE) else "")
 
 
 def rate_text(rate: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook import condition, correctness, intervals, nvidia, statistics
+from benchbook import condition, correctness, intervals, nvidia, sharing, statistics
 from benchbook.intervals import History
 
 LIMIT = 0.05  # spread or drift over 5 % is unstable
@@ -194,8 +194,25 @@ def _disturbances(conditions: pandas.DataFrame) -> list[str]:
         "low-power mode": any(sample.get("low_power_mode") for sample in samples),
         "sleep": sum(_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
         "another process on the GPU": any(gpu.get("num_other_processes") for gpu in _gpus(samples)),
+        "under Rosetta": any(sample.get("translated") for sample in samples),
     }
-    return [reason for reason, is_so in disturbances.items() if is_so]
+    return [reason for reason, is_so in disturbances.items() if is_so] + _taken_by_others(pairs)
+
+
+def _taken_by_others(pairs: list[tuple[dict, dict]]) -> list[str]:
+    """Return what other processes and the hypervisor took of the CPU within windows, where it is too much."""
+    lengths = [after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs]
+    if sum(lengths) <= 0:
+        return []
+    taken = [sharing.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
+    others, stolen = (
+        sum(share * seconds for share, seconds in zip(part, lengths, strict=True)) / sum(lengths)
+        for part in zip(*taken, strict=True)
+    )
+    return [
+        *([f"other processes took {others:.0%} of the CPU"] if others > sharing.OTHERS_SHARE else []),
+        *([f"the hypervisor took {stolen:.0%} of the CPU"] if stolen > sharing.STOLEN_SHARE else []),
+    ]
 
 
 def _is_hot(sample: dict) -> bool:

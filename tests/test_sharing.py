@@ -1,0 +1,88 @@
+"""How much of the CPU others take, by sums done by hand and with a process that does take it."""
+
+import os
+import subprocess
+import sys
+
+import pandas
+import pytest
+
+from benchbook import sharing, verdicts
+from benchbook.profiles import Point
+from benchbook.progress import Line
+from rows import make_row, make_rows
+
+IDLE = {"cpu_cores": 2, "cpu_busy_seconds": 100.0, "cpu_own_seconds": 10.0, "cpu_stolen_seconds": 1.0}
+pinned = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot choose their cores here")
+
+
+@pytest.fixture
+def one_core():
+    """Let this process, and those that it starts, use one core alone."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture
+def spinner(one_core):
+    """Keep the core busy from another session's process, which is none of this run's."""
+    code = "import os, sys\nif os.fork():\n    os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE) as parent:
+        process = int(parent.stdout.readline())
+        yield process
+        os.kill(process, 9)
+
+
+def test_others_take_what_is_busy_and_not_ours():
+    after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
+    assert sharing.shares(IDLE, after, 20.0) == ((30 - 25) / 40, 2 / 40)
+    assert sharing.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (0, 0)  # counters tick one after the other
+    assert sharing.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
+
+
+def test_what_children_have_done_is_ours_after_they_have_ended():
+    before = sharing.cpu_seconds()["cpu_own_seconds"]
+    code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert sharing.cpu_seconds()["cpu_own_seconds"] - before >= 0.35
+
+
+@pinned
+def test_a_process_that_spins_beside_us_is_seen(spinner):
+    assert sharing.look(0.5) > 0.3
+
+
+@pinned
+def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(spinner, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setenv("BENCHBOOK_PATIENCE", "0.1")
+    Line(Point("mnist_speedup", "p-1", {}, 1, 60)).wait_until_calm()
+    printed = capsys.readouterr().out
+    assert "of the CPU: waiting" in printed
+    assert "goes on beside them" in printed
+    monkeypatch.setenv("BENCHBOOK_PATIENCE", "0")
+    Line(Point("mnist_speedup", "p-1", {}, 1, 60)).wait_until_calm()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("taken", "stolen", "expected"),
+    [
+        (6.0, 0.0, "unstable: other processes took 30% of the CPU"),
+        (0.9, 0.9, "stable"),
+        (0.0, 2.0, "unstable: the hypervisor took 10% of the CPU"),
+    ],
+)
+def test_windows_beside_others_are_unstable_with_the_reason(taken, stolen, expected):
+    rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
+    rows = make_rows([make_row(index=index, samples_per_second=rate) for index, rate in enumerate(rates)])
+    samples = []
+    for number in range(7):  # one before the first window; 10 s and 20 CPU seconds each
+        share = number / 6
+        used = {"cpu_busy_seconds": 60 * share + 6 * taken * share, "cpu_own_seconds": 60 * share}
+        used |= {"cpu_cores": 2, "cpu_stolen_seconds": 6 * stolen * share}
+        clocks = dict.fromkeys(("awake_seconds", "elapsed_seconds"), 10.0 * number)
+        samples.append({"run_id": "run-1", "index": number - 1 if number else None} | clocks | used)
+    assert verdicts.summarise(rows, pandas.DataFrame(samples))["verdict"].item() == expected
