@@ -33,7 +33,8 @@ def drawn(*lines, draw=figures.draw_bars, **options):
     with figures.style():
         axes = Figure().subplots()
         if draw is figures.draw_bars:
-            draw(axes, table, "value", list(map(str, range(len(lines)))), lambda one: f"{one['value']:.1f}", **options)
+            names = map(str, range(len(lines)))
+            draw(axes, table, "value", name=lambda _: next(names), text=lambda one: f"{one['value']:.1f}", **options)
         else:
             draw(axes, table, "batch_size", "value", {"fmt": "o-", "color": "black"})
         axes.figure.draw_without_rendering()
@@ -71,7 +72,7 @@ def test_a_failure_is_a_cross_and_its_status_at_the_axis_never_a_bar(name):
     assert words(axes) == [LINES[name]["status"].replace("_", " ")]
     assert [text.get_position()[0] for text in axes.texts] == [0]
     assert [(mark.get_marker(), mark.get_xdata()[0]) for mark in axes.lines] == [("X", 0)]
-    assert legend(axes) == ["failed, no measure"]
+    assert legend(axes) == [legends.MEANINGS["failed"]]
 
 
 def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rounding():
@@ -113,11 +114,11 @@ def test_panels_of_one_figure_share_a_legend_without_doubles():
     with figures.style():
         figure = Figure()
         for axes, lines in zip(figure.subplots(1, 2), ([line(), FAILED], [line(device="cuda"), PRINTED]), strict=True):
-            figures.draw_bars(axes, pandas.DataFrame(lines), "value", ["a", "b"], lambda _: "")
+            figures.draw_bars(axes, pandas.DataFrame(lines), "value", name=lambda _: "a", text=lambda _: "")
     (found,) = figure.legends
     texts = [text.get_text() for text in found.get_texts()]
     assert len(texts) == len(set(texts))
-    assert {"CPU", "accelerator", "published", "failed, no measure"} <= set(texts)
+    assert {"CPU", "accelerator", "published", legends.MEANINGS["failed"]} <= set(texts)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
     cross = next(one for one in axes.lines if one.get_marker() == "X")
     assert cross.get_xdata()[0] == 16
     assert cross.get_transform() == axes.get_xaxis_transform()
-    assert "failed, no measure (at the foot)" in legend(axes)
+    assert f"{legends.MEANINGS['failed']} (at the foot)" in legend(axes)
 
 
 @pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])

@@ -82,15 +82,12 @@ class ArticleEpoch:
         """
         way, (own, *_) = self.ways
         alike = (table["source"] == "measured") & (table[way] == own) & (table["dataset"] == self.dataset)
-        whole = (table["status"] == "ok") & table[f"evaluate_{self.unit}"].notna()
-        times = dict.fromkeys((self.unit, "low", "high"), SECONDS[self.unit])
+        whole = table[alike & (table["status"] == "ok") & table[f"evaluate_{self.unit}"].notna()]
+        whole = whole.assign(**{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")})
+        processors = ["cpu" if device == "cpu" else "accelerator" for device in whole["device"]]
         return [
-            quantities.between(
-                epoch | {column: epoch[column] * size for column, size in times.items()},
-                f"{'cpu' if epoch['device'] == 'cpu' else 'accelerator'}_{name}",
-                self.unit,
-            )
-            for epoch in table[alike & whole].to_dict("records")
+            quantities.between(epoch, f"{processor}_{name}", self.unit)
+            for epoch, processor in zip(whole.to_dict("records"), processors, strict=True)
         ]
 
     def draw(self, table: pandas.DataFrame, *, form: str, name, title: str, of: str) -> Drawing:
@@ -105,18 +102,9 @@ class ArticleEpoch:
         """
         figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)))
         short = {"seconds": "s", "minutes": "min"}[self.unit]
-        figures.draw_bar_chart(
-            axes,
-            table,
-            self.unit,
-            name=name,
-            text=lambda epoch: f"{epoch[self.unit]:{form}} {short}",
-            title=title,
-            xlabel=f"{self.unit} for {of}",
-            room=0.25,
-            parts=self._parts(),
-            names=PARTS,
-        )
+        words = {"name": name, "text": lambda epoch: f"{epoch[self.unit]:{form}} {short}", "names": PARTS}
+        figures.draw_bars(axes, table, self.unit, parts=self._parts(), **words)
+        axes.set(xlabel=f"{self.unit} for {of}", title=title)
         return Drawing.titled(figure, table, f"Bars of {self.unit} for {of}")
 
     def scaled(self, epoch: dict) -> str:

@@ -55,18 +55,17 @@ def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digi
     figure, axes = figures.canvas(1.6 + 0.9 * max(1, len(shares)))
     bars = pandas.concat([_bars(shares, "waited", "evaluate"), _bars(shares, "share", "cpu")])
     timed = shares["share"].dropna()
-    saved = f"Input takes {figures.span(timed, f'.{digits}%')} of a training step" if len(timed) else None
-    figures.draw_bar_chart(
+    saved = f"Input takes {figures.span(timed, f'.{digits}%')} of a training step" if len(timed) else ""
+    figures.draw_bars(
         axes,
         bars.sort_index(kind="stable"),
         "value",
         name=lambda bar: name(bar) if bar["shade"] == "evaluate" else "",
-        text=lambda bar: f"{bar['value']:.{digits}%}" if pandas.notna(bar["value"]) else "not known",
-        title=saved or "Input share: no step on ready batches was timed yet",
-        xlabel="share of training time",
+        text=lambda bar: f"{bar['value']:.{digits}%}" if pandas.notna(bar["value"]) else "not timed",
         names={"evaluate": "host waited for input", "cpu": f"saved if {ready}"},
     )
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set(xlabel="share of training time", title=saved or "Input share: no step on ready batches was timed yet")
+    axes.xaxis.set_major_formatter("{x:.0%}")
     axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
     return Drawing.titled(figure, shares, "Bars of the share of training time that is input", is_finding=False)
 

@@ -11,7 +11,6 @@ import pandas
 from matplotlib.figure import Figure
 
 from benchbook import records
-from benchbook.figures.bars import draw_bar_chart, name_point, num_runs, published_span, stand_in
 from benchbook.figures.house import COLOURS, canvas, colour, span, style
 from benchbook.figures.marks import (
     draw_bars,
@@ -20,12 +19,12 @@ from benchbook.figures.marks import (
     size,
     view,
 )
+from benchbook.figures.words import name_point, num_runs, published_span, stand_in
 
 __all__ = [
     "COLOURS",
     "canvas",
     "colour",
-    "draw_bar_chart",
     "draw_bars",
     "draw_points",
     "name_point",

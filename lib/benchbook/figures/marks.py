@@ -1,6 +1,6 @@
 """How a point looks in every figure: its bar or mark, its interval, its number of windows, what may be said of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pandas
 from matplotlib.axes import Axes
@@ -54,7 +54,8 @@ def draw_bars(
     axes: Axes,
     table: pandas.DataFrame,
     column: str,
-    labels: Sequence[str],
+    *,
+    name: Callable[[dict], str],
     text: Callable[[dict], str],
     parts: dict[str, str] | None = None,
     names: dict[str, str] | None = None,
@@ -69,7 +70,7 @@ def draw_bars(
         table: with columns device and the bars' lengths; source, variant, status, verdict, low, high, num_windows and
             shade (a name of COLOURS, in place of the device's) where it has them.
         column: the bars' lengths.
-        labels: what each line is called.
+        name: what a line is called.
         text: what stands beside the bar of a line that did not fail.
         parts: columns that a measured bar is made of, each with a name of COLOURS; empty is the device's.
         names: what the legend calls names of COLOURS, where it is not `legends.NAMES`.
@@ -82,13 +83,14 @@ def draw_bars(
         _draw_words(axes, line, place, column, text)
     num_views = _name_views(axes, lines, places)
     kinds = _draw_whiskers(axes, table.set_axis(places), column)
-    ticks = sorted(zip(places, labels, strict=True))
-    axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
+    ticks = sorted(zip(places, map(name, lines), strict=True))
+    axes.set_yticks([place for place, _ in ticks], [called for _, called in ticks], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
     top = max([1.0, *places]) + (1.1 if num_views > 1 else 0.6)  # a lone bar is no thicker than others
     axes.set_ylim(-0.6, top)
+    axes.margins(x=0.25)  # room for the words beside the bars
     entries = legends.shades(drawn, names) + legends.meanings(drawn) + legends.whiskers(kinds)
     legends.add_legend(axes.figure, entries)
 

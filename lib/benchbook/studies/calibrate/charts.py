@@ -44,16 +44,10 @@ def efficiency(evidence: Evidence) -> Drawing:
     table = tables.efficiency(evidence)
     reached = table[table["efficiency"].notna()]
     figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(reached)))
-    figures.draw_bar_chart(
-        axes,
-        reached,
-        "efficiency",
-        name=lambda line: f"{line['machine']}\n{line['point'].rpartition('-')[0]}",
-        text=lambda line: f"{line['efficiency']:.1%}",
-        title=efficiency_title(table),
-        xlabel="FLOP/s of training over FLOP/s of matrix products, same device, precision and session",
-    )
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    figures.draw_bars(axes, reached, "efficiency", name=_name_trained, text=lambda line: f"{line['efficiency']:.1%}")
+    axes.set_xlabel("FLOP/s of training over FLOP/s of matrix products, same device, precision and session")
+    axes.set_title(efficiency_title(table))
+    axes.xaxis.set_major_formatter("{x:.0%}")
     return Drawing.titled(figure, table, "Bars of the share of the measured ceiling")
 
 
@@ -75,14 +69,15 @@ def amount(value: float) -> str:
 
 def _draw_rates(axes: Axes, rates: pandas.DataFrame, unit: str, title: str) -> None:
     """Draw one bar per rate with its range and amount, named by its device, framework and way."""
-    figures.draw_bar_chart(
-        axes,
-        rates,
-        "rate",
-        name=lambda line: f"{line['machine']}\n{line['device']}, {line['framework']}, {line['way']}",
-        text=lambda line: f"{amount(line['rate'])}{unit}",
-        title=title,
-        xlabel="",
-        room=0.35,
-    )
+    figures.draw_bars(axes, rates, "rate", name=_name_rate, text=lambda line: f"{amount(line['rate'])}{unit}")
+    axes.set_title(title)
+    axes.margins(x=0.35)
     axes.xaxis.set_major_formatter(lambda value, _: amount(value))
+
+
+def _name_rate(line: dict) -> str:
+    return f"{line['machine']}\n{line['device']}, {line['framework']}, {line['way']}"
+
+
+def _name_trained(line: dict) -> str:
+    return f"{line['machine']}\n{line['point'].rpartition('-')[0]}"

@@ -30,15 +30,8 @@ def speedups(evidence: Evidence) -> Drawing:
     """Draw how many times as fast as its CPU an accelerator is, measured beside published."""
     table = tables.speedups(tables.epochs(evidence))
     figure, axes = figures.canvas(1.4 + 0.5 * len(table))
-    figures.draw_bar_chart(
-        axes,
-        table,
-        "speedup",
-        name=_name,
-        text=lambda line: f"{line['speedup']:.2f}x",
-        title=speedups_title(table),
-        xlabel="CPU seconds / accelerator seconds, same machine",
-    )
+    figures.draw_bars(axes, table, "speedup", name=_name, text=lambda line: f"{line['speedup']:.2f}x")
+    axes.set(xlabel="CPU seconds / accelerator seconds, same machine", title=speedups_title(table))
     axes.axvline(1, color=figures.COLOURS["line"], linewidth=1)
     return Drawing.titled(figure, table, "Bars of CPU seconds over accelerator seconds")
 

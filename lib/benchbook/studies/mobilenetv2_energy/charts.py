@@ -20,26 +20,13 @@ def settings(evidence: Evidence) -> Drawing:
     """Draw images a second and joules an image of every setting; a cross and a word where it failed."""
     table = tables.settings(evidence)
     figure, (left, right) = figures.canvas(1.8 + 0.42 * len(table), 12.0, panels=2, sharey=True)
-    figures.draw_bar_chart(
-        left,
-        table,
-        "images_per_second",
-        name=_name,
-        text=lambda line: f"{line['images_per_second']:,.0f}",
-        title=_folded(rates_title(table)),
-        xlabel="images a second, training",
-        room=0.25,
-    )
-    figures.draw_bar_chart(
-        right,
-        table.assign(low=table["joules_low"], high=table["joules_high"]),
-        "joules_per_image",
-        name=_name,
-        text=_joules,
-        title=_folded(joules_title(table)),
-        xlabel="joules an image",
-        room=0.4,
-    )
+    rate = "images_per_second"
+    figures.draw_bars(left, table, rate, name=_name, text=lambda line: f"{line[rate]:,.0f}")
+    left.set(xlabel="images a second, training", title=_folded(rates_title(table)))
+    read = table.assign(low=table["joules_low"], high=table["joules_high"])
+    figures.draw_bars(right, read, "joules_per_image", name=_name, text=_joules)
+    right.set(xlabel="joules an image", title=_folded(joules_title(table)))
+    right.margins(x=0.4)
     joules = joules_title(table)
     alt = f"Bars of images a second and of joules an image. {rates_title(table)}. {joules}."
     return Drawing(figure, table, alt, joules)

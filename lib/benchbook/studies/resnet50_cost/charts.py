@@ -34,16 +34,16 @@ def scaling(evidence: Evidence) -> Drawing:
     figure, axes = figures.canvas(1.6 + 0.6 * max(1, len(table)), 9.0)
     shares = table["efficiency"].astype(float)
     reached = f"Several devices reach {figures.span(shares, '.0%')} of the ideal" if len(shares) else ""
-    figures.draw_bar_chart(
+    figures.draw_bars(
         axes,
         table,
         "efficiency",
         name=lambda line: f"{_label(line)}\nbatch {line['batch_size']}, {line['kind']}",
         text=lambda line: f"{line['efficiency']:.0%} ({line['ratio']:.2f}x of one)",
-        title=reached or "Scaling: no point of several devices yet",
-        xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
-        room=0.35,
     )
+    axes.set_xlabel("of n devices' ideal; processes on one CPU: of one process with all its cores")
+    axes.set_title(reached or "Scaling: no point of several devices yet")
+    axes.margins(x=0.35)
     axes.axvline(1, color=figures.COLOURS["published"], linewidth=1)
     axes.xaxis.set_major_formatter(PERCENT)
     return Drawing.titled(figure, table, "Bars of the share of the ideal speed", is_finding=False)
@@ -53,16 +53,15 @@ def costs(evidence: Evidence) -> Drawing:
     """Draw dollars for a million images; published rates in grey."""
     table = money.costs(evidence)
     figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)), 9.0)
-    figures.draw_bar_chart(
+    figures.draw_bars(
         axes,
         table,
         "per_million",
         name=_offer,
         text=lambda line: f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)",
-        title=costs_title(table),
-        xlabel="US dollars for a million training images, evaluation left out",
-        room=0.55,
     )
+    axes.set(xlabel="US dollars for a million training images, evaluation left out", title=costs_title(table))
+    axes.margins(x=0.55)
     more = {"resnet50-break-even": money.break_even(evidence)}
     return Drawing.titled(figure, table, "Bars of dollars for a million training images", tables=more)
 

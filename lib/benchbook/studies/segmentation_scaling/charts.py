@@ -21,16 +21,15 @@ def times(evidence: Evidence) -> Drawing:
     table = tables.image_times(evidence)
     figure, axes = figures.canvas(1.4 + 0.5 * len(table), 9.0)
     title = times_title(table)
-    figures.draw_bar_chart(
+    figures.draw_bars(
         axes,
         table,
         "ms_per_image",
         name=_label,
         text=lambda time: ", ".join(part for part in (f"{time['ms_per_image']:,.0f} ms", time["note"]) if part),
-        title=title,
-        xlabel="milliseconds an image, training",
-        room=0.45,
     )
+    axes.set(xlabel="milliseconds an image, training", title=title)
+    axes.margins(x=0.45)
     pairs = cores.pairs(evidence.rows)
     guesses = {"scaling-guesses": cores_charts.extrapolations(table, pairs)}
     finding = f"{title}. {cores_charts.title(pairs)}"

@@ -65,7 +65,7 @@ def accuracies_title(table: pandas.DataFrame) -> str:
 def support(evidence: Evidence) -> Drawing:
     """Draw which precisions work, with and without the compiler, and what they gain."""
     table = matrix.table(evidence)
-    figure, axes = figures.canvas(1.4 + 0.6 * max(1, matrix.num_lines(table)))
+    figure, axes = figures.canvas(1.4 + 0.6 * max(1, matrix.num_rows(table)))
     matrix.draw(axes, table)
     return Drawing.titled(figure, table, "A field for each precision, device and compiler")
 

@@ -10,7 +10,7 @@ from benchbook import quantities, support
 from benchbook.study import Evidence
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
-LINE = ["machine", "study", "device", "framework_version", "compiled"]  # what a line of fields shares
+ROW = ["machine", "study", "device", "framework_version", "compiled"]  # what a row of fields shares
 
 
 def table(evidence: Evidence) -> pandas.DataFrame:
@@ -63,28 +63,28 @@ def events(cells: pandas.DataFrame) -> dict[str, float]:
 
 def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
-    lines = cells[LINE].drop_duplicates().reset_index(drop=True)
+    rows = cells[ROW].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
-    places = cells.groupby(LINE, dropna=False, sort=False).ngroup()
+    places = cells.groupby(ROW, dropna=False, sort=False).ngroup()
     for cell, y in zip(cells.to_dict("records"), places, strict=True):
         x = names.index(cell["precision"])
         axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=STATUS_COLOURS[cell["status"]], alpha=0.35, lw=0)
         axes.text(x + 0.5, y + 0.5, _words(cell), ha="center", va="center", fontsize=8)
     axes.set_xticks(numpy.arange(len(names)) + 0.5, names)
     labels = [
-        f"{line['machine']}\n{line['device']}, {'compiled' if line['compiled'] else 'eager'}"
-        for line in lines.to_dict("records")
+        f"{row['machine']}\n{row['device']}, {'compiled' if row['compiled'] else 'eager'}"
+        for row in rows.to_dict("records")
     ]
-    axes.set_yticks(lines.index + 0.5, labels)
-    axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(lines)), 0))
+    axes.set_yticks(rows.index + 0.5, labels)
+    axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(rows)), 0))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title(cells))
 
 
-def num_lines(cells: pandas.DataFrame) -> int:
-    """Return how many lines of fields the chart has."""
-    return len(cells[LINE].drop_duplicates())
+def num_rows(cells: pandas.DataFrame) -> int:
+    """Return how many rows of fields the chart has."""
+    return len(cells[ROW].drop_duplicates())
 
 
 def title(cells: pandas.DataFrame) -> str:

@@ -1,39 +1,8 @@
-"""A chart of bars with all that it says: what each bar is called, the axis, the title."""
-
-from collections.abc import Callable
+"""What points, bars and curves are called, and what articles printed, in the words of charts."""
 
 import pandas
-from matplotlib.axes import Axes
 
 from benchbook.figures.house import span
-from benchbook.figures.marks import draw_bars
-
-
-def draw_bar_chart(
-    axes: Axes,
-    table: pandas.DataFrame,
-    column: str,
-    *,
-    name: Callable[[dict], str],
-    text: Callable[[dict], str],
-    title: str,
-    xlabel: str,
-    room: float = 0.2,
-    parts: dict[str, str] | None = None,
-    names: dict[str, str] | None = None,
-) -> None:
-    """Draw a named bar for each line of a table, under a title; see `draw_bars` for what is not named here.
-
-    Args:
-        axes, table, column, text, parts, names: see `draw_bars`.
-        name: from a line of the table to what its bar is called.
-        title, xlabel: of the chart.
-        room: for the words beside the bars, as a fraction of the axis.
-    """
-    draw_bars(axes, table, column, [name(line) for line in table.to_dict("records")], text, parts, names)
-    axes.set_xlabel(xlabel)
-    axes.margins(x=room)
-    axes.set_title(title)
 
 
 def name_point(line: dict, *words: str, dataset: str) -> str:
