@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import shutil
+import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -538,3 +539,14 @@ def test_a_page_of_a_thousand_points_and_pictures_stays_below_three_megabytes(wr
     assert len(site.points.lines("machine")) == 1000
     for path in site.folder.glob("*.html"):
         assert path.stat().st_size < LARGEST_BYTES
+
+
+def test_a_failed_aggregation_is_an_error_that_leaves_the_pages_of_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    page = tmp_path / "report" / "notebooks" / "90_aggregate.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    monkeypatch.setattr(report.kernel, "command", lambda *_: [sys.executable, "-c", "import sys; sys.exit('no rows')"])
+    with pytest.raises(RuntimeError, match="no rows"):
+        report.write()
+    assert [path for path in (tmp_path / "report").rglob("*") if path.is_file()] == [page]

@@ -2,17 +2,19 @@
 
 import csv
 import importlib.metadata
+import itertools
 import json
 import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jinja2
+import pandas
 
-from benchbook import kernel, layout, studies
+from benchbook import articles, kernel, layout, studies
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
 from benchbook.report import citing, executed, tables
@@ -24,7 +26,7 @@ AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's 
 
 
 def write() -> Path:
-    """Run the aggregation notebook over all rows, then write the pages; return the first one's path.
+    """Run the aggregation notebook over all rows, and write the pages; return the first one's path.
 
     Raises:
         RuntimeError: the notebook failed; the message ends with what it printed last.
@@ -33,10 +35,25 @@ def write() -> Path:
     aggregated = outputs / "report" / AGGREGATED
     aggregated.parent.mkdir(parents=True, exist_ok=True)
     command = kernel.command(layout.notebook("aggregate"), aggregated)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the aggregation failed:\n{done.stderr[-2000:]}")
-    return write_pages(outputs / "figures", outputs / "report", [aggregated, *executed.newest(outputs / "runs")])
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as aggregation:
+        try:
+            notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
+            return write_pages(outputs / "figures", outputs / "report", notebooks)
+        except BaseException:
+            aggregation.kill()
+            raise
+
+
+def _wait(aggregation: subprocess.Popen, aggregated: Path) -> Iterator[Path]:
+    """Yield the aggregation as it ran, once it has ended; meanwhile other notebooks become pages.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    _, errors = aggregation.communicate()
+    if aggregation.returncode:
+        raise RuntimeError(f"the aggregation failed:\n{errors[-2000:]}")
+    yield aggregated
 
 
 def left_out(aggregated: Path) -> list[str]:
@@ -51,25 +68,25 @@ def _printed(output: dict) -> list[str]:
     return "".join(output.get("text", "")).splitlines()
 
 
-def write_pages(figures: Path, folder: Path, notebooks: list[Path] | None = None) -> Path:
+def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
     """Write index.html, points.html and a page per notebook into a folder, with a copy of every file they show.
 
     Args:
-        figures: what the aggregation wrote.
+        figures: what the aggregation wrote; read when all notebooks have their pages.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
 
     Returns:
         The path of index.html.
     """
-    _copy(figures, folder / "files")
     environment = _environment()
-    template = environment.get_template("notebook.html")
-    pages = executed.write(notebooks or [], folder / "notebooks", template)
-    lines = tables.lines(figures / "summary.csv")
+    pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
+    _copy(figures, folder / "files")
+    lines, printed = tables.lines(figures / "summary.csv"), articles.rows()
+    sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
     content = {
-        "sections": [section for study in studies.every().values() if (section := _section(figures, study, lines))],
-        "predictions": _figures(figures, "", PREDICTIONS, lines),
+        "sections": [section for section in sections if section],
+        "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
         "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
@@ -125,24 +142,24 @@ def _harmless(cell: str) -> str:
     return cell if not FORMULA.match(cell) or tables.is_number(cell) else f"'{cell}"
 
 
-def _section(folder: Path, study: Study, lines: list[dict]) -> dict:
+def _section(folder: Path, study: Study, lines: list[dict], printed: pandas.DataFrame) -> dict:
     """Return a study's finding and figures under the question that its notebook's title asks."""
     title = study.question
-    shown = _figures(folder, study.name, study.charts, lines)
+    shown = _figures(folder, study.name, study.charts, lines, printed)
     findings = {line["study"]: line["finding"] for line in tables.lines(folder / "findings.csv")}
     finding = findings.get(study.name, "").removeprefix(title).strip()  # the heading has asked it already
     return {"study": study.name, "title": title, "finding": finding} | shown if shown else {}
 
 
-def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict]) -> dict:
+def _figures(
+    folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: pandas.DataFrame
+) -> dict[str, list[dict]]:
     """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
-    written = [chart.name for chart in charts if (folder / f"{chart.name}.json").exists()]
-    drawn = [
-        {"name": name}
-        | (told := json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
-        | citing.figure(name, told["title"], study, tables.read(folder / f"{name}.csv"), lines)
-        for name in written
-    ]
+    drawn = []
+    for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
+        page = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        table = tables.read(folder / f"{name}.csv")
+        drawn.append({"name": name} | page | citing.figure(name, page["title"], study, table, lines, printed))
     parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
     return parts if drawn else {}
 

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 import pandas
 import yaml
 
-from benchbook import articles, layout, verdicts
+from benchbook import layout, verdicts
 
 
-def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict]) -> dict[str, str]:
+def figure(
+    name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict], printed: pandas.DataFrame
+) -> dict[str, str]:
     """Return a figure's `conditions` and `citation`.
 
     Args:
@@ -17,15 +19,16 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
         study: whose points it shows; empty where it shows several studies'.
         table: what it was drawn from.
         summary: the lines of all measured points.
+        printed: from `articles.rows`.
     """
     source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
     published = ~source.isin(["measured", "predicted"])
     machines = table.get("machine", pandas.Series(dtype="string"))
     points = [line for line in summary if line["machine"] in set(machines[source == "measured"].dropna())]
     points = [line for line in points if line["study"] == study] or points
-    sources = _sources(study, table[published])
-    told = [_measured(points, table[source == "measured"]), f"Published: {_join(sources)}" if sources else ""]
-    conditions = " ".join(f"{sentence}." for sentence in told if sentence)
+    sources = _sources(study, table[published], printed)
+    sentences = [_measured(points, table[source == "measured"]), f"Published: {_join(sources)}" if sources else ""]
+    conditions = " ".join(f"{sentence}." for sentence in sentences if sentence)
     citation = _citation(f"{title} (figure {name})", points)
     citation += f" Published figures: {'; '.join(sources)}." if sources else ""
     return {"conditions": conditions, "citation": citation}
@@ -75,14 +78,13 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _sources(study: str, table: pandas.DataFrame) -> list[str]:
+def _sources(study: str, table: pandas.DataFrame, printed: pandas.DataFrame) -> list[str]:
     """Return the articles that published lines come from."""
     if "publication" in table:
         return sorted(set(table["publication"].dropna()))
     if "machine" not in table or table.empty:
         return []
-    rows = articles.rows()
-    named = rows[rows["machine"].isin(table["machine"]) & ((rows["study"] == study) | (not study))]
+    named = printed[printed["machine"].isin(table["machine"]) & ((printed["study"] == study) | (not study))]
     return sorted(set(named["reference"].dropna().astype(str)))
 
 

@@ -3,6 +3,8 @@
 import hashlib
 import re
 import shutil
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import jinja2
@@ -30,8 +32,8 @@ def newest(runs: Path) -> list[Path]:
     return list({path.parent: path for path in own}.values())
 
 
-def write(notebooks: list[Path], folder: Path, template: jinja2.Template) -> list[dict[str, str]]:
-    """Write a page for each notebook into a folder, emptied first.
+def write(notebooks: Iterable[Path], folder: Path, template: jinja2.Template) -> list[dict[str, str]]:
+    """Write a page for each notebook into a folder, whose pages of before stay until all are written.
 
     Args:
         notebooks: executed; those of runs lie in `<machine>/<study>/<point>/`.
@@ -42,19 +44,24 @@ def write(notebooks: list[Path], folder: Path, template: jinja2.Template) -> lis
         Of each page its file name, and machine, study and point; empty for a notebook that is not of a run. One that
         cannot be read, such as a run's that was killed, has no page.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    pages, exporter = [], _exporter() if notebooks else None
-    for path in notebooks:
-        try:
-            body = _body(path, exporter)
-        except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
-            continue
-        point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
-        name = _file_name(path, point)
-        page = template.render(title=" · ".join(point.values()) or path.stem, body=body, point=point)
-        (folder / name).write_text(page, encoding="utf-8")
-        pages.append({"file": name, "machine": "", "study": path.stem, "point": ""} | point)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".notebooks-") as fresh:
+        pages, exporter = [], None
+        for path in notebooks:
+            exporter = exporter or _exporter()
+            try:
+                body = _body(path, exporter)
+            except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
+                continue
+            point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
+            name = _file_name(path, point)
+            page = template.render(title=" · ".join(point.values()) or path.stem, body=body, point=point)
+            (Path(fresh) / name).write_text(page, encoding="utf-8")
+            pages.append({"file": name, "machine": "", "study": path.stem, "point": ""} | point)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for page in Path(fresh).iterdir():
+            page.rename(folder / page.name)
     return pages
 
 
