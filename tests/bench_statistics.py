@@ -121,7 +121,7 @@ def main() -> None:
     """Print the tables; exit 1 if a case breaks a limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=6000, help="cases drawn for each cell")
-    parser.add_argument("--difference", type=float, default=0.2, help="that power is told of, as a fraction")
+    parser.add_argument("--difference", type=float, default=0.2, help="between two points, as a fraction, for power")
     options = parser.parse_args()
     faster = float(numpy.log1p(options.difference))
     titles = {

@@ -1,6 +1,8 @@
 """Quantities of claims, from measured rows made by hand and from the published ones."""
 
+import pandas
 import pytest
+from scipy import stats
 
 from benchbook import articles, quantities, studies
 from benchbook.study import Evidence
@@ -57,6 +59,33 @@ def test_the_chip_of_a_machine_with_a_gpu_is_the_gpu_and_four_of_them_are_compar
     line = of(gpu)["desk", "synthetic_rate"]
     assert (line["chip"], line["value"]) == ("NVIDIA V100", 3000)
     assert of(gpu | {"device_count": 1}) == {}
+
+
+@pytest.mark.parametrize("name", ["Tesla P100-PCIE-16GB", "NVIDIA Tesla P100-SXM2-16GB"])
+def test_a_chips_boards_are_one_chip_so_that_a_measured_p100_judges_the_articles(name):
+    server = {"dataset": "mnist", "device_name": name, "device": "cuda", "machine": "server"}
+    whole = [make_row(**server), make_row(**server, phase="evaluate", index=1)]
+    table = quantities.gather(
+        Evidence(pandas.concat([make_rows(whole), articles.rows()], ignore_index=True)), studies.every().values()
+    )
+    measured = table[(table["source"] == "measured") & (table["name"] == "accelerator_seconds")]
+    printed = table[(table["machine"] == "p100-server-256gb") & (table["name"] == "accelerator_seconds")]
+    assert measured["chip"].tolist() == printed["chip"].tolist() == ["NVIDIA P100"]
+
+
+def test_a_machine_whose_figures_were_not_printed_is_there_with_its_chip():
+    table = quantities.gather(Evidence(articles.rows()), studies.every().values())
+    there = table[table["name"] == quantities.PRESENT].set_index("machine")["chip"]
+    assert there[["colab-v100", "macbook-air-13-m2"]].tolist() == ["NVIDIA V100", "Apple M2"]
+
+
+@pytest.mark.parametrize(("values", "kind"), [((0.7, 0.8), "range"), ((0.7, 0.8, 0.75), "interval")])
+def test_a_number_that_runs_measured_once_each_has_students_t_over_runs(values, kind):
+    line = quantities.of_runs({"machine": "m", "chip": "c", "source": "measured"}, "accuracy", values)
+    assert line["value"] == pytest.approx(0.75)
+    half = stats.t.ppf(0.9825, 2) * 0.05 / 3**0.5 if kind == "interval" else 0.05
+    assert (line["low"], line["high"]) == pytest.approx((0.75 - half, 0.75 + half))
+    assert line["interval"] == kind
 
 
 def test_a_price_is_a_quantity_an_hour_with_the_bounds_of_its_digits():

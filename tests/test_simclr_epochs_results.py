@@ -180,6 +180,27 @@ def test_accuracy_stands_at_the_epochs_that_were_trained():
     assert line["num_seeds"] == 2
 
 
+def test_accuracy_after_the_articles_epochs_and_memory_are_quantities_of_an_accelerator():
+    rows = []
+    for run, accuracy in enumerate((0.84, 0.85, 0.86)):
+        common = point(device="cuda")[0] | {"run_id": f"run-{run}", "machine": "desk"}
+        trained = {"phase": "train", "samples": 200 * 49_920, "peak_memory_bytes": 1_500_000_000}
+        tested = {
+            "phase": "evaluate",
+            "accuracy": accuracy,
+            "samples": None,
+            "seconds": None,
+            "samples_per_second": None,
+        }
+        rows += [common | trained, common | tested | {"index": 1}]
+    values = {line["name"]: line for line in tables.trained(evidence(rows))}
+    assert values["knn_accuracy"]["value"] == pytest.approx(0.85)
+    assert values["knn_accuracy"]["interval"] == "interval"
+    assert values["peak_memory_bytes"]["value"] == 1.5e9
+    on_cpu = [row | {"device": "cpu"} for row in rows]
+    assert tables.trained(evidence(on_cpu)) == []
+
+
 def test_quantities_are_seconds_of_the_articles_loaders_on_cifar10():
     rows = [*point(), *point("tuned"), *point(dataset="shapes-32px", machine="other"), *point(device="cuda")]
     claimed = results.STUDY.quantities(evidence(rows))

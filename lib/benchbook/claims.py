@@ -178,7 +178,7 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
 
 
 def _notes(used: pandas.DataFrame) -> list[str]:
-    """Return how quantities were measured, each once; joules of two boundaries are told apart."""
+    """Return how quantities were measured, each once; of joules with their method and boundary."""
     notes = used.reindex(columns=["name", "note"]).dropna()
     return [f"{line['name']}: {line['note']}" for line in notes.to_dict("records") if line["note"]]
 

@@ -2,7 +2,7 @@
 
 What is estimated is the mean, over starts of a kernel (a Python process), of the logarithm of the rate. Windows of one
 kernel share what that kernel was given (memory layout, clocks, placement of threads), so each kernel counts once, by
-the median of its windows, and the interval is Student's t over kernels. How much kernels differ is seldom known from
+the median of its windows, and the interval is Student's t over kernels. How much kernels differ seldom follows from
 the few kernels of one point, so their variance is pooled with that of all other kernels on the same device of the same
 machine (its history), and with a prior that stands for two more degrees of freedom. This is the estimate of a variance
 under a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, 2013, section 2.6).
@@ -23,7 +23,7 @@ PRIOR_DEVIATION = 0.06  # standard deviation of log rates between kernels, where
 PRIOR_FREEDOM = 2  # as many degrees of freedom the prior counts
 FEWEST_WINDOWS = 6  # with fewer, the range is shown and no interval
 FEWEST_FREEDOM = 4  # of the history and the point's own kernels together; with fewer, the range is shown
-STARTS = "kernel_start"  # the model of calibration's rows that tell how kernels differ
+STARTS = "kernel_start"  # the model of calibration's rows about how kernels differ
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 # What two kernels have in common that ran the same work. A search may choose other settings in each.
 WORK = ["machine", "device", "study", "point", "phase", "dataset", "framework_version", "commit"]
@@ -158,7 +158,7 @@ def median_error(values, axis: int = -1):
 def windows_width(values, axis: int = -1):
     """Return how wide, as a fraction, the 95 % interval of one kernel's windows alone is; infinite with fewer than 6.
 
-    It says when more windows of this kernel would tell little more, and nothing of other kernels.
+    More windows make it narrower; it says nothing of other kernels.
 
     Args:
         values: windows along the axis.
@@ -262,7 +262,7 @@ def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple
         apart: sessions whose difference from others is a question and no noise: their kernels are compared within the
             session alone.
     """
-    found = {}
+    sums_by_device = {}
     for measure in (RATE, ENERGY):
         levels = kernel_levels(rows, measure)
         work = [levels[name].fillna("") for name in WORK]
@@ -271,8 +271,8 @@ def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple
         first = ~pandas.concat(work, axis=1).duplicated()
         sums = levels.assign(squares=squares, freedom=(~first).astype(int)).groupby(["machine", "device"])
         for key, (total, freedom) in sums[["squares", "freedom"]].sum().iterrows():
-            found[measure, *key] = History(float(total), int(freedom))
-    return found
+            sums_by_device[measure, *key] = History(float(total), int(freedom))
+    return sums_by_device
 
 
 def kernel_levels(rows: pandas.DataFrame, measure: str) -> pandas.DataFrame:

@@ -10,10 +10,10 @@ from benchbook.devices.kinds import named_by_driver
 from benchbook.study import Evidence, Rule, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note"]
-PRESENT = "is_present"  # a quantity of every machine that articles name, by which its chip is known
+PRESENT = "is_present"  # a quantity of every machine that articles name, that says which chip it has
 FLOPS_PER_MULTIPLY_ADD = 6  # of training: two operations each, forward once and backward twice
 FEWEST_RUNS = 3  # with fewer, the least and the most are shown
-KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings that tell published rows apart
+KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings in which published rows differ
 
 
 def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:

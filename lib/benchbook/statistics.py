@@ -39,9 +39,10 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
 
 def ratio(a: Interval, b: Interval) -> Ratio:
     """Compare the rates of two points, higher being faster: B over A, with a 95 % interval and a verdict."""
-    found = intervals.divide(b, a)
-    verdict = "B faster" if found.low > 1 else "A faster" if found.high < 1 else "no difference shown"
-    return Ratio(found.value, found.low, found.high, found.kind, TOO_FEW if found.kind == intervals.RANGE else verdict)
+    result = intervals.divide(b, a)
+    verdict = "B faster" if result.low > 1 else "A faster" if result.high < 1 else "no difference shown"
+    verdict = TOO_FEW if result.kind == intervals.RANGE else verdict
+    return Ratio(result.value, result.low, result.high, result.kind, verdict)
 
 
 def newest(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -50,24 +50,24 @@ def windows(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
     long = pandas.Series(long, rows.index, dtype=bool)
-    found = statistics.newest(rows[long & (rows["source"] == "measured")])
-    found = found[(found["phase"] == "train") & found["samples_per_second"].notna()]
-    found = found[found["run_id"] == found.groupby(["machine", "point"])["run_id"].transform("max")]
-    found = found.sort_values(["machine", "point", "index"])
-    minutes = found.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE
+    timed = statistics.newest(rows[long & (rows["source"] == "measured")])
+    timed = timed[(timed["phase"] == "train") & timed["samples_per_second"].notna()]
+    timed = timed[timed["run_id"] == timed.groupby(["machine", "point"])["run_id"].transform("max")]
+    timed = timed.sort_values(["machine", "point", "index"])
+    minutes = timed.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE
     kept = ["machine", "study", "point", "device", "framework", "variant"]
     columns = [*kept, "minutes", "samples", "seconds", "samples_per_second"]
-    return found.assign(minutes=minutes)[columns].reset_index(drop=True)
+    return timed.assign(minutes=minutes)[columns].reset_index(drop=True)
 
 
-def first_and_last(found: pandas.DataFrame) -> pandas.DataFrame:
+def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rate of each sustained point's first minute and of its last, side by side.
 
     A window belongs to the minute in which it ended, or in the last minute began. A run of under two minutes is halved
     instead, and `stretch` says so.
 
     Args:
-        found: from `windows`.
+        timed: from `windows`.
 
     Returns:
         Columns: machine, study, point, device, framework, variant, minutes (in all), stretch (minutes at each end),
@@ -75,7 +75,7 @@ def first_and_last(found: pandas.DataFrame) -> pandas.DataFrame:
     """
     key = ["machine", "study", "point", "device", "framework", "variant"]
     lines = []
-    for values, run in found.groupby(key, dropna=False, sort=True):
+    for values, run in timed.groupby(key, dropna=False, sort=True):
         total = run["minutes"].max()
         stretch = min(1.0, total / 2)
         begun = run["minutes"] - run["seconds"] / MINUTE

@@ -200,10 +200,10 @@ def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table with its bounds and windows in words; bounds that read the same are none."""
-    known = _with(content, "low", "high", "num_windows")[["low", "high", "num_windows"]]
+    columns = ["low", "high", "num_windows", "interval"]
     bounds = []
-    for low, high, count in known.itertuples(index=False):
-        parts = [f"{text(low)} to {text(high)}"] if text(low) != text(high) else []
+    for low, high, count, kind in _with(content, *columns)[columns].itertuples(index=False):
+        parts = [f"{text(low)} to {text(high)}" + " (range)" * (kind == "range")] if text(low) != text(high) else []
         parts += [f"n={count:.0f}"] if text(low) and count > 0 else []
         bounds.append(", ".join(parts))
     return content.assign(bounds=bounds)

@@ -31,7 +31,7 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     printed = evidence.published[evidence.published["study"] == NAME]
     printed = printed[(printed["phase"] == "total") & (printed["source"] == "published")]
     once = [settings.get("epochs", 1) == 1 for settings in printed["settings"]]
-    return EPOCH.table(evidence, _points(evidence), printed[once])
+    return EPOCH.table(evidence, _points(evidence), printed[pandas.Series(once, printed.index, dtype=bool)])
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
@@ -67,23 +67,19 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 
 def trained(evidence: Evidence) -> list[dict]:
     """Return as quantities the accuracy after the article's 200 epochs, and the peak memory, on an accelerator."""
-    table = accuracies(evidence)
-    table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["dataset"] == "cifar10")]
-    whole = table[(table["device"] != "cpu") & (table["epochs"].round() == EPOCHS)]
-    values = [_accuracy(line) for line in whole.to_dict("records")]
     rows = statistics.newest(evidence.measured[evidence.measured["study"] == NAME])
-    rows = rows[(rows["variant"] == "reference") & (rows["device"] == "cuda") & (rows["dataset"] == "cifar10")]
-    rows = rows[(rows["phase"] == "train") & (rows["batch_size"] == BATCH_SIZE) & rows["peak_memory_bytes"].notna()]
-    for _, windows in rows.groupby("machine", sort=True):
-        peak = float(windows["peak_memory_bytes"].max())
-        values.append(quantities.exact(windows.iloc[0].to_dict(), "peak_memory_bytes", peak))
+    rows = rows[(rows["variant"] == "reference") & (rows["dataset"] == "cifar10") & (rows["device"] != "cpu")]
+    rows = rows[rows["batch_size"] == BATCH_SIZE]
+    values = []
+    for _, machine in rows.groupby("machine", sort=True):
+        runs = [_evaluations(run) for _, run in machine.groupby(["point", "run_id", "repeat"], sort=True)]
+        last = [line["accuracy"] for run in runs for line in run if round(line["epochs"]) == EPOCHS]
+        head = machine.iloc[0].to_dict()
+        values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
+        windows = machine[(machine["phase"] == "train") & (machine["device"] == "cuda")]
+        memory = windows["peak_memory_bytes"].dropna()
+        values += [quantities.exact(head, "peak_memory_bytes", float(memory.max()))] if len(memory) else []
     return values
-
-
-def _accuracy(line: dict) -> dict:
-    """Return the accuracy of a line of `accuracies`: several runs have their range."""
-    kind = intervals.RANGE if line["num_runs"] > 1 else intervals.ROUNDING
-    return quantities.between(line | {"interval": kind}, "knn_accuracy", "accuracy")
 
 
 def _evaluations(run: pandas.DataFrame) -> list[dict]:
