@@ -153,3 +153,45 @@ def test_usable_cores_are_those_this_process_may_use(monkeypatch):
 def test_without_the_library_that_asks_gpus_there_are_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvidia.names() == []
+
+
+CPUINFO = """processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 25
+model\t\t: 17
+stepping\t: 1
+flags\t\t: fpu sse2 avx2 {}hypervisor
+
+processor\t: 1
+"""
+
+
+def test_a_fingerprint_tells_kinds_of_computer_apart_and_not_two_of_a_kind(tmp_path, monkeypatch):
+    def traits(sets: str) -> dict:
+        (tmp_path / "cpuinfo").write_text(CPUINFO.format(sets))
+        return machine._linux_traits(tmp_path / "cpuinfo", tmp_path)
+
+    assert traits("") == traits("tsc_known_freq ") != traits("avx512_bf16 ")
+    assert traits("")["cpu family"] == "25"
+    own = machine.fingerprint()
+    assert machine.fingerprint() == own
+    assert re.fullmatch("[0-9a-f]{12}", own)
+    monkeypatch.setattr(nvidia, "kinds", lambda: [("NVIDIA A", 2**34)])
+    with_gpu = machine.fingerprint()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=3 * 2**30))
+    assert len({own, with_gpu, machine.fingerprint()}) == 3
+
+
+@pytest.mark.parametrize(("kind", "is_taken"), [("own", False), ("of another", True), (None, True)])
+def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path, monkeypatch, kind, is_taken):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    name, own = machine.identify().name, machine.fingerprint()
+    folder = layout.runs(name) / "mnist_speedup" / "a-point"
+    folder.mkdir(parents=True)
+    manifest = {"machine": {"name": name} | ({"fingerprint": own if kind == "own" else kind} if kind else {})}
+    (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
+    assert machine.identify().name == (f"{name}-{own[:4]}" if is_taken else name)
+    if is_taken:
+        with pytest.raises(ValueError, match="rows of another kind of computer have it"):
+            machine.identify(name)
+    assert machine.identify("a-name-of-its-own").name == "a-name-of-its-own"

@@ -104,3 +104,17 @@ def test_this_computers_own_manifest_is_read(table):
     assert line["cores"] == machine.identify().physical_cores
     assert line["software"].startswith("Python 3.")
     assert "Load before a run" in line["condition"]
+
+
+def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
+    rows = []
+    for number, kind in enumerate(["aaaa1111", "bbbb2222", None, "no manifest"]):
+        run_id = f"2026010{number + 1}T000000Z-aa"
+        rows += [make_row(run_id=run_id), make_row(run_id=run_id, machine="attic")]
+        if kind != "no manifest":
+            manifest = {"machine": {"fingerprint": kind} if kind else {}}
+            (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
+    apart = machines.tell_apart(make_rows(rows), tmp_path)
+    assert apart["machine"].tolist()[::2] == ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk"]
+    alike = machines.tell_apart(make_rows(rows[::6]), tmp_path)
+    assert set(alike["machine"]) == {"desk"}

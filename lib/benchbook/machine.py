@@ -4,6 +4,7 @@ Everything here may be published: no user, host name, home path, serial number o
 """
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -15,6 +16,8 @@ from pathlib import Path
 import psutil
 
 from benchbook import layout, nvidia
+
+INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # that training may use
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Machine:
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
         accelerators: one name per NVIDIA GPU; on Apple silicon the chip's own.
+        fingerprint: of the kind of computer, see `fingerprint`; not of this one or its owner.
     """
 
     name: str
@@ -39,22 +43,33 @@ class Machine:
     memory_bytes: int
     system: str
     accelerators: tuple[str, ...]
+    fingerprint: str
 
 
 def identify(name: str = "") -> Machine:
     """Describe this computer.
 
     Args:
-        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores and memory.
+        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores and memory, and of the
+            fingerprint where rows of another kind of computer have that name already.
 
     Raises:
-        ValueError: the name has characters that cannot stand in a folder's name.
+        ValueError: the name has characters that cannot stand in a folder's name, or rows of another kind of computer
+            have it.
     """
     chip, memory = _chip(), psutil.virtual_memory().total
     cores = psutil.cpu_count(logical=False) or psutil.cpu_count()
-    name = name or os.environ.get("BENCHBOOK_MACHINE", "") or _default_name(chip, cores, memory)
+    own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
+    name = own or _default_name(chip, cores, memory)
+    if not own and _is_taken(name, print_of_kind):
+        name = f"{name[:58]}-{print_of_kind[:4]}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise ValueError(f"machine name {name!r}: allowed are up to 64 letters, digits, '.', '_' and '-'")
+    if own and _is_taken(name, print_of_kind):
+        raise ValueError(
+            f"machine name {name!r}: rows of another kind of computer have it, or rows that do not say of which kind"
+            f" they are; allowed: a name of its own, such as {name[:58]}-{print_of_kind[:4]}"
+        )
     return Machine(
         name=name,
         chip=chip,
@@ -64,7 +79,17 @@ def identify(name: str = "") -> Machine:
         memory_bytes=memory,
         system=_system(),
         accelerators=tuple(nvidia.names()) or ((chip,) if _is_apple_silicon() else ()),
+        fingerprint=print_of_kind,
     )
+
+
+def fingerprint() -> str:
+    """Return twelve digits that computers of one kind share, and that say nothing of their owners.
+
+    They are made of the processor's family, model and stepping, the instruction sets that training uses, cores, caches,
+    memory to a GiB, the family of the operating system, and the GPUs with their memory.
+    """
+    return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def usable_cores() -> int:
@@ -96,6 +121,51 @@ def commit() -> str:
 def as_dictionary(machine: Machine) -> dict:
     """Return a machine as plain values, for JSON."""
     return asdict(machine) | {"accelerators": list(machine.accelerators)}
+
+
+def _traits() -> dict:
+    """Return what the fingerprint is made of."""
+    mac = platform.system() == "Darwin"
+    return {
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "chip": _chip(),
+        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "gpus": nvidia.kinds(),
+        **(_mac_traits() if mac else _linux_traits(Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache"))),
+    }
+
+
+def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
+    """Return family, model, stepping and instruction sets of the first core, and its caches."""
+    first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
+    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
+    sets = fields.get("flags", fields.get("Features", "")).split()
+    names = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
+    return {
+        **{name: fields.get(name) for name in names},
+        "instruction_sets": sorted(name for name in sets if INSTRUCTION_SETS.match(name)),
+        "caches": [path.read_text().strip() for path in sorted(caches.glob("index*/size"))],
+    }
+
+
+def _mac_traits() -> dict:
+    """Return the processor's family and its caches, cores by kind."""
+    names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
+    return {name: _output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+
+
+def _is_taken(name: str, print_of_kind: str) -> bool:
+    """Return whether the rows that have a name come from another kind of computer, or do not say from which."""
+    first = min(layout.runs(name).rglob("*Z-*.json"), default=None)
+    if first is None:
+        return False
+    try:
+        manifest = json.loads(first.read_text(encoding="utf-8"))
+        return manifest["machine"].get("fingerprint") != print_of_kind
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # a bad file is named where rows are read
 
 
 def _default_name(chip: str, cores: int, memory: int) -> str:

@@ -35,6 +35,28 @@ def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
+def tell_apart(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return rows in which kinds of computer that share a machine's name have names of their own.
+
+    Args:
+        rows: measured ones.
+        folder: that holds them with their manifests, which hold the fingerprints.
+
+    Returns:
+        The rows; where the manifests of one machine's runs have several fingerprints, its name goes on with the first
+        four digits of the run's own, or with `unknown` where the manifest has none.
+    """
+    kinds = {
+        run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown")
+        for run_id, manifest in manifests.every(folder).items()
+    }
+    kind = rows["run_id"].map(kinds).astype("object")  # missing where a run has no manifest
+    several = kind.groupby(rows["machine"]).transform("nunique") > 1
+    short = kind.map(lambda text: text if text == "unknown" else text[:4], na_action="ignore")
+    named = rows["machine"] + " (" + short.astype("string") + ")"
+    return rows.assign(machine=rows["machine"].mask(several & kind.notna(), named))
+
+
 def _description(own: list[dict]) -> dict:
     this = own[-1].get("machine") or {}
     names = Counter(this.get("accelerators") or ())

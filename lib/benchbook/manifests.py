@@ -20,7 +20,8 @@ STATE = {
     **dict.fromkeys(("available_memory_bytes", "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), NUMBER),
     **dict.fromkeys(("load_average_1_minute", "battery_percent", "cpu_clock_mhz", "cpu_clock_limit_mhz"), NUMBER),
     **dict.fromkeys(("cpu_speed_limit_percent", "cpu_temperature_celsius", "cpu_thermal_level"), NUMBER),
-    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds"), NUMBER),
+    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), NUMBER),
+    **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), NUMBER),
     **dict.fromkeys(("low_power_mode", "mps_fallback", "translated"), TRUTH),
     **dict.fromkeys(("power_source", "thermal_pressure", "cpu_governor", "platform_profile"), TEXT),
     "gpus": [GPU],
@@ -29,7 +30,7 @@ SCHEMA = {
     "commit": TEXT,
     "parameters": {},
     "machine": {
-        **dict.fromkeys(("name", "chip", "system"), TEXT),
+        **dict.fromkeys(("name", "chip", "system", "fingerprint"), TEXT),
         **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), NUMBER),
         "accelerators": [TEXT],
     },

@@ -31,6 +31,14 @@ def names() -> list[str]:
         return [pynvml.nvmlDeviceGetName(handle) for handle in handles]
 
 
+def kinds() -> list[tuple[str, int | None]]:
+    """Return name and bytes of memory of every GPU of this computer, shown or not."""
+    with _handles() as (pynvml, handles):
+        memories = [_ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles]
+        kept = zip(handles, memories, strict=True)
+        return [(pynvml.nvmlDeviceGetName(handle), getattr(memory, "total", None)) for handle, memory in kept]
+
+
 def gpus() -> list[dict]:
     """Return name, driver, limits and state of every GPU that CUDA_VISIBLE_DEVICES shows; None is what it withholds."""
     with _handles() as (pynvml, handles):
