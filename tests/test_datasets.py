@@ -6,7 +6,9 @@ import http.client
 import os
 import pickle
 import shutil
+import socket
 import sys
+import urllib.request
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +18,7 @@ import pytest
 from PIL import Image
 
 from benchbook import datasets
-from benchbook.datasets import generated, handwritten, pictures
+from benchbook.datasets import generated, handwritten, pictures, sources
 
 LABELS = "t10k-labels-idx1-ubyte"
 
@@ -235,6 +237,25 @@ def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(cache, mon
         datasets.load("mnist")
     assert caught.value.__cause__ is error
     assert contents(cache) == []
+
+
+def test_a_source_that_stalls_is_given_up_and_leaves_nothing(cache, monkeypatch):
+    monkeypatch.setattr(sources, "STALLED_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        replace_source(monkeypatch, lambda root: urllib.request.urlopen(address))
+        with pytest.raises(datasets.DatasetUnavailable, match="timed out"):
+            datasets.load("mnist")
+    assert socket.getdefaulttimeout() is None
+    assert contents(cache) == []
+
+
+def test_what_a_killed_download_left_goes_with_the_next_one(unpacked, cache, monkeypatch):
+    left = cache / f"benchbook-{2**22 + 1}-left"  # Linux numbers processes up to 2**22
+    left.mkdir(parents=True)
+    replace_source(monkeypatch, lambda root: shutil.copytree(unpacked, Path(root) / "MNIST" / "raw"))
+    assert datasets.load("mnist").name == "mnist"
+    assert not left.exists()
 
 
 def test_without_torchvision_mnist_is_unavailable_and_digits_stand_in(monkeypatch):

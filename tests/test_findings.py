@@ -32,7 +32,7 @@ def test_a_paragraph_asks_tells_what_is_published_measured_and_follows():
     text = finding(point())
     assert text.startswith(f"{layout.question(STUDY)} Published: 19.6 (printed-box, mps) s an epoch. Measured, ")
     assert "a median of 100 images a second (range 98 to 102, n=6, stable)" in text
-    assert "on desk, cpu, reference, mnist; no sensor told its energy." in text
+    assert "on desk, cpu, reference, mnist; no sensor read its energy." in text
     assert " What follows. 1 of 1 points have a range and no interval" in text
 
 

@@ -188,7 +188,7 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
         assert found == expected or (expected is None and pandas.isna(found))
     told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
     hours = 3 * point.parameters["num_windows"] * point.parameters["samples_per_window"] / 10 / 3600
-    assert f"At $600 an hour: ${hours * 600:,.2f} for what is known, $300.00 at the very most." in told.output
+    assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $300.00 at the very most." in told.output
 
 
 def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch):

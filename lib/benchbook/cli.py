@@ -97,15 +97,13 @@ def plan(
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
         _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
-    known = lines["seconds"].notna()
-    _say(
-        f"{len(lines)} points; {_duration(lines['seconds'].sum())} for the {known.sum()} that this machine's rows tell."
-    )
-    most = lines["limit_seconds"].sum()
+    estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
+    hours = _duration(lines["seconds"].sum())
+    _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
     _say(f"At the very most {_duration(most)}.")
     if price > 0:
-        known_cost, most_cost = (estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most))
-        _say(f"At ${price:g} an hour: ${known_cost:,.2f} for what is known, ${most_cost:,.2f} at the very most.")
+        costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
+        _say(f"At ${price:g} an hour: ${costs[0]:,.2f} for what was estimated, ${costs[1]:,.2f} at the very most.")
 
 
 @app.command()
@@ -175,7 +173,7 @@ def show_machine() -> None:
     values = _machine_values(this) | condition.read() | _devices()
     table = Table("", this.name, title="This machine")
     for name, value in values.items():
-        table.add_row(name, "not told" if value is None else str(value))
+        table.add_row(name, "unknown" if value is None else str(value))
     Console().print(table)
 
 
@@ -205,8 +203,8 @@ def _write_report() -> Path:
 
 def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:
     """Say which of all studies have no point here: their framework is not installed, or has not the device."""
-    found = {point.study for point in points}
-    absent = [name for name in profiles.studies(profile) if studies == "all" and name not in found]
+    present = {point.study for point in points}
+    absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
     if absent:
         _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
 

@@ -1,4 +1,4 @@
-"""What each study found, in a paragraph: asked, published, measured, what follows, and the limit; all from rows."""
+"""What each study says, in a paragraph: asked, published, measured, what follows, and the limit; all from rows."""
 
 from collections.abc import Iterable, Mapping
 
@@ -47,8 +47,8 @@ def _published(printed: pandas.DataFrame, spoken: pandas.DataFrame) -> str:
         return "Nothing is published of it."
     parts = []
     for column, words in (("seconds_per_epoch", "s an epoch"), ("images_per_second", "images a second")):
-        known = spoken[spoken[column].notna()].sort_values(column, kind="stable")
-        ends = known.iloc[[0, -1]] if len(known) > 1 else known
+        printed_values = spoken[spoken[column].notna()].sort_values(column, kind="stable")
+        ends = printed_values.iloc[[0, -1]] if len(printed_values) > 1 else printed_values
         each = [f"{_number(line[column])} ({_place(line)})" for line in ends.to_dict("records")]
         parts += [f"{' to '.join(each)} {words}"] if each else []
     machines = ", ".join(sorted(set(printed["machine"])))
@@ -75,7 +75,7 @@ def _measured(own: pandas.DataFrame) -> list[str]:
 
 def _energy(line: dict) -> str:
     if pandas.isna(line["joules_per_image"]):
-        return "; no sensor told its energy."
+        return "; no sensor read its energy."
     return f"; {line['joules_per_image']:.3g} J an image ({line['energy_boundary']})."
 
 

@@ -28,7 +28,7 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
     timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
     size; else training alone. What is printed of an epoch holds what its article counted. Dollars are those of the
-    price that the run states, else of the one on demand. What is not known is missing.
+    price that the run states, else of the one on demand. Where there is no price, dollars are missing.
 
     Args:
         evidence: measured and published rows of all studies, and prices.

@@ -14,21 +14,24 @@ NAME = re.compile(r"benchbook-(\d+)-\w+")  # the number of the process that made
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder(place: Path | None = None) -> Iterator[Path]:
     """Make a folder for the body of a `with` block, after those of processes that were killed are gone.
 
     Its path is short: the sockets of a kernel lie in it, whose names may have a hundred letters.
+
+    Args:
+        place: where to make it; None: where the system keeps temporary files.
     """
-    sweep()
-    with tempfile.TemporaryDirectory(prefix=f"benchbook-{os.getpid()}-", ignore_cleanup_errors=True) as name:
+    sweep(place)
+    with tempfile.TemporaryDirectory(dir=place, prefix=f"benchbook-{os.getpid()}-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
-def sweep() -> list[Path]:
-    """Remove the folders of processes that are no more; return their paths."""
+def sweep(place: Path | None = None) -> list[Path]:
+    """Remove the folders of processes that are no more; return their paths. See `folder`."""
     left = [
         path
-        for path in Path(tempfile.gettempdir()).glob("benchbook-*")
+        for path in Path(place or tempfile.gettempdir()).glob("benchbook-*")
         if (match := NAME.fullmatch(path.name)) and not processes.is_running(int(match[1]))
     ]
     for path in left:

@@ -33,10 +33,10 @@ class Pictures:
         """Return a picture as PIL has it, in colours."""
         from PIL import Image
 
-        found = self.stored[index]
-        if isinstance(found, numpy.ndarray):
-            return Image.fromarray(found).convert("RGB")
-        with Image.open(io.BytesIO(found) if isinstance(found, bytes) else found) as picture:
+        stored = self.stored[index]
+        if isinstance(stored, numpy.ndarray):
+            return Image.fromarray(stored).convert("RGB")
+        with Image.open(io.BytesIO(stored) if isinstance(stored, bytes) else stored) as picture:
             return picture.convert("RGB")
 
 
@@ -78,8 +78,8 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
 
 
 def _listed(path: str, name: str = "") -> Collection:
-    found, classes, train, test = pictures.list_folder(path)
-    return Collection(name or found, _pictures(train, classes), _pictures(test, classes), len(classes))
+    own_name, classes, train, test = pictures.list_folder(path)
+    return Collection(name or own_name, _pictures(train, classes), _pictures(test, classes), len(classes))
 
 
 def _pictures(part: dict[str, list], classes: list[str]) -> Pictures:

@@ -26,12 +26,7 @@ def mnist(data_root: str = "") -> Dataset:
     Raises:
         DatasetUnavailable: no root holds all four files intact, and the download failed.
     """
-    for root in sources.roots(data_root):
-        files = _read(root)
-        if files is not None:
-            return _dataset(files)
-    sources.download(_fetch, lambda folder: _read(folder) is not None, "MNIST")
-    return _dataset(_read(sources.cache()))
+    return _dataset(sources.files(_read, _fetch, data_root, "MNIST"))
 
 
 def digits() -> Dataset:

@@ -30,12 +30,7 @@ def cifar10(data_root: str = "") -> Dataset:
     Raises:
         DatasetUnavailable: no root holds all six files intact, and the download failed.
     """
-    for root in sources.roots(data_root):
-        files = _read_batches(root)
-        if files is not None:
-            return _cifar10_from(files)
-    sources.download(_fetch, lambda folder: _read_batches(folder) is not None, "cifar-10-batches-py")
-    return _cifar10_from(_read_batches(sources.cache()))
+    return _cifar10_from(sources.files(_read_batches, _fetch, data_root, "cifar-10-batches-py"))
 
 
 def image_folder(path: str) -> Dataset:
@@ -95,7 +90,7 @@ def _read_batches(root: Path) -> dict[str, bytes] | None:
 
 
 def _cifar10_from(files: dict[str, bytes]) -> Dataset:
-    """Unpickle the batches, whose checksums are known; pixels lie channel by channel."""
+    """Unpickle the batches, whose checksums were right; pixels lie channel by channel."""
     batches = [pickle.loads(files[name], encoding="bytes") for name in CIFAR10_FILES]
     images = [batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
     labels = [numpy.array(batch[b"labels"], numpy.int64) for batch in batches]

@@ -4,12 +4,17 @@ import hashlib
 import http.client
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
+
+from benchbook import temporary
+
+STALLED_SECONDS = 60.0
 
 
 class DatasetUnavailable(RuntimeError):
@@ -23,8 +28,8 @@ class Dataset:
     Attributes:
         name: what rows call it; an embedded stand-in has a name of its own.
         train_images, test_images: uint8, shape (n, height, width) or (n, height, width, 3).
-        train_labels, test_labels: int64, shape (n,); or, where pixels are told apart, masks of uint8, shape (n, height,
-            width).
+        train_labels, test_labels: int64, shape (n,); or, where each pixel has a class, masks of uint8, shape
+            (n, height, width).
     """
 
     name: str
@@ -45,15 +50,37 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchbook"
 
 
+def files(
+    read: Callable[[Path], dict[str, bytes] | None], fetch: Callable[[str], object], data_root: str, folder: str
+) -> dict[str, bytes]:
+    """Return the files of a published data set, from the first root that holds all of them, else downloaded.
+
+    Args:
+        read: returns the files below a root, see `intact`.
+        fetch: downloads into the folder it is given.
+        data_root: see `roots`.
+        folder: what a download adds to the cache.
+
+    Raises:
+        DatasetUnavailable: no root holds them intact, and the download failed.
+    """
+    for root in roots(data_root):
+        contents = read(root)
+        if contents is not None:
+            return contents
+    download(fetch, lambda place: read(place) is not None, folder)
+    return read(cache())
+
+
 def intact(
     contents: Mapping[str, bytes | None], checksums: Mapping[str, str], folder: Path, owner: str
 ) -> dict[str, bytes] | None:
-    """Return files whose MD5 are all as published; None, and a line that says why, if one differs; None if one lacks.
+    """Return the files if all are present and every MD5 matches, else None. A mismatch is printed.
 
     Args:
         contents: file name to what it holds, None where it is not there.
         checksums: file name to MD5.
-        folder, owner: named in that line.
+        folder, owner: named in what is printed.
     """
     if any(content is None for content in contents.values()):
         return None
@@ -67,6 +94,9 @@ def intact(
 def download(fetch: Callable[[str], object], is_whole: Callable[[Path], bool], folder: str) -> None:
     """Fetch into a temporary folder of the cache; move what came into place only when it is whole.
 
+    A source that sends nothing for STALLED_SECONDS ends the download. What a killed download left behind goes with the
+    next one.
+
     Args:
         fetch: downloads into the folder it is given.
         is_whole: whether that folder now holds the data set.
@@ -77,11 +107,22 @@ def download(fetch: Callable[[str], object], is_whole: Callable[[Path], bool], f
     """
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache(), prefix=".download-") as temporary:
-            fetch(temporary)
-            if not is_whole(Path(temporary)):
+        with temporary.folder(cache()) as place, _time_out(STALLED_SECONDS):
+            fetch(str(place))
+            if not is_whole(place):
                 raise RuntimeError("the files do not have the published checksums")
             shutil.rmtree(cache() / folder, ignore_errors=True)
-            (Path(temporary) / folder).rename(cache() / folder)
+            (place / folder).rename(cache() / folder)
     except (ImportError, RuntimeError, OSError, EOFError, http.client.HTTPException) as error:
         raise DatasetUnavailable(f"download failed: {error}") from error
+
+
+@contextmanager
+def _time_out(seconds: float) -> Iterator[None]:
+    """Limit how long new sockets wait: torchvision, which downloads, has no limit of its own."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -1,4 +1,4 @@
-"""Grey images of one filled triangle each, with the triangle as the mask to be found: no file, no network.
+"""Grey images of one filled triangle each, with the triangle as the mask to learn: no file, no network.
 
 Source of the numbers: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, data/makeTriangleData.py.
 """

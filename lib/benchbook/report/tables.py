@@ -194,8 +194,8 @@ def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
 def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
     """Return the claims' lines; that nobody measured a claim is a line only where the claim has no other."""
     content = _with(content, "id", "verdict")
-    told = content["verdict"] != "not measured here"
-    return _bounded(content[told | ~content["id"].isin(content.loc[told, "id"])])
+    judged = content["verdict"] != "not measured here"
+    return _bounded(content[judged | ~content["id"].isin(content.loc[judged, "id"])])
 
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
