@@ -28,8 +28,10 @@ def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     measured = statistics.newest(rows[rows["source"] == "measured"])
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
     reasons = {}
+    tests = dict(iter(measured[measured["phase"] == "evaluate"].groupby(statistics.POINT_KEY)))
     for key, windows in trained.groupby(statistics.POINT_KEY, sort=False):
-        tested = measured[(measured["phase"] == "evaluate") & measured["run_id"].isin(windows["run_id"])]
+        tested = tests.get(key, measured[:0])
+        tested = tested[tested["run_id"].isin(windows["run_id"])]
         reason = _guesses(windows, tested) if tested["accuracy"].notna().any() else ""
         if reason:
             reasons[key] = reason
@@ -37,8 +39,8 @@ def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
     points = pandas.MultiIndex.from_frame(compared[statistics.POINT_KEY])
     compared = compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
-    for (*key, _), steps in compared.groupby([*statistics.POINT_KEY, "run_id"], sort=False):
-        verdict = judging.verdict(steps)
+    for (*key, _), steps in judging.steps(compared).groupby([*statistics.POINT_KEY, "run_id"], sort=False):
+        verdict = judging.judge(steps)
         if not verdict.passed:
             reasons[tuple(key)] = f"parity failed ({verdict.reason})"
     return reasons

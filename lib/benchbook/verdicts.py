@@ -71,7 +71,11 @@ def judge(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) ->
         rows: rows of one point of one machine.
         conditions: from `condition.samples`, of any runs.
     """
-    measured = statistics.newest(rows[rows["source"] == "measured"])
+    return _judge(statistics.newest(rows[rows["source"] == "measured"]), conditions)
+
+
+def _judge(measured: pandas.DataFrame, conditions: pandas.DataFrame | None) -> Verdict:
+    """Judge the last session of one point."""
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
     if conditions is not None:
         conditions = conditions[conditions["run_id"].isin(windows["run_id"])]
@@ -89,9 +93,19 @@ def add(
         summary: one line per point of `rows`.
         rows, conditions: see `judge`.
     """
-    groups = dict(iter(rows.groupby(statistics.POINT_KEY)))
+    measured = statistics.newest(rows[rows["source"] == "measured"])
+    groups = dict(iter(measured.groupby(statistics.POINT_KEY)))
+    places = {} if conditions is None else conditions.groupby("run_id").indices
+
+    def taken(runs: pandas.Series) -> pandas.DataFrame | None:
+        """Return the conditions of a point's runs, so that all runs' need not be searched for each point."""
+        if conditions is None:
+            return None
+        found = sorted(place for run in runs.unique() for place in places.get(run, ()))
+        return conditions.iloc[found]
+
     verdicts = [
-        str(judge(groups[tuple(key)], conditions)) if count else None
+        str(_judge(group := groups[tuple(key)], taken(group["run_id"]))) if count else None
         for *key, count in summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
     ]
     return summary.assign(verdict=pandas.Series(verdicts, summary.index, dtype="object"))

@@ -102,7 +102,11 @@ def verdict(rows: pandas.DataFrame) -> Verdict:
     Raises:
         ValueError: rows of more than one run or precision.
     """
-    compared = steps(rows)
+    return judge(steps(rows))
+
+
+def judge(compared: pandas.DataFrame) -> Verdict:
+    """Judge one run in one precision, as `verdict` does, from its lines of `steps`."""
     kinds = compared[["run_id", "precision"]].drop_duplicates()
     if len(kinds) > 1:
         raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
@@ -130,8 +134,8 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
     key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
     lines = []
-    for values, group in statistics.newest(measured).groupby(key, dropna=False, sort=True):
-        judged = [(verdict(run), first_parting(run)) for _, run in group.groupby("run_id", sort=True)]
+    for values, group in steps(statistics.newest(measured)).groupby(key, dropna=False, sort=True):
+        judged = [(judge(run), _first_apart(run)) for _, run in group.groupby("run_id", sort=True)]
         worst, parted_at = min(judged, key=lambda pair: pair[0].passed)
         fewest = min(found.num_steps for found, _ in judged)
         line = dict(zip(key, values, strict=True)) | {"num_runs": len(judged), "num_steps": fewest}
@@ -141,7 +145,10 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def first_parting(rows: pandas.DataFrame) -> int | None:
     """Return the first step, from 1, where a device's own path is beyond the tolerance of the loss, or None."""
-    compared = steps(rows)
+    return _first_apart(steps(rows))
+
+
+def _first_apart(compared: pandas.DataFrame) -> int | None:
     apart = compared.loc[compared["apart"] & compared["step"].notna(), "step"]
     return int(apart.min()) if len(apart) else None
 

@@ -23,10 +23,19 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     kept = rows[(rows["phase"] == "calibrate") & (rows["status"] == "ok") & rows["samples_per_second"].notna()]
     kept = kept[kept["model"].isin(list(WORK))]
-    sizes = records.as_text(kept)["settings"].rename("sizes")  # groupby cannot tell dictionaries apart
-    lines = [_ceiling(group) for _, group in kept.groupby([*KEY, sizes], dropna=False, sort=True)]
-    rates = pandas.DataFrame(lines, columns=[*KEY, "size", "rate", "low", "high", "unit", "num_windows"])
-    best = rates.sort_values("rate", ascending=False).drop_duplicates(KEY)
+    work = kept["model"].map(WORK)
+    done = kept["flops_per_sample"].where(work == "flops_per_sample", kept["bytes_per_sample"]).where(work.notna(), 1.0)
+    settings = kept["settings"]
+    windows = kept[KEY].assign(
+        text=records.as_text(kept)["settings"],  # groupby cannot tell dictionaries apart
+        size=[stated.get("matrix_size", stated.get("copy_bytes")) for stated in settings],
+        rate=kept["samples_per_second"].astype(float) * done.astype(float),
+        unit=work.map(UNITS).where(work.notna(), UNITS[None]),
+    )
+    groups = windows.groupby([*KEY, "text"], dropna=False, sort=True)
+    rate = {"rate": ("rate", "median"), "low": ("rate", "min"), "high": ("rate", "max")}
+    rates = groups.agg(size=("size", "first"), **rate, unit=("unit", "first"), num_windows=("rate", "size"))
+    best = rates.reset_index().drop(columns="text").sort_values("rate", ascending=False).drop_duplicates(KEY)
     return best.sort_values(KEY).reset_index(drop=True)
 
 
@@ -53,18 +62,3 @@ def efficiency(summary: pandas.DataFrame, calibration: pandas.DataFrame) -> pand
     key = ["machine", "device", "session", "framework", "arithmetic"]
     joined = points.merge(best[[*key, "ceiling"]], on=key, how="left").drop(columns="arithmetic")
     return joined.assign(efficiency=joined["flops_per_second"] / joined["ceiling"].astype(float))
-
-
-def _ceiling(group: pandas.DataFrame) -> dict:
-    first = group.iloc[0]
-    work = WORK[first["model"]]
-    rates = group["samples_per_second"].astype(float) * (float(first[work]) if work else 1.0)
-    settings = first["settings"]
-    return {name: first[name] for name in KEY} | {
-        "size": settings.get("matrix_size", settings.get("copy_bytes")),
-        "rate": float(rates.median()),
-        "low": float(rates.min()),
-        "high": float(rates.max()),
-        "unit": UNITS[work],
-        "num_windows": len(group),
-    }
