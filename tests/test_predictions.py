@@ -5,10 +5,11 @@ import datetime
 import numpy
 import pandas
 import pytest
+from matplotlib.figure import Figure
 
 from benchbook import layout, record
 from benchbook.predictions import charts, features, judged, judging, money, power, several, tables
-from benchbook.predictions.answer import Forecaster, Question
+from benchbook.predictions.answer import Forecaster, Question, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.model import Model
 
@@ -17,7 +18,7 @@ TODAY = datetime.date(2026, 11, 22)
 
 @pytest.fixture(scope="module")
 def forecaster():
-    return Forecaster()
+    return of_the_record()
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +208,7 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
     assert list(lines["situation"])[-1] == judged.BOTH
     assert set(lines["situation"][:-1]) == {judged.CHIP}
     assert judging.summarise(lines).set_index("of").loc["all", "pairs"] == len(lines)
+    assert len(judging.singles(lines)) == (len(lines) if len(lines) < judged.FEWEST else 0)
 
 
 def test_the_report_says_what_the_judge_says(forecaster, errors):
@@ -223,3 +225,18 @@ def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecast
     assert table["predicted"].notna().ne(table["reason"].notna()).all()
     assert table.loc[table["study"] == "mnist_speedup", "reason"].str.contains("operations|is printed").all()
     assert (table["low"].dropna() < table["predicted"].dropna()).all()
+
+
+def test_charts_show_the_judges_numbers_and_draw_what_nobody_measured_hollow(forecaster, errors):
+    figure = Figure(figsize=(14, 8))
+    left, right = figure.subplots(1, 2)
+    table = errors.reset_index()
+    charts.draw_errors(left, table)
+    shown = table[table["group"].eq(judged.RECORD) & table["situation"].isin([judged.CHIP, judged.BOTH])]
+    assert sorted(bar.get_width() for bar in left.patches) == pytest.approx(sorted(shown["median_error"]))
+    drawn = tables.predictions(forecaster).dropna(subset="predicted")
+    charts.draw_forecasts(right, drawn)
+    assert [bar.get_width() for bar in right.patches] == pytest.approx(list(drawn["high"] - drawn["low"]))
+    assert all(bar.get_facecolor()[3] == 0 for bar in right.patches)
+    assert "PREDICTED" in right.get_xlabel()
+    assert charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"

@@ -46,7 +46,7 @@ def predict(
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
     # scikit-learn's and scipy's imports take a second: only who predicts pays for them.
     from benchbook.predictions import judging, money
-    from benchbook.predictions.answer import Forecaster, Question
+    from benchbook.predictions.answer import Question, of_the_record
 
     if judge is not None:
         lines, reasons = judging.judge(judge)
@@ -55,7 +55,7 @@ def predict(
             refused = reasons.value_counts().to_dict()
             _say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
         else:
-            _print_judgement(summary, lines, reasons)
+            _print_judgement(summary, lines, reasons, judging.singles(lines))
         return
     if not chip:
         raise ValueError("no --chip; `benchbook chips` lists those that are known")
@@ -63,7 +63,7 @@ def predict(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, parameters=parameters or None,
         image_size=image_size or None, batch_size=batch_size or None, count=count, images=images,
     )  # fmt: skip
-    answer = Forecaster().ask(question, datetime.date.today(), price or None, money.own_prices(prices))
+    answer = of_the_record().ask(question, datetime.date.today(), price or None, money.own_prices(prices))
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
         _say(json.dumps(values, indent=2, ensure_ascii=False))
@@ -130,7 +130,9 @@ def _print_answer(answer) -> None:
         _say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
 
 
-def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series) -> None:
+def _print_judgement(
+    summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series, singles: pandas.DataFrame
+) -> None:
     shown = summary.assign(
         median_error=summary["median_error"].map("{:.1%}".format),
         within_2=summary["within_2"].map("{:.0%}".format),
@@ -138,6 +140,10 @@ def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons
     )
     names = {"of": "of", "pairs": "pairs", "median_error": "median error", "within_2": "within a factor of 2"}
     _print_table("Predicted with the chip hidden", shown[[*names, "coverage"]].rename(columns=names), {"of"})
+    for line in singles.to_dict("records"):
+        bounds = f"{line['predicted']:,.4g} ({line['low']:,.4g} to {line['high']:,.4g})"
+        what = f"{line['chip']}, {line['work']}, {line['precision']}"
+        _say(f"  one by one: {what}: printed {line['printed']:,.4g}, predicted {bounds}")
     _say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
     for reason, count in reasons.value_counts().items():
         _say(f"  {count} refused: {reason}")

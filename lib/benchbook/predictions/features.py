@@ -43,7 +43,8 @@ def observations(figures: pandas.DataFrame) -> pandas.DataFrame:
         a loader ran, where no optimizer did), flops_per_sample (missing where nobody counted), source, and the features
         of `CHIP`. What lacks a precision or the figures of its chip is left out; `refusals` tells of it.
     """
-    usable = figures[usable_rates(figures) & figures.apply(_reason, axis=1).eq("")]
+    usable = figures[usable_rates(figures)]
+    usable = usable[[not _reason(line) for line in usable.to_dict("records")]]
     lines = [_line(line) for line in usable.to_dict("records")]
     return pandas.DataFrame(lines, columns=[*COLUMNS, *CHIP], index=usable.index)
 
@@ -113,7 +114,8 @@ def usable_rates(figures: pandas.DataFrame) -> pandas.Series:
 def refusals(figures: pandas.DataFrame) -> pandas.Series:
     """Return why a single-device training rate cannot be used, by the figure's line; those that can are left out."""
     rates = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)]
-    reasons = rates["refused"].where(rates["refused"].ne(""), rates.apply(_reason, axis=1))
+    own = pandas.Series([_reason(line) for line in rates.to_dict("records")], index=rates.index, dtype="str")
+    reasons = rates["refused"].where(rates["refused"].ne(""), own)
     return reasons[reasons != ""]
 
 

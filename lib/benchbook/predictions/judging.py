@@ -8,7 +8,7 @@ import pandas
 
 from benchbook import record
 from benchbook.predictions import features, judged
-from benchbook.predictions.answer import Forecaster
+from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.model import Model
 
 UNLIKE = "a work unlike all others on record, whose operations nobody counted"
@@ -32,7 +32,7 @@ def judge(path: Path) -> tuple[pandas.DataFrame, pandas.Series]:
     """
     figures = record.read(path)
     targets, reasons = features.observations(figures), features.refusals(figures)
-    forecaster = Forecaster()
+    forecaster = of_the_record()
     known, residuals = forecaster.model.observations, forecaster.residuals
     parts = []
     for product, group in targets.groupby("product"):
@@ -73,6 +73,11 @@ def summarise(lines: pandas.DataFrame) -> pandas.DataFrame:
             for name, group in groups.items()
         ]
     )
+
+
+def singles(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of `judge` that belong to makers with fewer than 20 rates: they have no median."""
+    return lines[lines.groupby("vendor")["vendor"].transform("size") < judged.FEWEST]
 
 
 def _predict(targets: pandas.DataFrame, others: pandas.DataFrame, residuals: pandas.DataFrame) -> pandas.DataFrame:
