@@ -130,6 +130,8 @@ def test_a_comparison_of_two_machines_shows_energy_and_that_boundaries_differ():
     line = compare.table(a, b).iloc[0]
     assert line[["energy_a", "energy_b", "energy_ratio"]].tolist() == pytest.approx([0.1, 0.3, 3.0])
     assert line["energy_note"].startswith("different boundaries: board, package")
+    assert line["energy_interval"] == "range"  # of one kernel
+    assert line[["energy_low", "energy_high"]].tolist() == pytest.approx([3.0, 3.0])
     plain = compare.table(windows(*[None] * 6), windows(*[None] * 6, machine="lap", run_id="run-2")).iloc[0]
     assert plain[["energy_a", "energy_b", "energy_ratio"]].isna().all()
 
@@ -138,3 +140,20 @@ def test_every_method_and_boundary_that_sensors_name_is_one_that_rows_allow(tmp_
     rows = [make_row(index=0, energy_joules=1.0, energy_method="meter", energy_boundary="wall")]
     rows += [make_row(index=1, energy_joules=1.0, energy_method="estimate_tdp", energy_boundary="soc")]
     assert len(records.validate(make_rows(rows))) == 2
+
+
+def test_a_ratio_of_joules_has_the_interval_of_its_kernels():
+    a, b = (
+        pandas.concat(
+            [
+                windows(*[level * joules] * 6, run_id=f"{side}-{level}", session=side, **NVML)
+                for level in (0.98, 1.0, 1.02)
+            ],
+            ignore_index=True,
+        )
+        for side, joules in (("s1", 64.0), ("s2", 128.0))
+    )
+    line = compare.table(a, b).iloc[0]
+    assert line["energy_interval"] == "interval"
+    assert line["energy_ratio"] == pytest.approx(2.0)
+    assert 1.6 < line["energy_low"] < 2.0 < line["energy_high"] < 2.5

@@ -251,7 +251,7 @@ class Uneven(FakeWorkload):
         return super().step(batch)
 
 
-@pytest.mark.parametrize(("restless", "num_windows"), [(0, 6), (6, 13), (100, 24)])
+@pytest.mark.parametrize(("restless", "num_windows"), [(0, 6), (6, 15), (100, 24)])
 def test_windows_follow_until_the_interval_is_narrow_or_there_are_four_times_as_many(
     record, clock, restless, num_windows
 ):

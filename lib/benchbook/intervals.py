@@ -156,20 +156,24 @@ def median_error(values, axis: int = -1):
 
 
 def windows_width(values, axis: int = -1):
-    """Return how wide, as a fraction, the 95 % interval of one kernel's windows alone is; infinite with fewer than 6.
+    """Return how wide, as a fraction, the 95 % interval of the median of one kernel's windows alone is.
 
-    More windows make it narrower; it says nothing of other kernels.
+    It is that of order statistics (by the binomial distribution), which noise of any shape obeys; infinite with fewer
+    than 6 windows. More windows make it narrower; it says nothing of other kernels.
 
     Args:
         values: windows along the axis.
     """
-    from scipy.special import stdtrit
+    from scipy.special import bdtr
 
-    logs = numpy.log(numpy.asarray(values, float))
+    logs = numpy.sort(numpy.log(numpy.asarray(values, float)), axis=axis)
     count = logs.shape[axis]
-    if count < FEWEST_WINDOWS:
-        return numpy.full(logs.shape[:-1], numpy.inf)[()]
-    return 2 * stdtrit(count - 1, 0.975) * numpy.std(logs, axis=axis, ddof=1) / count**0.5
+    outside = int(
+        numpy.sum(bdtr(numpy.arange(count // 2), count, 0.5) <= 0.025)
+    )  # values below the lower bound, and it
+    if outside == 0:
+        return numpy.full(numpy.delete(logs.shape, axis), numpy.inf)[()]
+    return numpy.take(logs, count - outside, axis=axis) - numpy.take(logs, outside - 1, axis=axis)
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
