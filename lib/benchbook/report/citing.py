@@ -23,8 +23,9 @@ def figure(
     """
     source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
     published = ~source.isin(["measured", "predicted"])
-    machines = table.get("machine", pandas.Series(dtype="string"))
-    points = [line for line in summary if line["machine"] in set(machines[source == "measured"].dropna())]
+    names = table.get("machine", pandas.Series(dtype="string"))
+    machines = set(names[source == "measured"].dropna())
+    points = [line for line in summary if line["machine"] in machines]
     points = [line for line in points if line["study"] == study] or points
     sources = _sources(study, table[published], printed)
     sentences = [_measured(points, table[source == "measured"]), f"Published: {_join(sources)}" if sources else ""]
