@@ -364,6 +364,10 @@ def test_published_bars_are_grey_and_a_cpu_does_not_look_like_an_accelerator():
     assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
 
 
+def test_a_finding_says_the_epoch_and_the_speedup_alone():
+    assert [name for name in CHARTS if drawn(name, "one_machine").finding] == ["epochs", "speedup"]
+
+
 def test_the_same_rows_give_the_same_bytes(tmp_path):
     for folder in ("first", "second"):
         for name, chart in CHARTS.items():
