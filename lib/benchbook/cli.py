@@ -12,6 +12,7 @@ from rich.table import Table
 from benchbook import (
     cli_record,
     condition,
+    crosschecks,
     estimate,
     layout,
     machine,
@@ -114,13 +115,21 @@ def report() -> None:
 
 @app.command()
 def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
-    """Check rows against the schema; the first fault is named with its file and line."""
+    """Check rows against the schema, each other and their manifests; the first fault is named with file and line."""
     if not path.exists():
         raise ValueError(f"{path} does not exist")
     paths = records.find(path)
     rows = records.merge(paths)
     if wrong := manifests.faults(paths):
         raise manifests.ManifestError(wrong[0])
+    described = manifests.every(path if path.is_dir() else path.parent)
+    in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
+    measured = rows if in_runs else rows[rows["source"] == "measured"]
+    for complaint in crosschecks.complaints(measured, described).itertuples():
+        raise ValueError(crosschecks.describe(complaint))
+    unproven = sorted(set(measured["run_id"]) - set(described))
+    if unproven:
+        _say(f"{len(unproven)} runs have no manifest and are unproven: {', '.join(unproven[:3])}")
     _say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 

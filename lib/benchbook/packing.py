@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import layout, manifests, marker, records
+from benchbook import crosschecks, layout, manifests, marker, records
 from benchbook.records.checking import listed, quoted
 
 # A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
@@ -81,7 +81,8 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
 
     Raises:
         PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
-            a run is here already with other content; or the machine's name is taken by another chip.
+            a run is here already with other content; rows contradict each other or their manifest; or the machine's
+            name is taken by another chip.
         SchemaError: a row breaks the schema.
     """
     contents = _read_zip(path)
@@ -91,6 +92,7 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
             (Path(temporary) / name).write_bytes(content)
         try:
             rows = _check_tables(records.find(Path(temporary)), Path(temporary))
+            _check_believable(rows, Path(temporary))
         except ValueError as error:
             raise type(error)(f"{path.name}: {str(error).replace(f'{temporary}/', '')}") from error
     contents = _present(contents)
@@ -101,6 +103,12 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
         if not (folder.parent / name).exists():
             _write_file(folder.parent / name, content)
     return folder, rows
+
+
+def _check_believable(rows: pandas.DataFrame, folder: Path) -> None:
+    """Refuse rows that contradict themselves, one another or the manifests that lie with them."""
+    for complaint in crosschecks.complaints(rows, manifests.every(folder)).itertuples():
+        raise PackError(crosschecks.describe(complaint))
 
 
 def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:

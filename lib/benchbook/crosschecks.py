@@ -1,0 +1,216 @@
+"""Rows that contradict themselves, one another or their run's manifest: well-formed, and still not to be believed.
+
+A complaint is no proof of a lie, but such rows are in no figure: `validate` and `add` refuse them, and a report leaves
+their runs out by name.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import numpy
+import pandas
+
+from benchbook import roofline
+
+SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
+CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
+CLOCK_SECONDS = 2.0  # that a clock is corrected by, and windows may seem to overlap
+SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
+FUTURE_SECONDS = 24 * 3600.0  # a clock may be set to another zone
+IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
+MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
+COVERS = {
+    "nvml": ({"board"}, {"cuda"}),
+    "apple_ioreport": ({"soc"}, {"cpu", "mps", "metal"}),
+    "rapl": ({"package"}, {"cpu"}),
+    "meter": ({"wall"}, None),
+    "estimate_tdp": ({"board", "soc", "package"}, None),
+}
+COMMIT = re.compile(r"[0-9a-f]{7,40}(\+changed)?")
+RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-")
+MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
+COLUMNS = ["machine", "study", "point", "run_id", "line", "reason"]
+
+Complaint = tuple[int, str]  # a row's place, and what is wrong with it
+
+
+def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datetime | None = None) -> pandas.DataFrame:
+    """Return what contradicts something else, the first row of each run and reason.
+
+    Args:
+        rows: as `records.merge` returns them: those of a run in the order of its file.
+        manifests: by run id; of a run without one, only its rows are held against each other.
+        now: when nothing can have been measured yet; None: the present.
+
+    Returns:
+        Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), reason.
+    """
+    rows = rows.reset_index(drop=True)
+    places = rows.groupby("run_id", sort=False).cumcount() + 2
+    found = [(place, reason) for check in CHECKS for place, reason in check(rows, manifests)]
+    found += list(_times(rows, manifests, (now or datetime.now(UTC)).timestamp()))
+    table = rows.loc[[place for place, _ in found], ["machine", "study", "point", "run_id"]].reset_index(drop=True)
+    table = table.assign(line=[places[place] for place, _ in found], reason=[reason for _, reason in found])
+    table = table.sort_values(["run_id", "line"], kind="stable").drop_duplicates(["run_id", "reason"])
+    return table.reindex(columns=COLUMNS).reset_index(drop=True)
+
+
+def without(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
+    """Return the rows of runs without a complaint; say which are left out, and why.
+
+    Args:
+        rows, manifests: see `complaints`.
+        say: called with a line for each run.
+    """
+    table = complaints(rows, manifests)
+    for line in table.drop_duplicates("run_id").itertuples():
+        say(f"left out: {describe(line)}")
+    return rows[~rows["run_id"].isin(table["run_id"])]
+
+
+def describe(complaint) -> str:
+    """Return a line of `complaints` as a sentence: file, line and reason."""
+    return (
+        f"{complaint.machine}/{complaint.study}/{complaint.point}/{complaint.run_id}.csv, line {complaint.line}:"
+        f" {complaint.reason}"
+    )
+
+
+def _numbers(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of numbers that are not finite, and of a rate that is not samples over seconds."""
+    for name in MEASURES:
+        infinite = numpy.isinf(rows[name].astype(float))
+        yield from ((place, f"{name} is not finite") for place in rows.index[infinite])
+    rate, seconds = rows["samples_per_second"].astype(float), rows["seconds"].astype(float)
+    implied = rows["samples"].astype(float) / seconds.where(seconds > 0)
+    off = (rate / implied - 1).abs() > SAME_RATE
+    yield from (
+        (place, f"samples_per_second is {rate[place]:,.4g}, samples over seconds {implied[place]:,.4g}")
+        for place in rows.index[off]
+    )
+    waited = rows["input_seconds"].astype(float) > seconds * (1 + SAME_RATE) + 0.01
+    yield from ((place, "input_seconds is longer than the window") for place in rows.index[waited])
+
+
+def _ceilings(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of training that computes faster than the machine's own matrix products."""
+    products = roofline.ceilings(rows)
+    best = products[products["model"] == "matmul"].groupby(["machine", "device"])["rate"].max()
+    trained = rows[(rows["phase"] == "train") & rows["flops_per_sample"].notna() & rows["samples_per_second"].notna()]
+    for place, row in trained[
+        ["machine", "device", "flops_per_sample", "samples_per_second", "device_count"]
+    ].iterrows():
+        ceiling = best.get((row["machine"], row["device"]))
+        count = 1 if row["device"] == "cpu" or pandas.isna(row["device_count"]) else row["device_count"]
+        rate = float(row["flops_per_sample"] * row["samples_per_second"])
+        if ceiling is not None and rate > CEILINGS * ceiling * count:
+            yield (
+                place,
+                f"{rate:.3g} FLOP/s, over {CEILINGS:g} times the {ceiling:.3g} that this device was measured at",
+            )
+
+
+def _energy(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of joules that their method cannot read there, or that are more or less than can be."""
+    names = ["energy_joules", "energy_method", "energy_boundary", "device", "device_count", "seconds", "idle_watts"]
+    for place, row in rows.loc[rows["energy_joules"].notna(), [*names, "phase"]].iterrows():
+        boundaries, kinds = COVERS[row["energy_method"]]
+        if row["energy_boundary"] not in boundaries or (kinds and row["device"] not in kinds):
+            yield place, f"{row['energy_method']} reads no {row['energy_boundary']} of a {row['device']}"
+        if pandas.isna(row["seconds"]) or not row["seconds"] > 0:
+            continue
+        watts = float(row["energy_joules"] / row["seconds"])
+        devices = 1 if pandas.isna(row["device_count"]) or row["energy_boundary"] == "wall" else row["device_count"]
+        most = MOST_WATTS[row["energy_boundary"]] * devices
+        if watts > most:
+            yield place, f"{watts:,.0f} W; allowed for {row['energy_boundary']}: up to {most:,.0f}"
+        if row["phase"] == "train" and pandas.notna(row["idle_watts"]) and watts < IDLE_SHARE * row["idle_watts"]:
+            yield place, f"{watts:,.3g} W in training, where the idle device draws {row['idle_watts']:,.3g}"
+
+
+def _order(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of an index with gaps, and of runs that are copies of one another."""
+    number = rows.groupby(["run_id", "phase", "repeat"], sort=False).cumcount()
+    gaps = (number != rows["index"]).fillna(False)
+    yield from ((place, f"index is {rows['index'][place]}, the next one {number[place]}") for place in rows.index[gaps])
+    windows = rows[(rows["phase"] == "train") & rows["seconds"].notna()]
+    digests = windows.groupby("run_id", sort=False)["seconds"].agg(tuple)
+    digests = digests[digests.map(len) > 1]  # one alone may take as long as another by chance
+    for run_id in digests.index[digests.duplicated()]:
+        first = next(other for other, seconds in digests.items() if seconds == digests[run_id])
+        yield windows.index[windows["run_id"] == run_id][0], f"its windows are those of run {first}"
+
+
+def _manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of what a run's manifest says otherwise, and of what no run of a machine can hold."""
+    for place, source in rows.loc[rows["source"] != "measured", "source"].items():
+        yield place, f"source is {source}; allowed among measured rows: measured"
+    for place, commit in rows["commit"].dropna().items():
+        if not COMMIT.fullmatch(commit):
+            yield place, f"commit {commit[:50]!r} is none"
+    for run_id, run in rows.groupby("run_id", sort=False):
+        manifest = manifests.get(run_id) or {}
+        machine, parameters = manifest.get("machine") or {}, manifest.get("parameters") or {}
+        stated = {"machine": machine.get("name"), "chip": machine.get("chip"), "commit": manifest.get("commit")}
+        stated |= {name: parameters.get(name) for name in ("variant", "device")}
+        for name, wanted in stated.items():
+            if wanted in (None, "", "best"):
+                continue
+            other = run.index[run[name].notna() & (run[name] != wanted)]
+            yield from ((place, f"{name} is {run[name][place]!r}, the manifest says {wanted!r}") for place in other[:1])
+        yield from _work(run, parameters)
+        memory = machine.get("memory_bytes")
+        over = run.index[(run["peak_memory_bytes"] > (memory or numpy.inf)).fillna(False) & (run["device"] == "cpu")]
+        yield from ((place, "peak_memory_bytes is more than the machine has") for place in over[:1])
+
+
+def _work(run: pandas.DataFrame, parameters: Mapping) -> Iterator[Complaint]:
+    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's."""
+    trained = run[(run["phase"] == "train") & run["samples"].notna()]
+    if trained.empty:
+        return
+    wanted = parameters.get("batch_size")
+    if wanted:
+        other = trained.index[(trained["batch_size"] != wanted).fillna(False)]
+        yield from ((place, f"batch_size is {trained['batch_size'][place]}, asked for {wanted}") for place in other[:1])
+    if parameters.get("variant") == "reference" and parameters.get("precision") in (None, "fp32"):
+        other = trained.index[
+            ~trained["precision"].isin(["fp32", "amp_bf16", "amp_fp16"]) & trained["precision"].notna()
+        ]
+        yield from ((place, f"precision is {trained['precision'][place]} in the reference") for place in other[:1])
+    asked, given = parameters.get("dataset"), trained["dataset"].iloc[0]
+    stand_in = parameters.get("allow_embedded", True)
+    if asked in EXACT and pandas.notna(given) and given != asked and (given in EXACT or not stand_in):
+        yield trained.index[0], f"dataset is {given}, asked for {asked}"
+    compared = run[run["phase"] == "parity"]
+    if len(compared) and trained["precision"].iloc[0] not in set(compared["precision"]):
+        yield (
+            compared.index[0],
+            f"parity is of {compared['precision'].iloc[0]}, training of {trained['precision'].iloc[0]}",
+        )
+
+
+def _times(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: float) -> Iterator[Complaint]:
+    """Complain of windows that overlap, lie in the future, or outside of their run."""
+    timed = rows[rows["started_at"].notna()]
+    starts = pandas.to_datetime(timed["started_at"], format="ISO8601", utc=True, errors="coerce")
+    begun = (starts - pandas.Timestamp(0, tz="UTC")).dt.total_seconds()
+    yield from ((place, "started_at is no time") for place in timed.index[starts.isna()])
+    ends = begun + timed["seconds"].astype(float).fillna(0.0)
+    yield from ((place, "it lies in the future") for place in timed.index[ends > now + FUTURE_SECONDS])
+    for run_id, group in timed.groupby("run_id", sort=False):
+        first, last = begun[group.index], ends[group.index]
+        overlapping = (last.shift().cummax() - first).clip(lower=0).cumsum() > CLOCK_SECONDS
+        yield from ((place, "it begins before the window before has ended") for place in group.index[overlapping][:1])
+        named = RUN_TIME.match(run_id)
+        if named is None:
+            continue
+        start = datetime.strptime(named[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp()
+        length = (manifests.get(run_id) or {}).get("process_seconds", numpy.inf)
+        outside = (first < start - SLACK_SECONDS) | (last > start + length + SLACK_SECONDS)
+        yield from ((place, "it lies outside of its run") for place in group.index[outside][:1])
+
+
+EXACT = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose names are what was loaded
+CHECKS = (_numbers, _ceilings, _energy, _order, _manifests)
