@@ -59,6 +59,7 @@ def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.Data
         known = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {known}")
     rows = _check_tables(tables, folder.parent)
+    _check_believable(rows, folder)
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
     for name, content in contents.items():
