@@ -2,9 +2,11 @@
 
 import json
 
+import pandas
 import pytest
+from typer.testing import CliRunner
 
-from benchbook import condition, machines, manifests, records, report
+from benchbook import cli, condition, figures, machines, manifests, records, report
 from benchbook.records import checking
 from rows import make_row
 
@@ -164,3 +166,32 @@ def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
     notebook = tmp_path / "90_aggregate.ipynb"
     notebook.write_text(json.dumps({"cells": [cell, {"cell_type": "markdown", "source": []}]}))
     assert report.left_out(notebook) == [line.strip() for line in printed[:2]]
+
+
+@pytest.mark.fault("A file of hundreds of thousands of empty rows: the first thousand decide, within a little memory")
+def test_a_large_bad_table_is_refused_by_its_first_rows(monkeypatch):
+    sizes, check = [], checking.SCHEMA.validate
+    whole = lambda rows, lazy: sizes.append(len(rows)) or check(rows, lazy=lazy)  # noqa: E731
+    monkeypatch.setattr(checking.SCHEMA, "validate", whole)
+    rows = [make_row(index=index, phase="trian") for index in range(checking.MANY_ROWS + 1)]
+    with pytest.raises(records.SchemaError, match=r"line 2: column phase is 'trian'"):
+        records.validate(pandas.DataFrame(rows, columns=records.COLUMNS))
+    assert sizes == [checking.FEW_ROWS]
+
+
+@pytest.mark.fault("`benchbook validate` of a folder with a broken manifest: an error that names it")
+def test_validating_is_strict_with_rows_and_with_manifests(runs):
+    said = CliRunner().invoke(cli.app, ["validate", str(runs)])
+    assert (said.exit_code, said.output) == (0, "3 rows in 3 files are valid.\n")
+    (runs / f"{run_id(1)}.json").write_text('{"machine": 5}')
+    said = CliRunner().invoke(cli.app, ["validate", str(runs)])
+    assert said.exit_code != 0
+    assert isinstance(said.exception, manifests.ManifestError)
+
+
+def test_values_of_rows_are_text_in_a_table_of_markdown(tmp_path):
+    wild = "<script>x</script> [a](http://b) `c` d|e\nf"
+    figures.save_table(pandas.DataFrame({"message": [wild, None], "seconds": [1.5, None]}), tmp_path, "wild")
+    text = (tmp_path / "wild.md").read_text()
+    assert "&lt;script&gt;x&lt;/script&gt; \\[a\\](http://b) \\`c\\` d\\|e f" in text
+    assert len(text.splitlines()) == 4

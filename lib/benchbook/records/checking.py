@@ -13,6 +13,7 @@ import pandera.pandas as pandera
 from benchbook.records.schema import COLUMNS, DTYPES, KEY, SCHEMA, SchemaError, check_names, unknown_columns
 
 LONGEST_QUOTED = 80  # characters of a value in a message
+MANY_ROWS, FEW_ROWS = 5000, 1000
 LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
 # What a check of the schema asks of one value, by the check's name and from its own limits.
 RULES: dict[str, Callable[[dict], Callable[[object], bool]]] = {
@@ -34,6 +35,8 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     Raises:
         SchemaError: a required column is missing, one is misspelt, a value is not allowed, or a key occurs twice.
     """
+    if len(rows) > MANY_ROWS:  # a list of the faults of each row would take many times the table's memory
+        validate(rows.iloc[:FEW_ROWS], source)
     typed = cast(rows, source)
     try:
         SCHEMA.validate(typed[COLUMNS], lazy=True)
