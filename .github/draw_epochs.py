@@ -3,21 +3,20 @@
 import sys
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from benchbook import figures, layout, records
-from benchbook.figures import mnist
+from benchbook.studies.mnist_speedup import charts, tables
+from benchbook.study import Evidence
 
 
 def draw(path: Path) -> None:
     """Write the figure as SVG; the same rows give the same picture."""
-    epochs = mnist.epoch_seconds(records.read(layout.published() / "mnist_speedup.csv"))
-    ratios = mnist.speedups(epochs)["speedup"]
+    evidence = Evidence(records.read(layout.published() / "mnist_speedup.csv"))
+    ratios = tables.speedups(tables.epochs(evidence))["speedup"]
     with figures.style():
-        figure = Figure(figsize=(8.0, 3.0))
-        axes = figure.subplots()
-        mnist.draw_epochs(axes, epochs)
-        axes.set_title(f"Published: the GPU's MNIST epoch is {ratios.min():.2f} to {ratios.max():.2f} times as fast")
+        figure = charts.epochs(evidence).figure
+        figure.set_size_inches(8.0, 3.0)
+        title = f"Published: the GPU's MNIST epoch is {ratios.min():.2f} to {ratios.max():.2f} times as fast"
+        figure.axes[0].set_title(title)
         figure.legends.clear()  # all bars are of one kind here
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
