@@ -1,6 +1,7 @@
 """The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
 
 import csv
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -12,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jinja2
-import pandas
 
 from benchbook import articles, kernel, layout, studies
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
 from benchbook.report import citing, executed, tables
+from benchbook.report.citing import Published
 from benchbook.study import Chart, Study
 
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
@@ -82,7 +83,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
     _copy(figures, folder / "files")
-    lines, printed = tables.lines(figures / "summary.csv"), articles.rows()
+    lines, printed = tables.lines(figures / "summary.csv"), functools.cache(articles.rows)
     sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
     content = {
         "sections": [section for section in sections if section],
@@ -142,7 +143,7 @@ def _harmless(cell: str) -> str:
     return cell if not FORMULA.match(cell) or tables.is_number(cell) else f"'{cell}"
 
 
-def _section(folder: Path, study: Study, lines: list[dict], printed: pandas.DataFrame) -> dict:
+def _section(folder: Path, study: Study, lines: list[dict], printed: Published) -> dict:
     """Return a study's finding and figures under the question that its notebook's title asks."""
     title = study.question
     shown = _figures(folder, study.name, study.charts, lines, printed)
@@ -152,7 +153,7 @@ def _section(folder: Path, study: Study, lines: list[dict], printed: pandas.Data
 
 
 def _figures(
-    folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: pandas.DataFrame
+    folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published
 ) -> dict[str, list[dict]]:
     """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
     drawn = []

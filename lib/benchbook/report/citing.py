@@ -1,15 +1,17 @@
 """What a figure rests on, and how to cite it: taken from rows, never from the clock, so that both stay the same."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pandas
 import yaml
 
 from benchbook import layout, verdicts
 
+Published = Callable[[], pandas.DataFrame]  # reading them takes a moment, and not every figure needs them
+
 
 def figure(
-    name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict], printed: pandas.DataFrame
+    name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict], printed: Published
 ) -> dict[str, str]:
     """Return a figure's `conditions` and `citation`.
 
@@ -19,7 +21,7 @@ def figure(
         study: whose points it shows; empty where it shows several studies'.
         table: what it was drawn from.
         summary: the lines of all measured points.
-        printed: from `articles.rows`.
+        printed: `articles.rows`, called where the table has published lines.
     """
     source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
     published = ~source.isin(["measured", "predicted"])
@@ -79,13 +81,14 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _sources(study: str, table: pandas.DataFrame, printed: pandas.DataFrame) -> list[str]:
+def _sources(study: str, table: pandas.DataFrame, printed: Published) -> list[str]:
     """Return the articles that published lines come from."""
     if "publication" in table:
         return sorted(set(table["publication"].dropna()))
     if "machine" not in table or table.empty:
         return []
-    named = printed[printed["machine"].isin(table["machine"]) & ((printed["study"] == study) | (not study))]
+    rows = printed()
+    named = rows[rows["machine"].isin(table["machine"]) & ((rows["study"] == study) | (not study))]
     return sorted(set(named["reference"].dropna().astype(str)))
 
 
