@@ -61,7 +61,7 @@ def files(folder) -> dict:
 
 def test_a_pack_holds_rows_and_manifests_and_nothing_else():
     measure()
-    measure(run_id="run-2")
+    measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
     measure(machine="attic")
     path, rows = packing.pack("desk")
     with zipfile.ZipFile(path) as archive:
