@@ -8,10 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import layout, record
-from benchbook.predictions import charts, features, judged, judging, money, power, several, tables
-from benchbook.predictions.answer import Forecaster, Question, of_the_record
+from benchbook.predictions import charts, features, judged, judging, money, observed, power, several, tables
+from benchbook.predictions.answer import Forecaster, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.model import Model
+from benchbook.predictions.question import Question
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -164,10 +165,10 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
             "model": ["matmul", "matmul", "copy"], "precision": ["fp32", "fp16", None], "rate": [1e13, 5e13, 4e11],
         }
     )  # fmt: skip
-    reached = features.reached_by(ceilings, "desk", "cuda", "amp_fp16")
+    reached = observed.reached_by(ceilings, "desk", "cuda", "amp_fp16")
     assert numpy.exp(reached["peak"]) == pytest.approx(50)
     assert numpy.exp(reached["bandwidth"]) == pytest.approx(400)
-    assert features.reached_by(ceilings, "desk", "cpu", "fp32") is None
+    assert observed.reached_by(ceilings, "desk", "cpu", "fp32") is None
 
 
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):

@@ -44,9 +44,10 @@ def predict(
     judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
 ) -> None:
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
-    # scikit-learn's and scipy's imports take a second: only who predicts pays for them.
+    # scipy's import takes a second: only who predicts pays for it.
     from benchbook.predictions import judging, money
-    from benchbook.predictions.answer import Question, of_the_record
+    from benchbook.predictions.answer import of_the_record
+    from benchbook.predictions.question import Question
 
     if judge is not None:
         lines, reasons = judging.judge(judge)

@@ -3,7 +3,7 @@
 import datetime
 import functools
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import numpy
 import pandas
@@ -19,77 +19,15 @@ from benchbook.predictions.features import (
     chip_figures,
     family,
     observations,
-    of_rows,
 )
 from benchbook.predictions.model import Model
+from benchbook.predictions.observed import of_rows
+from benchbook.predictions.question import Answer, Question, Range
 from benchbook.record import marks
 
 NEAREST = 5  # figures shown beside an answer
 BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
 NEW = "not on record"  # the publication of a work that nobody published: our own
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked.
-
-    Attributes:
-        chip: by any of its names.
-        work: a study or a network; empty where its operations are given.
-        precision: one of `records.PRECISIONS`.
-        flops_per_sample: operations of a training step for an image; None: those of the work.
-        parameters: of the network; kept beside the answer, which does not depend on it.
-        image_size: pixels of a side; None: the size at which the work's operations were counted.
-        batch_size: of one device; None: 64.
-        count: devices.
-        images: to train on.
-    """
-
-    chip: str
-    work: str = ""
-    precision: str = "fp32"
-    flops_per_sample: float | None = None
-    parameters: float | None = None
-    image_size: float | None = None
-    batch_size: float | None = None
-    count: int = 1
-    images: float = 1_281_167.0
-
-
-@dataclass(frozen=True)
-class Range:
-    """A value with the bounds of its 90 % interval and what it rests on."""
-
-    value: float
-    low: float
-    high: float
-    basis: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a chip would take.
-
-    Attributes:
-        question: as asked, the chip by its one name.
-        rate: images a second, of all devices together.
-        seconds: for the images asked about.
-        rented: a line for each price: its offer, and dollars, low, high for the images.
-        bought: a line for each price, and the hours after which it has cost as much as the cheapest offer.
-        joules_per_image: None where the record has no measured power of the chip.
-        nearest: what was published nearest to it: chip, work, precision, rate, source.
-        error: the median error of such predictions, on how many pairs.
-    """
-
-    question: Question
-    rate: Range
-    seconds: Range
-    rented: pandas.DataFrame
-    bought: pandas.DataFrame
-    joules_per_image: Range | None
-    nearest: pandas.DataFrame
-    error: str
-    notes: list[str] = field(default_factory=list)
 
 
 class Forecaster:

@@ -3,9 +3,10 @@
 import pandas
 
 from benchbook import chips, roofline
-from benchbook.predictions import features, judged
-from benchbook.predictions.answer import Forecaster, Question
+from benchbook.predictions import judged, observed
+from benchbook.predictions.answer import Forecaster
 from benchbook.predictions.features import Unknown
+from benchbook.predictions.question import Question
 
 # What our studies train, as the record is asked for it: work, precision, side of the images.
 WORKS = (
@@ -29,7 +30,7 @@ def learn(rows: pandas.DataFrame, summary: pandas.DataFrame) -> Forecaster:
         rows: of all studies, those of calibrations among them.
         summary: measured points, from `statistics.summarise`.
     """
-    return Forecaster(features.measured(summary, roofline.ceilings(rows)))
+    return Forecaster(observed.measured(summary, roofline.ceilings(rows)))
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:
