@@ -12,9 +12,13 @@ LAB ?=
 
 UV_VERSION := 0.13.8
 # Which environment: the one that stands in .venv, else the one for this computer; PLATFORM=name decides otherwise.
-# A Cloud TPU VM is known by /dev/accel0, or by /dev/vfio/0 where TPU_NAME is set as well.
+# A Cloud TPU is known by /dev/accel0 or, from v6e on, as a chip of Google's on the PCI bus that is no network card.
 HOST := $(shell uname -sm | tr ' ' '-')
-TPU := $(or $(wildcard /dev/accel0),$(and $(TPU_NAME),$(wildcard /dev/vfio/0)))
+# Source of the numbers: jax/_src/hardware_utils.py
+TPU_CHIPS := 0x0027 0x0056 0x005e 0x0062 0x0063 0x006f 0x0076
+PCI ?= /sys/bus/pci/devices
+GOOGLES := $(patsubst %/vendor,%/device,$(shell grep -l 0x1ae0 $(PCI)/*/vendor 2>/dev/null))
+TPU := $(or $(wildcard /dev/accel0),$(if $(GOOGLES),$(filter $(TPU_CHIPS),$(shell cat $(GOOGLES) 2>/dev/null))))
 FOR_Darwin-arm64 := arm64
 FOR_Linux-x86_64 := $(if $(TPU),tpu,cuda)
 PLATFORM := $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),$(FOR_$(HOST)),$(HOST))
@@ -77,6 +81,7 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and note what 
 	$(call resolve,cuda,x86_64-manylinux_2_28)
 	$(call resolve,tpu,x86_64-manylinux_2_31)
 	$(call resolve,report,x86_64-manylinux_2_28)
+	$(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
 	$(UV) run --quiet --no-project --python 3.11 --with lief==1.0.0 --with unicorn==2.1.4 --with pip==25.3 \
 		tests/rehearsal/read_metal_kernels.py requirements/arm64.txt tests/rehearsal/metal_kernels.csv
 

@@ -241,3 +241,23 @@ def test_the_library_passes_its_tests_with_the_macs_versions(python):
     command = [python, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-m", marks]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=layout.root())
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Cloud TPU VMs run Linux")
+@pytest.mark.parametrize(
+    ("cards", "tpu"),
+    [
+        ({}, False),
+        ({"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x001f")}, False),  # network card and disk
+        ({"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x006f")}, True),  # a v6e
+        ({"0000:00:05.0": ("0x10de", "0x0063")}, False),  # another maker's
+    ],
+)
+def test_a_tpu_is_known_by_its_number_on_the_pci_bus(tmp_path, cards, tpu):
+    for slot, (vendor, device) in cards.items():
+        (tmp_path / slot).mkdir()
+        (tmp_path / slot / "vendor").write_text(vendor + "\n")
+        (tmp_path / slot / "device").write_text(device + "\n")
+    command = ["make", "--dry-run", "--print-data-base", "help", f"PCI={tmp_path}"]
+    printed = subprocess.run(command, cwd=layout.root(), capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^FOR_Linux-x86_64 := (\w+)$", printed, re.MULTILINE).group(1) == ("tpu" if tpu else "cuda")

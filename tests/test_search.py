@@ -1,13 +1,16 @@
 """The search for the fastest settings: it takes what is faster and right, and nothing else."""
 
+import os
 import time
+from dataclasses import replace
 
 import numpy
 import pandas
 import pytest
 
-from benchbook import parity, runs, search
+from benchbook import datasets, devices, parity, runs, search
 from benchbook.devices import Device
+from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.workload import Settings
 from fakes import run
 
@@ -115,6 +118,27 @@ def test_without_time_the_reference_settings_stay(judged):
     found = search.fastest(Sleeper, CPU, 0, choices=CHOICES)
     assert found.settings == Settings()
     assert set(found.trials["outcome"]) == {"no time left"}
+
+
+def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch):
+    """As Metal's assertions do; the kind of device says that this may happen, and its trials go apart."""
+    monkeypatch.setitem(devices.KINDS, "cpu", replace(devices.KINDS["cpu"], aborts=True))
+    digits = datasets.load("digits")
+    few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
+
+    def build(settings):  # as in a notebook's cell: pickle alone could not send it
+        if settings.channels_last:
+            os.abort()
+        return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=16, settings=settings)
+
+    result = search.fastest(build, CPU, 60, 1, {"channels_last": (True,), "precision": ("tf32",)})
+    outcomes = result.trials.set_index(["channels_last", "precision"])
+    assert list(outcomes["outcome"]) == [
+        "unsupported",
+        "parity failed",
+    ]  # a CPU has no tf32
+    assert "signal 6" in outcomes.loc[(True, "fp32"), "reason"]
+    assert result.settings == Settings()
 
 
 def test_a_point_is_searched_once_in_a_session(judged, monkeypatch, tmp_path):

@@ -175,6 +175,29 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
     _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
 
 
+@app.command()
+def doctor(
+    minutes: Annotated[float, typer.Option(help="the longest it may take")] = 10.0,
+    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
+) -> None:
+    """Try every device of every framework on this machine: what is right, wrong and missing, and what to do next."""
+    from benchbook import doctor as trying
+
+    findings = []
+    for finding in trying.examine(60 * minutes):
+        findings.append(finding)
+        place = f"{finding.framework} {finding.device}".strip()
+        _say(f"{place}, {finding.check}: {finding.state}")
+    table = pandas.DataFrame(findings)
+    table.insert(0, "where", (table.pop("framework") + " " + table.pop("device")).str.strip())
+    _print_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
+    counts = table["state"].value_counts()
+    _say(", ".join(f"{counts.get(state, 0)} {state}" for state in (trying.RIGHT, trying.WRONG, trying.MISSING)) + ".")
+    _say(f"To attach to an issue: {_short(trying.write(findings, to))}")
+    if counts.get(trying.WRONG, 0):
+        raise typer.Exit(1)
+
+
 @app.command(name="machine")
 def show_machine() -> None:
     """Show who this computer is and in what condition; all of it may be published."""

@@ -249,6 +249,17 @@ def _check_private(name: str, content: bytes) -> None:
             raise PackError(f"{name} names the folder {folder}; rows and manifests may not")
 
 
+def write_checked(contents: dict[str, bytes], path: Path) -> None:
+    """Write a zip that may be published.
+
+    Raises:
+        PackError: a file names this computer's home or project folder.
+    """
+    for name, content in contents.items():
+        _check_private(name, content)
+    _write_zip(path, contents)
+
+
 def _write_zip(path: Path, contents: dict[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")

@@ -6,6 +6,10 @@ clearly faster; see `gain`. What the search measured is never published: it choo
 """
 
 import itertools
+import json
+import pickle
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +19,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import devices, manifests, measure, parity, protocol, records
+from benchbook import devices, manifests, measure, parity, protocol, records, runs
 from benchbook.devices import Device
 from benchbook.runs import Run
 from benchbook.workload import Settings, Workload
@@ -23,6 +27,7 @@ from benchbook.workload import Settings, Workload
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
+TRIAL_SECONDS = 600.0  # for a trial in a process of its own, which builds and warms up both networks
 WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
 COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # of the table of trials
@@ -94,13 +99,18 @@ def fastest(
         The reference settings themselves where nothing was faster.
     """
     deadline = time.monotonic() + time_limit_seconds
-    best, trials = Settings(), []
-    best_workload = _warm(build(best)) if time_limit_seconds else None
+    best, trials, apart = Settings(), [], device.features.aborts
+    best_workload = _warm(build(best)) if time_limit_seconds and not apart else None
     for name, values in (choices or candidates(device)).items():
         for value in values:
             # A graph is made of compiled code, whether or not compiling alone was faster.
             trial = replace(best, **{name: value} | ({"compiled": True} if name == "graphs" else {}))
-            line, workload = _try(build, trial, best_workload, parity_steps, deadline)
+            if not time_limit_seconds or time.monotonic() > deadline:
+                line, workload = {"outcome": "no time left"}, None
+            elif apart:
+                line, workload = _try_apart(build, best, trial, parity_steps), None
+            else:
+                line, workload = _try(build, trial, best_workload, parity_steps)
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":
                 best, best_workload = trial, workload
@@ -130,16 +140,37 @@ def _found_before(run: Run) -> Found | None:
     return None
 
 
+def _try_apart(build: Callable[[Settings], Workload], best: Settings, trial: Settings, parity_steps: int) -> dict:
+    """Return a trial's outcome, tried in a process of its own: what a device lacks may end the whole process."""
+    import cloudpickle  # notebooks hold `build` in a cell, which pickle itself cannot send
+
+    with tempfile.TemporaryDirectory() as folder:
+        task, answer = Path(folder) / "task", Path(folder) / "answer"
+        task.write_bytes(cloudpickle.dumps((build, best, trial, parity_steps)))
+        command = [sys.executable, "-m", "benchbook.search", str(task), str(answer)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRIAL_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"outcome": "unsupported", "reason": f"did not end in {TRIAL_SECONDS:g} s"}
+        if done.returncode == 0:
+            return json.loads(answer.read_text())
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+    words = runs.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
+    return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300]}
+
+
+def main() -> None:
+    """Try what the file on the command line says, and write the outcome to the other file: the process of a trial."""
+    task, answer = map(Path, sys.argv[1:])
+    build, best, trial, parity_steps = pickle.loads(task.read_bytes())
+    outcome, _ = _try(build, trial, _warm(build(best)), parity_steps)
+    answer.write_text(json.dumps(outcome))
+
+
 def _try(
-    build: Callable[[Settings], Workload],
-    trial: Settings,
-    best: Workload | None,
-    parity_steps: int,
-    deadline: float,
+    build: Callable[[Settings], Workload], trial: Settings, best: Workload, parity_steps: int
 ) -> tuple[dict, Workload | None]:
     """Return a trial's outcome, and its workload if it was measured."""
-    if best is None or time.monotonic() > deadline:
-        return {"outcome": "no time left"}, None
     try:
         workload = build(trial)
         verdict = _check(workload, parity_steps)
@@ -187,3 +218,7 @@ def _times(best: Workload, trial: Workload) -> numpy.ndarray:
     return numpy.array(
         [[seconds(workload, num_steps) for workload in (best, trial, trial, best)] for _ in range(BLOCKS)]
     )
+
+
+if __name__ == "__main__":
+    main()

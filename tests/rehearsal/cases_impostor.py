@@ -5,6 +5,7 @@ import itertools
 import os
 
 import impostor
+import mps_operators
 import numpy
 import pytest
 import torch
@@ -192,3 +193,11 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
 def test_drawn_images_come_back_to_the_host(device):
     workload = build_vae(device, Settings())
     assert [part.shape for part in vae.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
+
+
+@pytest.mark.skipif(KIND != "mps", reason="a table of MPS")
+def test_every_operation_that_the_studies_used_has_a_kernel_on_mps(device):
+    table = set(mps_operators.TABLE.read_text().split())
+    STUDIES["vae_stability"](device, Settings()).evaluate()
+    assert len(impostor.Impostor.used) > 10  # over a hundred, where the whole file ran
+    assert impostor.Impostor.used - table == set()

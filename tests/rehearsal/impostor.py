@@ -41,10 +41,12 @@ class Impostor(torch.Tensor):
     Attributes:
         waits: the operations since it was cleared that made the host wait.
         kind: cuda or mps, whose rules hold.
+        used: the operations since the process began.
         generators: of the device, by torch's own address of each.
     """
 
     waits: list[str] = []  # noqa: RUF012 (one device, one list)
+    used: set[str] = set()  # noqa: RUF012
     kind = "cuda"
     generators: dict[int, torch.Generator] = {}  # noqa: RUF012
 
@@ -77,6 +79,7 @@ class Impostor(torch.Tensor):
 def compute(operation, arguments: tuple, named: dict):
     """Run an operation on the CPU, as the device would or would not."""
     packet, flat = operation.overloadpacket, tree_flatten((arguments, named))[0]
+    Impostor.used.add(str(operation).removeprefix("aten."))
     own = [part for part in flat if isinstance(part, Impostor)]
     strangers = [part for part in flat if isinstance(part, torch.Tensor) and not isinstance(part, Impostor)]
     if packet not in MOVING:

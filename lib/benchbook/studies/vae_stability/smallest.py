@@ -1,0 +1,16 @@
+"""This study's workload at its smallest: whether a device computes it rightly, not how fast."""
+
+from benchbook import datasets
+from benchbook.devices import Device
+from benchbook.workload import Workload
+
+FRAMEWORKS = ("torch",)
+
+
+def build(device: Device) -> Workload:
+    """Return the workload."""
+    from benchbook.studies.vae_stability import workload
+
+    return workload.build(
+        datasets.load("digits"), device, "controlled", data_resident=True, num_workers=0, batch_size=8
+    )

@@ -1,0 +1,171 @@
+"""The doctor: one planted fault of each kind is found and named with its next step, and a right machine is right."""
+
+import json
+import os
+import time
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchbook import devices, doctor, machine, measure, packing, roofline
+from benchbook.devices import Device
+from benchbook.doctor import checks
+from benchbook.doctor.checks import MISSING, RIGHT, WRONG
+from benchbook.measure import Energy
+from fakes import CPU
+
+CUDA = Device("cuda", "a GPU")
+MNIST = "benchbook.studies.mnist_speedup.smallest"
+
+
+class Counter:
+    """A sensor that reads a known number of joules."""
+
+    def __init__(self, joules: float | None) -> None:
+        self.joules = joules
+
+    def begin(self) -> None:
+        pass
+
+    def end(self) -> Energy:
+        return Energy(self.joules, "rapl", "package") if self.joules else Energy()
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state(monkeypatch):
+    monkeypatch.setattr(checks, "SENSOR_SECONDS", 0.0)
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def test_waiting_that_does_not_wait_is_wrong(monkeypatch):
+    assert checks.answer(lambda: checks.check_waiting(CPU))[0] == RIGHT
+
+    def planted(device, work_seconds):
+        raise roofline.NotSynchronized("synchronising left 90% of the work undone")
+
+    monkeypatch.setattr(roofline, "check_synchronize", planted)
+    state, detail, hint = checks.answer(lambda: checks.check_waiting(CPU))
+    assert (state, "90%" in detail, "publish none" in hint) == (WRONG, True, True)
+
+
+def test_memory_that_nobody_counts_is_missing(monkeypatch):
+    assert checks.check_memory(CPU)[0] == RIGHT
+    monkeypatch.setattr(devices, "peak_memory", lambda device: (None, None))
+    assert checks.check_memory(CPU)[0] == MISSING
+
+
+@pytest.mark.parametrize(
+    ("sensor", "state", "words"),
+    [
+        (measure.NoSensor(), MISSING, "no counter"),
+        (Counter(None), MISSING, "did not move"),
+        (Counter(5.0), RIGHT, "package"),
+    ],
+)
+def test_a_sensor_is_there_or_is_missing_with_what_to_do(monkeypatch, sensor, state, words):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: sensor)
+    seen, detail, hint = checks.check_energy(CPU)
+    assert (seen, words in detail, bool(hint)) == (state, True, state == MISSING)
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(0.01, RIGHT), (1e-6, WRONG)])
+def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, state):
+    monkeypatch.setattr(checks.operations, "transfer", lambda device, size, direction: lambda previous: None)
+    monkeypatch.setattr(checks, "_seconds", lambda device, operation, count: seconds * count)
+    seen, detail, hint = checks.check_transfers(CUDA)
+    assert (seen, "GB/s" in detail, "ceilings" in hint) == (state, True, state == WRONG)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_a_study_whose_gradient_is_a_tenth_off_is_wrong(monkeypatch, factor):
+    """A workload of a device, whose first layer's gradient is changed there alone."""
+    from benchbook.training.torch.parity import TorchParitySubject
+
+    real = TorchParitySubject._backward
+
+    def planted(subject, batch):
+        loss = real(subject, batch)
+        if subject.precision != "fp64":
+            next(iter(subject.model.parameters())).grad.mul_(factor)
+        return loss
+
+    monkeypatch.setattr(TorchParitySubject, "_backward", planted)
+    state, detail, hint = checks.check_study(CPU, MNIST)
+    assert state == (RIGHT if factor == 1 else WRONG), detail
+    assert bool(hint) == (factor != 1)
+
+
+def test_what_a_framework_raises_is_an_answer(monkeypatch):
+    state, detail, _ = checks.answer(lambda: torch.zeros(2) @ torch.zeros(3))
+    assert state == WRONG
+    assert detail.startswith("RuntimeError:")
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_every_study_is_tried_with_the_frameworks_that_train_it(framework):
+    tried = checks.checks(Device("cpu", "a chip", framework))
+    both = {"waiting", "memory", "energy", "transfers", "mobilenetv2_energy", "resnet50_cost"}
+    own = {"torch": {"mnist_speedup", "vae_stability", "simclr_epochs"}, "jax": {"segmentation_scaling"}}
+    assert set(tried) == both | own[framework]
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return what writes a module that a process of the doctor's runs."""
+
+    def write(body: str) -> str:
+        (tmp_path / "planted_checks.py").write_text(body)
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        monkeypatch.setenv("PYTHONPATH", path)
+        return "planted_checks"
+
+    return write
+
+
+BEGUN = 'import json, os, time\nprint(json.dumps({"begun": "waiting"}), flush=True)\n'
+
+
+def test_a_process_that_dies_is_found_by_the_check_it_was_in(module):
+    (finding,) = doctor.try_device("torch", "mps", time.monotonic() + 60, module(BEGUN + "os.abort()"))
+    assert (finding.device, finding.check, finding.state) == ("mps", "waiting", WRONG)
+    assert "signal 6" in finding.detail
+
+
+def test_a_check_that_does_not_end_is_ended_and_named(module):
+    (finding,) = doctor.try_device("torch", "mps", time.monotonic() + 2, module(BEGUN + "time.sleep(600)"))
+    assert (finding.check, finding.state) == ("waiting", MISSING)
+    assert "time was up" in finding.detail
+
+
+def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
+    monkeypatch.setattr(devices, "installed", lambda: ())
+    findings = list(doctor.examine())
+    assert [(finding.framework, finding.state) for finding in findings] == [
+        (framework, MISSING) for framework in devices.FRAMEWORKS
+    ]
+
+
+@pytest.mark.parametrize(("gpus", "state"), [(("NVIDIA H200",), MISSING), ((), RIGHT)])
+def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, state):
+    monkeypatch.setattr(devices, "installed", lambda: ("torch",))
+    monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cpu",))
+    monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
+    monkeypatch.setattr(machine, "identify", lambda: SimpleNamespace(accelerators=gpus))
+    (seen,) = [finding for finding in doctor.examine() if finding.check == "accelerator"]
+    assert seen.state == state
+
+
+def test_the_zip_holds_findings_machine_condition_and_packages_and_nothing_private(tmp_path, monkeypatch):
+    finding = doctor.Finding("torch", "cpu", "memory", RIGHT, "12 MiB")
+    path = doctor.write([finding], tmp_path / "doctor.zip")
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: json.loads(archive.read(name)) for name in archive.namelist()}
+    assert set(contents) == {"findings.json", "machine.json", "condition.json", "environment.json"}
+    assert contents["findings.json"][0]["check"] == "memory"
+    assert "torch" in contents["environment.json"]["packages"]
+    private = doctor.Finding("torch", "cpu", "memory", WRONG, f"{packing.layout.root()}/lib/file.py broke")
+    with pytest.raises(packing.PackError, match=r"findings\.json"):
+        doctor.write([private], tmp_path / "other.zip")
