@@ -37,12 +37,12 @@ class Classifier(KerasWorkload):
 
     def evaluate(self) -> Evaluation:
         """Return loss and accuracy over all test images."""
-        found = super().evaluate()
-        return found if self.judged else replace(found, accuracy=math.nan, metric=None)
+        evaluation = super().evaluate()
+        return evaluation if self.judged else replace(evaluation, accuracy=math.nan, metric=None)
 
 
 def build(plan: Plan) -> Classifier:
-    """Return the study's workload on Keras; see `resnet50.build`."""
+    """Return the study's workload on Keras; see `workload.build`."""
     import_keras(plan.device.framework)
     train, test = _inputs(plan) if plan.collection else (None, None)
     parameters = sum(array.size for arrays in plan.arrays.values() for array in _trained(arrays))

@@ -38,8 +38,8 @@ def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPO
         ValueError: a number is out of range.
     """
     if step < 0 or steps_per_epoch <= 0 or peak <= 0 or epochs <= 0:
-        found = f"step {step}, steps_per_epoch {steps_per_epoch}, peak {peak}, epochs {epochs}"
-        raise ValueError(f"{found}; allowed: step from 0, the others above 0")
+        values = f"step {step}, steps_per_epoch {steps_per_epoch}, peak {peak}, epochs {epochs}"
+        raise ValueError(f"{values}; allowed: step from 0, the others above 0")
     scale = steps_per_epoch * epochs / EPOCHS  # steps in what was one epoch of 90
     risen = min(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
     fallen = sum(step >= epoch * scale for epoch in DROPS)
@@ -48,7 +48,7 @@ def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPO
 
 @dataclass(frozen=True)
 class Plan:
-    """A point's choices, checked; see `resnet50.build`.
+    """A point's choices, checked; see `workload.build`.
 
     Attributes:
         collection: the pictures; None: synthetic ones.

@@ -121,7 +121,7 @@ class Classifier(TorchWorkload):
 
 
 def build(plan: Plan) -> Classifier:
-    """Return the study's workload on torch; see `resnet50.build`."""
+    """Return the study's workload on torch; see `workload.build`."""
     settings = plan.settings
     devices.seed(plan.seed)
     model = Network(plan.num_classes)

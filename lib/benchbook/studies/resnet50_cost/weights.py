@@ -46,7 +46,7 @@ STEM = Convolution("conv1", "bn1", (7, 7, 3, 64), 2)
 
 def blocks() -> list[Block]:
     """Return the bottlenecks in order; in v1.5 the 3x3 convolution has the stride."""
-    found, channels = [], STEM.shape[-1]
+    bottlenecks, channels = [], STEM.shape[-1]
     for stage, (width, count, stage_stride) in enumerate(STAGES, start=1):
         out = width * EXPANSION
         for number in range(count):
@@ -57,17 +57,17 @@ def blocks() -> list[Block]:
                 for place, shape in enumerate(shapes, start=1)
             )
             around = Convolution(f"{name}.downsample.0", f"{name}.downsample.1", (1, 1, channels, out), stride)
-            found.append(Block(name, inner, around if number == 0 else None))
+            bottlenecks.append(Block(name, inner, around if number == 0 else None))
             channels = out
-    return found
+    return bottlenecks
 
 
 def convolutions() -> list[Convolution]:
     """Return all convolutions in the network's order."""
-    found = [STEM]
+    parts = [STEM]
     for block in blocks():
-        found += [*block.convolutions, *([block.around] if block.around else [])]
-    return found
+        parts += [*block.convolutions, *([block.around] if block.around else [])]
+    return parts
 
 
 def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:

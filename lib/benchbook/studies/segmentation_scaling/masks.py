@@ -13,7 +13,7 @@ def find(workload) -> list[str]:
     """Return the masks that a workload finds in its first test images, encoded.
 
     Args:
-        workload: from `segmentation.build`.
+        workload: from `workload.build`.
     """
     inputs, _ = next(iter(workload.test_batches()))
     outputs = workload.network.predict(inputs[:NUM_IMAGES])
