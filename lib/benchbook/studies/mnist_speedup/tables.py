@@ -5,7 +5,7 @@ import pandas
 from benchbook import input_shares, intervals, statistics, verdicts
 from benchbook.epochs import ArticleEpoch
 from benchbook.intervals import Interval
-from benchbook.study import Evidence, longest
+from benchbook.study import Evidence, longest, once
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -21,6 +21,7 @@ EPOCH = ArticleEpoch(
 )
 
 
+@once
 def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return seconds for what the article timed: data set-up, one training epoch, the test.
 

@@ -3,7 +3,7 @@
 import pandas
 
 from benchbook import articles, curves, quantities, statistics
-from benchbook.study import Evidence, longest
+from benchbook.study import Evidence, longest, once
 
 NAME = "mobilenetv2_energy"
 FRAMEWORKS = ("tensorflow", "jax", "torch")
@@ -20,6 +20,7 @@ _TRAINED = ["trainable", "learning_rate", "weights"]
 _SETTINGS = [*_TRAINED, "image_size_over"]
 
 
+@once
 def settings(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per setting: images a second and joules an image, or how it ended.
 
@@ -46,6 +47,7 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
     return table.assign(rank=rank).sort_values(order)[columns].reset_index(drop=True)
 
 
+@once
 def losses(evidence: Evidence) -> pandas.DataFrame:
     """Return the loss by images seen of each measured point's last session, and its test accuracy at the end.
 

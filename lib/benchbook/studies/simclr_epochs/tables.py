@@ -4,7 +4,7 @@ import pandas
 
 from benchbook import curves, input_shares, intervals, quantities, statistics, support
 from benchbook.epochs import ArticleEpoch
-from benchbook.study import Evidence, longest
+from benchbook.study import Evidence, longest, once
 
 NAME = "simclr_epochs"
 BATCH_SIZE, EPOCHS = 128, 200  # the article's
@@ -19,6 +19,7 @@ EPOCH = ArticleEpoch(
 )
 
 
+@once
 def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return minutes for the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
 
