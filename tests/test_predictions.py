@@ -241,3 +241,13 @@ def test_charts_show_the_judges_numbers_and_draw_what_nobody_measured_hollow(for
     assert all(bar.get_facecolor()[3] == 0 for bar in right.patches)
     assert "PREDICTED" in right.get_xlabel()
     assert charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"
+
+
+def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    assert tables.learn_here() is forecaster
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(layout.root() / "outputs"))
+    lines = tables.learn_here().model.observations
+    here = lines[lines["origin"] == features.HERE]
+    assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
+    assert here["peak"].nunique() == 1

@@ -45,8 +45,7 @@ def predict(
 ) -> None:
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
     # scipy's import takes a second: only who predicts pays for it.
-    from benchbook.predictions import judging, money
-    from benchbook.predictions.answer import of_the_record
+    from benchbook.predictions import judging, money, tables
     from benchbook.predictions.question import Question
 
     if judge is not None:
@@ -64,7 +63,7 @@ def predict(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, parameters=parameters or None,
         image_size=image_size or None, batch_size=batch_size or None, count=count, images=images,
     )  # fmt: skip
-    answer = of_the_record().ask(question, datetime.date.today(), price or None, money.own_prices(prices))
+    answer = tables.learn_here().ask(question, datetime.date.today(), price or None, money.own_prices(prices))
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
         _say(json.dumps(values, indent=2, ensure_ascii=False))

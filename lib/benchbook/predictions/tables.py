@@ -2,9 +2,9 @@
 
 import pandas
 
-from benchbook import chips, roofline
+from benchbook import chips, layout, records, roofline, statistics
 from benchbook.predictions import judged, observed
-from benchbook.predictions.answer import Forecaster
+from benchbook.predictions.answer import Forecaster, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.question import Question
 
@@ -31,6 +31,13 @@ def learn(rows: pandas.DataFrame, summary: pandas.DataFrame) -> Forecaster:
         summary: measured points, from `statistics.summarise`.
     """
     return Forecaster(observed.measured(summary, roofline.ceilings(rows)))
+
+
+def learn_here() -> Forecaster:
+    """Return what the record says together with the rows that were measured here, if there are any."""
+    folder = layout.outputs() / "runs"
+    rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
+    return learn(rows, statistics.summarise(rows)) if len(rows) else of_the_record()
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:
