@@ -149,6 +149,7 @@ def test_what_makes_the_host_wait_is_written_down(device, wait):
 BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epochs", "resnet50_cost")
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")  # pinning is out of reach
 @pytest.mark.parametrize(
     ("study", "resident"),
     [(study, resident) for study in STUDIES for resident in (True, False) if resident or study not in BIG],
