@@ -43,10 +43,10 @@ def notebook(study: str) -> Path:
     Raises:
         ValueError: no notebook carries that study's name; the message lists those that exist.
     """
-    known = notebooks()
-    if study not in known:
-        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(known)}")
-    return known[study]
+    paths = notebooks()
+    if study not in paths:
+        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(paths)}")
+    return paths[study]
 
 
 def notebooks() -> dict[str, Path]:
@@ -74,10 +74,10 @@ def profile(name: str) -> Path:
     Raises:
         ValueError: there is no such profile; the message lists those that exist.
     """
-    known = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
-    if name not in known:
-        raise ValueError(f"unknown profile {name!r}; allowed: {', '.join(known)}")
-    return known[name]
+    paths = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
+    if name not in paths:
+        raise ValueError(f"unknown profile {name!r}; allowed: {', '.join(paths)}")
+    return paths[name]
 
 
 def lock() -> Path | None:

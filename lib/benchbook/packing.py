@@ -56,8 +56,8 @@ def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.Data
         raise PackError(f"run {unfinished[0].stem} of {machine_name} has not ended; the same `make study` ends it")
     tables = records.find(folder) if folder.is_dir() else []
     if not tables:
-        known = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
-        raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {known}")
+        machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
+        raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     rows = _check_tables(tables, folder.parent)
     _check_believable(rows, folder)
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]

@@ -143,13 +143,13 @@ def check(study: str, parameters: dict) -> None:
     Raises:
         ValueError: names the parameter, its value, and what is allowed.
     """
-    known = declared(study)
+    defaults = declared(study)
     for name, value in parameters.items():
-        if name not in known:
+        if name not in defaults:
             raise ValueError(
-                f"{study} has no parameter {quoted(name)} (value {quoted(value)}); allowed: {', '.join(known)}"
+                f"{study} has no parameter {quoted(name)} (value {quoted(value)}); allowed: {', '.join(defaults)}"
             )
-        wanted = type(known[name])
+        wanted = type(defaults[name])
         right = type(value) is wanted or (wanted is float and type(value) is int)
         if not right or (wanted is float and not math.isfinite(value)):
             raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")

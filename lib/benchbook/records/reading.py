@@ -142,7 +142,7 @@ def _sound(tables: dict[Path, pandas.DataFrame]) -> tuple[pandas.DataFrame, list
     halves = [paths[: len(paths) // 2], paths[len(paths) // 2 :]]
     parts = [_sound({path: tables[path] for path in half}) for half in halves]
     rows = pandas.concat([rows for rows, _ in parts], ignore_index=True)
-    return rows, faults + [fault for _, found in parts for fault in found]
+    return rows, faults + [fault for _, part_faults in parts for fault in part_faults]
 
 
 def _fault(path: Path, table: pandas.DataFrame) -> str:
