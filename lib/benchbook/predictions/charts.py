@@ -5,14 +5,20 @@ from matplotlib.axes import Axes
 
 from benchbook import figures
 from benchbook.predictions import cores, cores_charts, judged, tables
-from benchbook.study import Chart, Drawing, Evidence
+from benchbook.study import Chart, Drawing, Evidence, once
 
 LOOKS = {judged.CHIP: "accelerator", judged.BOTH: "cpu"}
 
 
+@once
+def chip_pairs(evidence: Evidence) -> pandas.DataFrame:
+    """Return the pairs of chips of one generation that trained the same work; see `cores.pairs`."""
+    return cores.pairs(evidence.rows)
+
+
 def guesses(evidence: Evidence) -> Drawing:
     """Draw the ratios that GPU cores suggest over those that were measured."""
-    table = cores.pairs(evidence.rows)
+    table = chip_pairs(evidence)
     figure, axes = figures.canvas(5.0)
     cores_charts.draw(axes, table)
     title = cores_charts.title(table)

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from benchbook import figures, sustained
-from benchbook.predictions import cores, cores_charts
+from benchbook.predictions import cores_charts
+from benchbook.predictions.charts import chip_pairs
 from benchbook.studies.segmentation_scaling import tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.tables import STAGES, setting
@@ -30,7 +31,7 @@ def times(evidence: Evidence) -> Drawing:
     )
     axes.set(xlabel="milliseconds an image, training", title=title)
     axes.margins(x=0.45)
-    pairs = cores.pairs(evidence.rows)
+    pairs = chip_pairs(evidence)
     guesses = {"scaling-guesses": cores_charts.extrapolations(table, pairs)}
     finding = f"{title}. {cores_charts.title(pairs)}"
     return Drawing(figure, table, f"Bars of milliseconds an image. {title}.", finding, guesses)
