@@ -205,7 +205,10 @@ class _Jax:
         compiled = jax.jit(lambda previous, *arrays: function(*arrays), keep_unused=True, donate_argnums=0)
 
         def run(previous: Any) -> Any:
-            return compiled(jax.numpy.zeros_like(placed[0]) if previous is None else previous, *placed)
+            if previous is None:
+                with jax.default_device(devices.handle(device)):  # else it is made on the first one, and moved
+                    previous = jax.numpy.zeros_like(placed[0])
+            return compiled(previous, *placed)
 
         return run
 

@@ -1,0 +1,123 @@
+"""JAX with an accelerator that is not its default device; test_jax.py runs this file in a process with two CPU devices.
+
+The second one stands for the accelerator. Whatever is left to JAX's default lies on the first one, as it would lie on
+the wrong chip of a machine that has several; and what must be moved between them is an error.
+"""
+
+import jax
+import numpy
+import pytest
+
+from benchbook import datasets, devices, measure
+from benchbook.datasets import Dataset
+from benchbook.devices import Device
+from benchbook.roofline import operations
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.segmentation_scaling import workload as segmentation
+from benchbook.training.keras import KerasWorkload, ResidentArrays, import_keras
+from benchbook.workload import Settings
+
+import_keras("jax")
+FIRST, SECOND = jax.devices("cpu")
+ACCELERATOR = Device("cpu", "a chip", "jax", index=1)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_moves_between_devices(monkeypatch):
+    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    with jax.transfer_guard_device_to_device("disallow"):
+        yield
+
+
+def places() -> set:
+    """Return every device on which an array lies that is alive."""
+    return {device for array in jax.live_arrays() for device in array.devices()}
+
+
+def build_tiny(resident: bool = True) -> KerasWorkload:
+    import keras
+
+    def make_model():
+        pixels = keras.Input((6, 6, 3))
+        hidden = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3, use_bias=False)(pixels))
+        hidden = keras.layers.Dropout(0.3)(keras.layers.Flatten()(keras.layers.ReLU()(hidden)))
+        return keras.Model(pixels, keras.layers.Dense(3)(hidden))
+
+    images = numpy.random.default_rng(0).integers(0, 256, (16, 6, 6, 3), dtype=numpy.uint8)
+    labels, order = (numpy.arange(16) % 3).astype("int32"), numpy.arange(16, dtype="int32").reshape(2, 8)
+    arrays = ResidentArrays(ACCELERATOR, images, labels, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0)
+    return KerasWorkload(
+        device=ACCELERATOR,
+        batch_size=8,
+        make_model=make_model,
+        make_optimizer=lambda: keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9), 0.9),
+        train_batches=lambda epoch: arrays.batches(order),
+        test_batches=lambda: arrays.batches(order),
+        columns={"model": "tiny"},
+        parity_batches=lambda count: [(images[:4].astype("float32") / 255, labels[:4])] * count,
+    )
+
+
+def build_mobilenetv2(resident: bool) -> KerasWorkload:
+    pixels = numpy.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=numpy.uint8)
+    data = Dataset("random", pixels, numpy.arange(10), pixels, numpy.arange(10))
+    small = {"image_size": 32, "batch_size": 4, "num_workers": 0, "data_resident": resident}
+    return mobilenetv2.build(data, ACCELERATOR, "tuned" if resident else "reference", **small)
+
+
+def build_segmentation(resident: bool) -> KerasWorkload:
+    small = {"batch_size": 2, "width": 0.05, "num_workers": 0, "data_resident": resident}
+    data = datasets.triangles(4, 2, size=128)
+    return segmentation.build(data, ACCELERATOR, "tuned" if resident else "reference", **small)
+
+
+def build_resnet50(resident: bool) -> KerasWorkload:
+    return resnet50.build(None, ACCELERATOR, image_size=32, batch_size=2, settings=Settings())
+
+
+@pytest.mark.parametrize(
+    ("build", "resident"),
+    [
+        (build_tiny, True),
+        pytest.param(build_mobilenetv2, True, marks=pytest.mark.slow),
+        pytest.param(build_segmentation, True, marks=pytest.mark.slow),
+        pytest.param(build_segmentation, False, marks=pytest.mark.slow),
+        pytest.param(build_resnet50, False, marks=pytest.mark.slow),
+    ],
+)
+def test_all_of_a_workload_lies_on_the_device_that_was_chosen(build, resident):
+    """Built, trained, evaluated, put back, and repeated on the device for parity."""
+    workload = build(resident)
+    fresh = workload.snapshot()
+    batches = list(workload.batches(0))
+    losses = [workload.step(batch) for batch in batches[:2]]
+    assert losses[0].devices() == {SECOND}
+    evaluation = workload.evaluate()
+    assert numpy.isfinite(float(evaluation.loss))
+    workload.restore(fresh)
+    assert float(workload.step(batches[0])) == float(losses[0])
+    subject = workload.parity_subject(ACCELERATOR, "fp32")
+    assert numpy.isfinite(subject.step(workload.parity_batches(1)[0]))
+    assert places() == {SECOND}
+
+
+def test_what_is_left_to_the_default_device_is_found():
+    """The first device counts: a workload of that device fails the test above."""
+    kept = jax.device_put(numpy.ones(3), FIRST)
+    assert FIRST in places()
+    with pytest.raises(Exception, match="Disallowed device-to-device transfer"):
+        jax.jit(lambda one, other: one + other)(jax.numpy.ones(3), jax.device_put(kept, SECOND))
+
+
+@pytest.mark.parametrize("kind", ["multiplication", "copy", "launch", "host_to_device"])
+def test_ceilings_are_measured_on_the_device_that_was_chosen(kind):
+    makers = {
+        "multiplication": lambda: operations.multiplication(ACCELERATOR, 8, "fp32"),
+        "copy": lambda: operations.copy(ACCELERATOR, 64),
+        "launch": lambda: operations.launch(ACCELERATOR),
+        "host_to_device": lambda: operations.transfer(ACCELERATOR, 64, "host_to_device"),
+    }
+    last = operations.queue(makers[kind](), 3)
+    devices.synchronize(ACCELERATOR, last)
+    assert last.devices() == {SECOND}
