@@ -107,12 +107,12 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """
     rows = read_rows(machine_name, lambda line: None)  # the report that follows names what is left out
     conditions = condition.samples(layout.runs(machine_name))
-    lines = verdicts.summarise(rows, conditions)
-    found = {(line["study"], line["point"]): line for line in lines.to_dict("records")}
-    missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in found]
+    summaries = verdicts.summarise(rows, conditions).to_dict("records")
+    measured = {(each["study"], each["point"]): each for each in summaries}
+    missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in measured]
     if missing:
         raise Missing(f"no rows for {', '.join(missing)}")
-    return pandas.DataFrame([found[point.study, point.name] for point in points])
+    return pandas.DataFrame([measured[point.study, point.name] for point in points])
 
 
 def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
@@ -134,7 +134,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     rows = read_rows(machine_name)
     measured = statistics.summarise(rows)
     beside = _seconds_beside_windows(rows, machine_name)
-    lines = [
+    estimates = [
         {
             "study": point.study,
             "point": point.name,
@@ -144,26 +144,27 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         }
         for point in points
     ]
-    return pandas.DataFrame(lines)
+    return pandas.DataFrame(estimates)
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float | None:
-    alike = (measured["study"] == point.study) & (measured["device"] == point.parameters["device"])
-    known, plan = measured[alike & measured["samples_per_second"].notna()], point.parameters
+    plan = point.parameters
+    same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
+    alike = measured[same & measured["samples_per_second"].notna()]
     for name in ALIKE:
-        same = known[known[name].eq(plan.get(name)).fillna(False)]
-        known = same if len(same) else known
-    if known.empty:
+        closer = alike[alike[name].eq(plan.get(name)).fillna(False)]
+        alike = closer if len(closer) else alike
+    if alike.empty:
         return None
     if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
         return None
-    epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), known["dataset_samples"].max())
+    epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
     window = plan["samples_per_window"] or epoch
     if pandas.isna(window):  # an epoch of a data set that was not read here yet
         return None
     samples = plan["num_repeats"] * plan["num_windows"] * window
-    sides = plan.get("image_size", math.nan) / known["image_size"].astype(float)
-    rates = known["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
+    sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
+    rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
     seconds = 60 * plan.get("sustained_minutes", 0) or samples / rates.median()
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
     return point.num_kernels * (seconds + pauses + beside)
@@ -172,11 +173,11 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
 def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     """Return the median seconds a run's process took beside its training windows; 0 where no manifest tells."""
     training = rows[rows["phase"] == "train"].groupby("run_id")["seconds"].sum()
-    found = manifests.every(layout.runs(machine_name))
+    by_run = manifests.every(layout.runs(machine_name))
     beside = [
-        found[run_id]["process_seconds"] - seconds
+        by_run[run_id]["process_seconds"] - seconds
         for run_id, seconds in training.items()
-        if found.get(run_id, {}).get("process_seconds") is not None
+        if by_run.get(run_id, {}).get("process_seconds") is not None
     ]
     return float(pandas.Series(beside).median()) if beside else 0.0
 

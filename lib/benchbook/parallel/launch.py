@@ -157,12 +157,12 @@ def _run(job: Job, folder: Path, run_id: str, log) -> bool:
 def _environment(job: Job) -> dict[str, str]:
     """Return the variables of the agents: cores are shared out, and each process ends with this one."""
     here = job.per_node if job.rendezvous else job.device_count
-    found = dict(os.environ) | {"BENCHBOOK_KERNEL": str(os.getpid())}
+    variables = dict(os.environ) | {"BENCHBOOK_KERNEL": str(os.getpid())}
     if job.device.is_cpu:
-        found["OMP_NUM_THREADS"] = str(max(1, machine.usable_cores() // here))
+        variables["OMP_NUM_THREADS"] = str(max(1, machine.usable_cores() // here))
     if not job.rendezvous and platform.system() in LOOPBACK:
-        found["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
-    return found
+        variables["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
+    return variables
 
 
 def _take_over(record: Run, folder: Path) -> None:
@@ -176,16 +176,16 @@ def _take_over(record: Run, folder: Path) -> None:
 
 def _error(folder: Path, log: Path) -> Exception:
     """Return why the group failed, as an exception that stands for the row's status."""
-    known = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
-    statuses = [runs.status_of(error["name"], error["message"]) for error in known]
+    errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
+    statuses = [runs.status_of(error["name"], error["message"]) for error in errors]
     for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
         if status in statuses:
-            error = known[statuses.index(status)]
+            error = errors[statuses.index(status)]
             return kind(f"rank {error['rank']}: {error['name']}: {error['message']}")
     killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first one's end
-    told = "; ".join(f"rank {error['rank']}: {error['name']}: {error['message']}" for error in known[:2])
+    messages = "; ".join(f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors[:2])
     ended = f"a rank was ended by {signal.Signals(int(killed[1])).name}" if killed else ""
-    return RankFailed("; ".join(part for part in (ended, told) if part) or "a rank died")
+    return RankFailed("; ".join(part for part in (ended, messages) if part) or "a rank died")
 
 
 def _folder(record: Run) -> Path:
@@ -202,6 +202,6 @@ def _remove(folder: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        return chosen.getsockname()[1]

@@ -29,8 +29,8 @@ class RankRun(Run):
     def mark(self) -> None:
         """Tell the kernel the phase, the columns and the conditions so far."""
         if self.state is not None:
-            told = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
-            marker.replace(self.state, json.dumps(told))
+            state = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
+            marker.replace(self.state, json.dumps(state))
 
     def fail(self, status: str, message: str) -> None:
         """Leave the failure's row to the kernel, which hears of it by this process's end."""
@@ -45,8 +45,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             _work(task, folder, rank, Path(scratch))
     except BaseException as error:
-        told = {"rank": rank, "name": type(error).__name__, "message": str(error)}
-        marker.replace(folder / f"error-{rank}.json", json.dumps(told))
+        failure = {"rank": rank, "name": type(error).__name__, "message": str(error)}
+        marker.replace(folder / f"error-{rank}.json", json.dumps(failure))
         raise
 
 

@@ -47,15 +47,15 @@ def efficiency(summary: pandas.DataFrame, calibration: pandas.DataFrame) -> pand
         calibration: rows that `ceilings` reads.
 
     Returns:
-        The points whose arithmetic is known, with columns flops_per_second, ceiling (FLOP/s of a matrix product in
+        The points whose operations are counted, with columns flops_per_second, ceiling (FLOP/s of a matrix product in
         the precision that the point multiplies in) and efficiency (a fraction); both are missing where that session
         did not calibrate that device.
     """
-    known = summary.reindex(columns=dict.fromkeys([*summary, "flops_per_sample", "samples_per_second"]))
-    known = known[known["flops_per_sample"].notna() & known["samples_per_second"].notna()]
-    points = known.assign(
-        arithmetic=known["precision"].replace(ARITHMETIC),
-        flops_per_second=(known["flops_per_sample"] * known["samples_per_second"]).astype(float),
+    counted = summary.reindex(columns=dict.fromkeys([*summary, "flops_per_sample", "samples_per_second"]))
+    counted = counted[counted["flops_per_sample"].notna() & counted["samples_per_second"].notna()]
+    points = counted.assign(
+        arithmetic=counted["precision"].replace(ARITHMETIC),
+        flops_per_second=(counted["flops_per_sample"] * counted["samples_per_second"]).astype(float),
     )
     best = ceilings(calibration)
     best = best[best["model"] == "matmul"].rename(columns={"precision": "arithmetic", "rate": "ceiling"})

@@ -120,7 +120,7 @@ class KerasWorkload:
 
     def num_samples(self, batch: Batch) -> int:
         """Return the images in a batch."""
-        return self.network.num_lines(batch[0])
+        return self.network.num_images(batch[0])
 
     def step(self, batch: Batch) -> Array:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
@@ -129,7 +129,7 @@ class KerasWorkload:
     def misplaced_operations(self) -> dict[str, int]:
         """Return how often each operation of a step is computed on another device than the chosen one.
 
-        TensorFlow leaves to the CPU what an accelerator has no kernel for. It is known after the first step.
+        TensorFlow leaves to the CPU what an accelerator has no kernel for. The first step fills it in.
         """
         return dict(self.network.misplaced)
 
@@ -147,7 +147,7 @@ class KerasWorkload:
         self.network.share_statistics()
         for inputs, target in self.test_batches():
             loss, accuracy = self.network.score(inputs, target)
-            count = self.network.num_lines(inputs)
+            count = self.network.num_images(inputs)
             total, right, samples = total + loss * count, right + accuracy * count, samples + count
         return Evaluation(total / samples, right / samples, samples, self.metric)
 

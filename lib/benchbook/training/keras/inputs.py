@@ -16,9 +16,9 @@ class ResidentArrays:
 
     Args:
         device: which.
-        inputs, target: NumPy arrays of n lines each.
-        prepare: from lines of `inputs`, on the device, to what the network takes; in keras.ops. What are integers of 8
-            bits may be halves of the same values there, see `as_gathered`; so may those of `target`.
+        inputs, target: NumPy arrays, n images and what is right for each.
+        prepare: from images of `inputs`, on the device, to what the network takes; in keras.ops. Integers of 8 bits may
+            be float16 of the same values there, see `as_gathered`; so may those of `target`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ResidentArrays:
 
 
 def as_gathered(device: Device, array: numpy.ndarray) -> numpy.ndarray:
-    """Return an array's values in a type whose lines the framework can take on the device, without the host.
+    """Return an array's values in a type of which the framework can take images on the device, without the host.
 
     TensorFlow has no GatherV2 of uint8 for CUDA or Metal, and keeps int32 on the host whatever the device: each step
     would copy the whole data set. Both have kernels for floats, which hold the same numbers: those of 8 bits as

@@ -12,7 +12,7 @@ from benchbook.training.keras.runtime import Array, arithmetic, place
 
 
 def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
-    """Return how several devices hold an array: each a copy, or, from its number of dimensions, each its lines.
+    """Return how several devices hold an array: each a copy, or each its share, by the number of dimensions.
 
     XLA makes one program of all devices: gradients are summed, and batch norms see the whole batch.
     Source: https://keras.io/api/distribution/data_parallel/
@@ -46,9 +46,9 @@ class JaxNetwork(Network):
             self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
 
     def spread(self, *parts: Array) -> list[Array]:
-        """Return parts of a batch on the device, or each device's lines of them; no line is left out."""
-        lines = parts[0].shape[0] if parts[0].ndim else 1
-        if self._layouts is None or lines % self.device.count:
+        """Return parts of a batch on the device, or the share of each; each has all of what does not divide."""
+        num_images = parts[0].shape[0] if parts[0].ndim else 1
+        if self._layouts is None or num_images % self.device.count:
             return [self._keep(part) for part in parts]
         return [jax.device_put(part, self._layouts[1](part.ndim)) for part in parts]
 

@@ -29,8 +29,8 @@ class Network:
         seed: of the weights and of dropout.
 
     Attributes:
-        misplaced: how often each operation of a training step is computed on another device than the chosen one; known
-            after the first step.
+        misplaced: how often each operation of a training step is computed on another device than the chosen one; the
+            first step fills it in.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Network:
         """Return where the model and its optimiser are made."""
         return nullcontext()
 
-    def num_lines(self, part: Array) -> int:
-        """Return the lines of a part of a batch, spread or not."""
+    def num_images(self, part: Array) -> int:
+        """Return the images in a part of a batch, spread or not."""
         return len(part)
 
     def share_statistics(self) -> None:

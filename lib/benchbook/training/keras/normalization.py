@@ -24,10 +24,11 @@ def batch_norm(device: Device, synchronised: bool, **options) -> layers.Layer:
 class PartedBatchNormalization(layers.BatchNormalization):
     """Batch norm of images (n, height, width, channels) over each of several equal parts of a batch.
 
-    It computes the same on one device as on several that hold a part each. The first part's statistics are remembered.
+    One device computes the same with it as several devices that hold a part each. The moving statistics follow the
+    first part.
 
     Args:
-        num_parts: of the whole batch; a replica of TensorFlow's sees one of them.
+        num_parts: parts of the whole batch; with TensorFlow each replica sees one of them.
     """
 
     def __init__(self, num_parts: int, **options) -> None:
@@ -43,8 +44,8 @@ class PartedBatchNormalization(layers.BatchNormalization):
         parts = ops.reshape(inputs, (num_parts, shape[0] // num_parts, *shape[1:]))
         parts = ops.cast(parts, self.moving_mean.dtype)  # sums of halves would overflow
         mean, variance = ops.moments(parts, axes=(1, 2, 3), keepdims=True)
-        for kept, found in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            kept.assign(kept * self.momentum + ops.reshape(found[0], (-1,)) * (1 - self.momentum))
+        for moving, of_batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign(moving * self.momentum + ops.reshape(of_batch[0], (-1,)) * (1 - self.momentum))
         normalised = (parts - mean) * (ops.rsqrt(variance + self.epsilon) * self.gamma) + self.beta
         return ops.cast(ops.reshape(normalised, shape), inputs.dtype)
 

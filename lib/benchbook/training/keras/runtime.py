@@ -120,7 +120,8 @@ def compile_function(device: Device, function: Callable, compiled: bool = False)
         return jax.jit(function)
     import tensorflow
 
-    # As a partial each is its own: TensorFlow takes several from the same lines for one that is traced too often.
+    # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have the
+    # same source.
     return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
 

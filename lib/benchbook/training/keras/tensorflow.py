@@ -14,7 +14,7 @@ from benchbook.training.keras import placement
 from benchbook.training.keras.networks import Network
 from benchbook.training.keras.runtime import Array, compile_function, place
 
-Found = Any  # an array, or a list or tuple of them
+Outputs = Any  # an array, or a list or tuple of them
 
 
 class TensorFlowNetwork(Network):
@@ -42,9 +42,9 @@ class TensorFlowNetwork(Network):
     def _prepare(self, compiled: bool) -> None:
         several = self.device.count > 1
         if several and (compiled or hasattr(self.optimizer, "dynamic_scale")):
-            found = "compiled True" if compiled else f"precision {self.precision}"
+            refused = "compiled True" if compiled else f"precision {self.precision}"
             raise NotImplementedError(
-                f"{found} on several devices with tensorflow; allowed: compiled False, without a scaled loss"
+                f"{refused} on several devices with tensorflow; allowed: compiled False, without a scaled loss"
             )
 
         def function(body: Callable) -> Callable:
@@ -58,13 +58,13 @@ class TensorFlowNetwork(Network):
         self._train = train if compiled or self.device.is_cpu else functools.partial(self._watched, train)
 
     def spread(self, *parts: Array) -> list[Any]:
-        """Return parts of a batch on the device, or each device's lines of them; all lines where they do not divide."""
+        """Return parts of a batch on the device, or the share of each; each has all of what does not divide."""
         if self.device.count == 1:
             return super().spread(*parts)
         return [self._shares(part) for part in parts]
 
-    def num_lines(self, part: Any) -> int:
-        """Return the lines of a part of a batch, spread or not."""
+    def num_images(self, part: Any) -> int:
+        """Return the images in a part of a batch, spread or not."""
         if isinstance(part, tensorflow.distribute.DistributedValues):
             return sum(len(share) for share in self._strategy.experimental_local_results(part))
         return len(part)
@@ -89,9 +89,9 @@ class TensorFlowNetwork(Network):
     def _everywhere(self, body: Callable) -> Callable:
         """Return what runs a body on every device, with its share, and averages what it returns."""
 
-        def run(*parts: Any) -> Found:
-            found = self._strategy.run(body, parts)
-            return tensorflow.nest.map_structure(lambda one: self._strategy.reduce("MEAN", one, axis=None), found)
+        def run(*parts: Any) -> Outputs:
+            outputs = self._strategy.run(body, parts)
+            return tensorflow.nest.map_structure(lambda one: self._strategy.reduce("MEAN", one, axis=None), outputs)
 
         return run
 
