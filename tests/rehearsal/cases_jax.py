@@ -87,7 +87,7 @@ def build_resnet50(resident: bool) -> KerasWorkload:
     ],
 )
 def test_all_of_a_workload_lies_on_the_device_that_was_chosen(build, resident):
-    """Built, trained, evaluated, put back, and repeated on the device for parity."""
+    """Built, trained, evaluated and put back."""
     workload = build(resident)
     fresh = workload.snapshot()
     batches = list(workload.batches(0))
@@ -97,6 +97,12 @@ def test_all_of_a_workload_lies_on_the_device_that_was_chosen(build, resident):
     assert numpy.isfinite(float(evaluation.loss))
     workload.restore(fresh)
     assert float(workload.step(batches[0])) == float(losses[0])
+    assert places() == {SECOND}
+
+
+@pytest.mark.slow
+def test_what_repeats_steps_for_parity_lies_on_the_device_that_was_chosen():
+    workload = build_tiny()
     subject = workload.parity_subject(ACCELERATOR, "fp32")
     assert numpy.isfinite(subject.step(workload.parity_batches(1)[0]))
     assert places() == {SECOND}
