@@ -53,6 +53,7 @@ ON_THE_HOST_OF_METAL = {
     "SigmoidGrad(T=bfloat16)": "as forwards",
     "StatelessRandomUniformV2(Tshape=int32, dtype=bfloat16)": "dropout in pure bf16 draws on the host",
     "IsFinite(T=float)": SCALING,
+    "IsFinite(T=half)": SCALING,
     "All(Tidx=int32)": SCALING,
     "Pack(T=bool)": SCALING,
     "Cast(DstT=float, SrcT=uint8)": "a loader's masks become floats on the host, where they are, before they travel",
