@@ -40,8 +40,8 @@ def build_tiny(resident: bool = True) -> KerasWorkload:
 
     def make_model():
         pixels = keras.Input((6, 6, 3))
-        hidden = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3, use_bias=False)(pixels))
-        hidden = keras.layers.Dropout(0.3)(keras.layers.Flatten()(keras.layers.ReLU()(hidden)))
+        hidden = keras.layers.Dense(4, activation="relu")(keras.layers.Flatten()(pixels))
+        hidden = keras.layers.Dropout(0.3)(keras.layers.BatchNormalization()(hidden))
         return keras.Model(pixels, keras.layers.Dense(3)(hidden))
 
     images = numpy.random.default_rng(0).integers(0, 256, (16, 6, 6, 3), dtype=numpy.uint8)
