@@ -71,12 +71,12 @@ def fill(rows: pandas.DataFrame, machine: str, file: str = "") -> pandas.DataFra
     if not file:
         return rows
     log, rows = read(Path(file)), rows.copy()
-    known = rows["started_at"].notna() & rows["seconds"].notna() & rows["energy_joules"].isna()
-    for place in rows.index[known & (rows["machine"] == machine)]:
+    unread = rows["started_at"].notna() & rows["seconds"].notna() & rows["energy_joules"].isna()
+    for place in rows.index[unread & (rows["machine"] == machine)]:
         begun = _seconds(rows.loc[place, "started_at"], "rows")
-        found = joules(log, begun, begun + float(rows.loc[place, "seconds"]))
-        if found is not None:
-            rows.loc[place, ["energy_joules", "energy_method", "energy_boundary"]] = [found, "meter", "wall"]
+        measured = joules(log, begun, begun + float(rows.loc[place, "seconds"]))
+        if measured is not None:
+            rows.loc[place, ["energy_joules", "energy_method", "energy_boundary"]] = [measured, "meter", "wall"]
     return rows
 
 

@@ -101,8 +101,8 @@ def add(
         """Return the conditions of a point's runs, so that all runs' need not be searched for each point."""
         if conditions is None:
             return None
-        found = sorted(place for run in runs.unique() for place in places.get(run, ()))
-        return conditions.iloc[found]
+        samples = sorted(place for run in runs.unique() for place in places.get(run, ()))
+        return conditions.iloc[samples]
 
     verdicts = [
         str(_judge(group := groups[tuple(key)], taken(group["run_id"]))) if count else None

@@ -81,16 +81,16 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
         The rows' columns, and step (from 1), reference_loss, same_weights_loss, loss_error (relative, on the device's
         own path), same_weights_error, tolerance (of both), apart (whether loss_error is beyond it or not finite).
     """
-    found = rows[rows["phase"] == "parity"].reset_index(drop=True)
+    taken = rows[rows["phase"] == "parity"].reset_index(drop=True)
     names = ("step", "reference_loss", "same_weights_loss")
-    numbers = {name: [_number(settings.get(name)) for settings in found["settings"]] for name in names}
-    found = found.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
-    right = found["reference_loss"]
-    error = (found["loss"].astype(float) - right).abs() / right.abs()
-    same = (found["same_weights_loss"] - right).abs() / right.abs()
-    tolerance = found["precision"].map(lambda precision: tolerance_of(precision).loss, na_action="ignore").astype(float)
+    numbers = {name: [_number(settings.get(name)) for settings in taken["settings"]] for name in names}
+    taken = taken.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
+    right = taken["reference_loss"]
+    error = (taken["loss"].astype(float) - right).abs() / right.abs()
+    same = (taken["same_weights_loss"] - right).abs() / right.abs()
+    tolerance = taken["precision"].map(lambda precision: tolerance_of(precision).loss, na_action="ignore").astype(float)
     apart = ~(error <= tolerance)
-    return found.assign(loss_error=error, same_weights_error=same, tolerance=tolerance, apart=apart)
+    return taken.assign(loss_error=error, same_weights_error=same, tolerance=tolerance, apart=apart)
 
 
 def verdict(rows: pandas.DataFrame) -> Verdict:
@@ -137,7 +137,7 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     for values, group in steps(statistics.newest(measured)).groupby(key, dropna=False, sort=True):
         judged = [(judge(run), _first_apart(run)) for _, run in group.groupby("run_id", sort=True)]
         worst, parted_at = min(judged, key=lambda pair: pair[0].passed)
-        fewest = min(found.num_steps for found, _ in judged)
+        fewest = min(verdict.num_steps for verdict, _ in judged)
         line = dict(zip(key, values, strict=True)) | {"num_runs": len(judged), "num_steps": fewest}
         lines.append(line | {"passed": worst.passed, "reason": worst.reason, "parted_at": parted_at})
     return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
@@ -162,29 +162,29 @@ def _complaints(compared: pandas.DataFrame) -> list[str]:
         (first.get("gradient_norm_ratio"), None, allowed.norm_ratio, "gradient"),
         (first.get("worst_norm_ratio"), None, allowed.layer_norm_ratio, first.get("worst_norm_ratio_layer")),
     ]
-    found = _loss_complaints(compared, allowed)
+    complaints = _loss_complaints(compared, allowed)
     for value, least, distance, name in checks:
         if value is None:
-            found.append("no gradient was compared")
+            complaints.append("no gradient was compared")
         elif least is not None and value < least:
-            found.append(f"{name}: cosine {value:.4f}, under {least:g}")
+            complaints.append(f"{name}: cosine {value:.4f}, under {least:g}")
         elif distance is not None and abs(value - 1) > distance:
-            found.append(f"{name}: norm {value:.3f} of the reference's, over {distance:.0%} off")
-    return list(dict.fromkeys(found))
+            complaints.append(f"{name}: norm {value:.3f} of the reference's, over {distance:.0%} off")
+    return list(dict.fromkeys(complaints))
 
 
 def _loss_complaints(compared: pandas.DataFrame, allowed: Tolerance) -> list[str]:
     """Return what is wrong with the losses: at the same weights, after one own step, and on the whole own path."""
     lines = compared.to_dict("records")
-    found = [
+    complaints = [
         f"loss off by {line['same_weights_error']:.2g} at step {line['step']:.0f}, from the same weights"
         for line in lines
         if not line["same_weights_error"] <= allowed.loss
     ][:1]
     if len(lines) > 1 and not lines[1]["loss_error"] <= allowed.loss:
-        found.append(f"loss off by {lines[1]['loss_error']:.2g} after one step of its own")
+        complaints.append(f"loss off by {lines[1]['loss_error']:.2g} after one step of its own")
     drift = abs(compared["loss"].astype(float).mean() / compared["reference_loss"].mean() - 1)
-    return found if drift <= PATH else [*found, f"own path off by {drift:.2g} on average"]
+    return complaints if drift <= PATH else [*complaints, f"own path off by {drift:.2g} on average"]
 
 
 def _praise(compared: pandas.DataFrame) -> str:

@@ -125,15 +125,15 @@ def _compare_steps(
     for step, batch in enumerate(batches, start=1):
         follower.load(reference.parameters())
         same_weights_loss, gradients = follower.gradients(batch)
-        found = {}
+        nearness = {}
         if step == 1:
             loss, (reference_loss, expected) = same_weights_loss, reference.gradients(batch)
-            found = compare(gradients, expected, tolerance.least_share)
+            nearness = compare(gradients, expected, tolerance.least_share)
         if len(batches) > 1:  # with one, the losses are known already: nothing was updated, and no step follows
             loss, reference_loss = subject.step(batch), reference.step(batch)
-        found |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        settings = record.settings_with(**found, step=step)
-        status = "ok" if None not in found.values() and math.isfinite(loss) else "diverged"
+        nearness |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
+        settings = record.settings_with(**nearness, step=step)
+        status = "ok" if None not in nearness.values() and math.isfinite(loss) else "diverged"
         record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=settings, status=status)
         if status == "diverged":
             return

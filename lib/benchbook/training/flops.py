@@ -88,6 +88,6 @@ def _forward(layer: Any) -> list[int]:
         kernels = layer.depthwise_kernel, layer.pointwise_kernel
         return [2 * math.prod(layer.output.shape[1:-1]) * math.prod(kernel.shape) for kernel in kernels]
     if layer.weights and not any(ancestor.__name__ in _NONE for ancestor in type(layer).__mro__):
-        known = ", ".join((*_OF_OUTPUT, *_OF_INPUT, *_SEPARABLE, *_NONE))
-        raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {known}")
+        allowed = ", ".join((*_OF_OUTPUT, *_OF_INPUT, *_SEPARABLE, *_NONE))
+        raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {allowed}")
     return []

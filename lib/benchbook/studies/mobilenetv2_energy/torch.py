@@ -76,9 +76,9 @@ class Network(nn.Module):
     @torch.no_grad()
     def load(self, arrays: weights.Weights) -> None:
         """Take over weights in Keras's names and shapes."""
-        found = [module for module in self.features.modules() if isinstance(module, (nn.Conv2d, nn.BatchNorm2d))]
+        modules = [module for module in self.features.modules() if isinstance(module, (nn.Conv2d, nn.BatchNorm2d))]
         names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
-        for module, name in zip(found, names, strict=True):
+        for module, name in zip(modules, names, strict=True):
             if isinstance(module, nn.Conv2d):
                 module.weight.copy_(_kernel(arrays[name][0], module.groups > 1))
             else:

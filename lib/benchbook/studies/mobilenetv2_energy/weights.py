@@ -31,18 +31,18 @@ def convolutions() -> dict[str, tuple[str, tuple[int, ...]]]:
 
     A kernel is (height, width, in, out), a depthwise one (height, width, in, 1).
     """
-    found = {"Conv1": ("bn_Conv1", (3, 3, 3, 32))}
+    shapes = {"Conv1": ("bn_Conv1", (3, 3, 3, 32))}
     channels, number = 32, 0
     for expansion, out, repeats, _ in BLOCKS:
         for _ in range(repeats):
             prefix, hidden = (f"block_{number}" if number else "expanded_conv"), channels * expansion
             if expansion > 1:
-                found[f"{prefix}_expand"] = (f"{prefix}_expand_BN", (1, 1, channels, hidden))
-            found[f"{prefix}_depthwise"] = (f"{prefix}_depthwise_BN", (3, 3, hidden, 1))
-            found[f"{prefix}_project"] = (f"{prefix}_project_BN", (1, 1, hidden, out))
+                shapes[f"{prefix}_expand"] = (f"{prefix}_expand_BN", (1, 1, channels, hidden))
+            shapes[f"{prefix}_depthwise"] = (f"{prefix}_depthwise_BN", (3, 3, hidden, 1))
+            shapes[f"{prefix}_project"] = (f"{prefix}_project_BN", (1, 1, hidden, out))
             channels, number = out, number + 1
-    found["Conv_1"] = ("Conv_1_bn", (1, 1, channels, FEATURES))
-    return found
+    shapes["Conv_1"] = ("Conv_1_bn", (1, 1, channels, FEATURES))
+    return shapes
 
 
 def draw(num_classes: int, seed: int) -> Weights:
@@ -129,18 +129,18 @@ def read(path: Path) -> Weights:
     import h5py
 
     expected = {name: arrays for name, arrays in draw(1, 0).items() if name != HEAD}
-    found = {}
+    loaded = {}
     try:
         with h5py.File(path) as file:
             for name, arrays in expected.items():
                 stored = [file[name][array] for array in file[name].attrs["weight_names"]]
-                found[name] = [numpy.asarray(array, numpy.float32) for array in stored]
-                shapes = [array.shape for array in found[name]]
+                loaded[name] = [numpy.asarray(array, numpy.float32) for array in stored]
+                shapes = [array.shape for array in loaded[name]]
                 if shapes != [array.shape for array in arrays]:
                     raise ValueError(f"{name} has {shapes}")
     except (OSError, KeyError, ValueError) as error:
         raise DatasetUnavailable(f"{path.name} does not hold MobileNetV2's weights ({error})") from error
-    return found
+    return loaded
 
 
 def _glorot(random: numpy.random.Generator, shape: tuple[int, ...]) -> numpy.ndarray:
