@@ -81,7 +81,7 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and note what 
 	$(call resolve,cuda,x86_64-manylinux_2_28)
 	$(call resolve,tpu,x86_64-manylinux_2_31)
 	$(call resolve,report,x86_64-manylinux_2_28)
-	$(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
+	MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
 	$(UV) run --quiet --no-project --python 3.11 --with lief==1.0.0 --with unicorn==2.1.4 --with pip==25.3 \
 		tests/rehearsal/read_metal_kernels.py requirements/arm64.txt tests/rehearsal/metal_kernels.csv
 

@@ -2,16 +2,13 @@
 
 import gzip
 import hashlib
-import http.client
 import os
 import pickle
 import shutil
 import socket
-import sys
-import urllib.request
+import tarfile
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -19,6 +16,7 @@ from PIL import Image
 
 from benchbook import datasets
 from benchbook.datasets import generated, handwritten, pictures, sources
+from sites import serve
 
 LABELS = "t10k-labels-idx1-ubyte"
 
@@ -52,23 +50,29 @@ def unpacked(packed, tmp_path_factory):
 
 @pytest.fixture
 def no_source(monkeypatch):
-    """Make every download fail."""
-    replace_source(monkeypatch, raise_error(RuntimeError("no route")))
+    """Make every download fail: nobody listens at the address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"http://127.0.0.1:{server.getsockname()[1]}/"
+    monkeypatch.setattr(handwritten, "MNIST_ADDRESS", nobody)
+    monkeypatch.setattr(pictures, "CIFAR10_ADDRESS", nobody + "cifar.tar.gz")
 
 
-def replace_source(monkeypatch, source):
-    """Put a double in the place of torchvision's MNIST; it is called as `source(root)`."""
-    double = SimpleNamespace(MNIST=lambda root, download: source(root))
-    monkeypatch.setitem(sys.modules, "torchvision.datasets", double)
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Serve an empty folder as the source of MNIST; return it."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with serve(folder) as address:
+        monkeypatch.setattr(handwritten, "MNIST_ADDRESS", address)
+        yield folder
 
 
-def raise_error(error):
-    def download(root):
-        (Path(root) / "MNIST" / "raw").mkdir(parents=True)
-        (Path(root) / "MNIST" / "raw" / LABELS).write_bytes(b"half")
-        raise error
-
-    return download
+def publish(packed, site, monkeypatch):
+    """Put MNIST's packed files on a site; they are packed otherwise than the published ones."""
+    for name in handwritten.MNIST_FILES:
+        shutil.copyfile(packed / f"{name}.gz", site / f"{name}.gz")
+    checksums = {name: hashlib.md5((site / f"{name}.gz").read_bytes()).hexdigest() for name in handwritten.MNIST_FILES}
+    monkeypatch.setattr(handwritten, "MNIST_PACKED", checksums)
 
 
 def link(files, folder):
@@ -187,82 +191,72 @@ def test_a_gz_that_is_cut_short_or_no_gz_is_passed_over(packed, unpacked, tmp_pa
     assert len(datasets.load("mnist", str(tmp_path / "root")).test_labels) == 10_000
 
 
-def test_a_download_lands_in_the_cache_and_is_not_repeated(unpacked, cache, monkeypatch):
-    roots = []
-
-    def download(root):
-        roots.append(root)
-        shutil.copytree(unpacked, Path(root) / "MNIST" / "raw")
-
-    replace_source(monkeypatch, download)
-    for _ in range(2):
-        assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
-    assert len(roots) == 1
-    assert contents(cache) == sorted(["MNIST", "raw", *handwritten.MNIST_FILES])
+def test_a_download_lands_in_the_cache_and_is_not_repeated(packed, site, cache, monkeypatch):
+    publish(packed, site, monkeypatch)
+    assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
+    shutil.rmtree(site)
+    assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
+    assert contents(cache) == sorted(["MNIST", "raw", *(f"{name}.gz" for name in handwritten.MNIST_FILES)])
 
 
-def test_a_download_replaces_a_damaged_cache(unpacked, cache, monkeypatch):
-    bad = link(unpacked, cache / "MNIST" / "raw") / LABELS
-    replace(bad, b"")
-    replace_source(monkeypatch, lambda root: shutil.copytree(unpacked, Path(root) / "MNIST" / "raw"))
+def test_a_download_replaces_a_damaged_cache(packed, unpacked, site, cache, monkeypatch):
+    replace(link(unpacked, cache / "MNIST" / "raw") / LABELS, b"")
+    publish(packed, site, monkeypatch)
     assert datasets.load("mnist").name == "mnist"
-    assert bad.stat().st_size == 10_008
+    assert LABELS not in contents(cache)
 
 
-def test_a_download_of_truncated_files_is_refused_and_leaves_nothing(cache, monkeypatch):
-    def truncated(root):
-        folder = Path(root) / "MNIST" / "raw"
-        folder.mkdir(parents=True)
-        for name in handwritten.MNIST_FILES:
-            (folder / name).write_bytes(bytes(100))
-
-    replace_source(monkeypatch, truncated)
-    with pytest.raises(datasets.DatasetUnavailable, match="checksums"):
+@pytest.mark.parametrize(("bad", "words"), [(b"", "hash"), (b"<html>not here</html>", "hash")])
+def test_a_download_of_another_checksum_is_refused_and_leaves_nothing(packed, site, cache, monkeypatch, bad, words):
+    publish(packed, site, monkeypatch)
+    (site / f"{LABELS}.gz").write_bytes(bad)
+    with pytest.raises(datasets.DatasetUnavailable, match=words):
         datasets.load("mnist")
     assert contents(cache) == []
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("Error downloading train-images-idx3-ubyte.gz"),
-        ConnectionResetError("reset by peer"),
-        EOFError("Compressed file ended"),
-        http.client.IncompleteRead(b"half"),
-    ],
-)
-def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(cache, monkeypatch, error):
-    replace_source(monkeypatch, raise_error(error))
-    with pytest.raises(datasets.DatasetUnavailable, match="download failed") as caught:
+def test_a_download_that_is_no_mnist_is_refused_even_if_its_own_checksum_holds(packed, site, cache, monkeypatch):
+    (site / f"{LABELS}.gz").write_bytes(gzip.compress(bytes(100)))
+    for name in handwritten.MNIST_FILES:
+        (site / f"{name}.gz").write_bytes((site / f"{LABELS}.gz").read_bytes())
+    checksum = hashlib.md5((site / f"{LABELS}.gz").read_bytes()).hexdigest()
+    monkeypatch.setattr(handwritten, "MNIST_PACKED", dict.fromkeys(handwritten.MNIST_FILES, checksum))
+    with pytest.raises(datasets.DatasetUnavailable, match="do not have the published checksums"):
         datasets.load("mnist")
-    assert caught.value.__cause__ is error
+    assert contents(cache) == []
+
+
+def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(packed, site, cache, monkeypatch):
+    (site / "broken").mkdir()
+    publish(packed, site / "broken", monkeypatch)
+    monkeypatch.setattr(handwritten, "MNIST_ADDRESS", handwritten.MNIST_ADDRESS + "broken/")
+    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
+        datasets.load("mnist")
+    assert contents(cache) == []
+
+
+def test_a_source_that_is_not_there_is_unavailable_and_digits_stand_in(site, cache):
+    with pytest.raises(datasets.DatasetUnavailable, match="404"):
+        datasets.load("mnist")
+    assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
     assert contents(cache) == []
 
 
 def test_a_source_that_stalls_is_given_up_and_leaves_nothing(cache, monkeypatch):
     monkeypatch.setattr(sources, "STALLED_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        replace_source(monkeypatch, lambda root: urllib.request.urlopen(address))
+        monkeypatch.setattr(handwritten, "MNIST_ADDRESS", f"http://127.0.0.1:{silent.getsockname()[1]}/")
         with pytest.raises(datasets.DatasetUnavailable, match="timed out"):
             datasets.load("mnist")
-    assert socket.getdefaulttimeout() is None
     assert contents(cache) == []
 
 
-def test_what_a_killed_download_left_goes_with_the_next_one(unpacked, cache, monkeypatch):
+def test_what_a_killed_download_left_goes_with_the_next_one(packed, site, cache, monkeypatch):
     left = cache / f"benchbook-{2**22 + 1}-left"  # Linux numbers processes up to 2**22
     left.mkdir(parents=True)
-    replace_source(monkeypatch, lambda root: shutil.copytree(unpacked, Path(root) / "MNIST" / "raw"))
+    publish(packed, site, monkeypatch)
     assert datasets.load("mnist").name == "mnist"
     assert not left.exists()
-
-
-def test_without_torchvision_mnist_is_unavailable_and_digits_stand_in(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    with pytest.raises(datasets.DatasetUnavailable, match="torchvision"):
-        datasets.load("mnist")
-    assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
 
 
 def test_a_cache_that_cannot_be_written_is_unavailable(tmp_path, monkeypatch, no_source):
@@ -273,11 +267,11 @@ def test_a_cache_that_cannot_be_written_is_unavailable(tmp_path, monkeypatch, no
 
 
 def test_digits_stand_in_only_where_allowed_and_under_their_own_name(no_source, capsys):
-    with pytest.raises(datasets.DatasetUnavailable, match="no route"):
+    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
         datasets.load("mnist")
     assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
     printed = capsys.readouterr().out
-    assert "no route" in printed
+    assert "download failed" in printed
     assert "digits" in printed
 
 
@@ -315,20 +309,25 @@ def test_cifar10_is_read_with_channels_last_and_its_own_split(batches, tmp_path)
     assert data.train_images[0, 1, 0].tolist() == [1, 33, 65]
 
 
-def test_cifar10_with_a_flipped_byte_is_passed_over_and_shapes_stand_in(batches, tmp_path, monkeypatch, capsys):
+def test_cifar10_with_a_flipped_byte_is_passed_over_and_shapes_stand_in(batches, tmp_path, no_source, capsys):
     write_batches(batches | {"test_batch": batches["test_batch"][:-1] + b"x"}, tmp_path)
-    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
     assert datasets.load("cifar10", str(tmp_path), allow_embedded=True).name == "shapes-32px"
     printed = capsys.readouterr().out
     assert "passed over: test_batch differ from CIFAR-10's checksums" in printed
     assert "using shapes instead" in printed
 
 
-def test_a_download_of_cifar10_lands_in_the_cache(batches, cache, monkeypatch):
-    double = SimpleNamespace(CIFAR10=lambda root, download: write_batches(batches, root))
-    monkeypatch.setitem(sys.modules, "torchvision.datasets", double)
-    assert datasets.load("cifar10").name == "cifar10"
+def test_a_download_of_cifar10_is_unpacked_into_the_cache(batches, cache, tmp_path, monkeypatch):
+    write_batches(batches, tmp_path)
+    with tarfile.open(tmp_path / "cifar.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
+    checksum = hashlib.md5((tmp_path / "cifar.tar.gz").read_bytes()).hexdigest()
+    monkeypatch.setattr(pictures, "CIFAR10_PACKED", checksum)
+    with serve(tmp_path) as address:
+        monkeypatch.setattr(pictures, "CIFAR10_ADDRESS", f"{address}cifar.tar.gz")
+        assert datasets.load("cifar10").name == "cifar10"
     assert (cache / "cifar-10-batches-py" / "test_batch").is_file()
+    assert [path.name for path in cache.iterdir()] == ["cifar-10-batches-py"]
 
 
 def picture_folder(folder, test="test", suffix=".png", classes=("ant", "bee")):

@@ -11,6 +11,7 @@ from benchbook.devices import Device
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from sites import serve
 
 DATA = Dataset("random", *(numpy.zeros((20, 32, 32, 3), numpy.uint8), numpy.arange(20) % 10) * 2)
 FILE = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{}_no_top.h5"
@@ -22,7 +23,7 @@ def no_download(monkeypatch, tmp_path):
     monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(initial, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/")
+    monkeypatch.setattr(initial, "ADDRESS", "http://127.0.0.1:1/")  # nobody listens there
 
 
 def write_weights(path, arrays):
@@ -84,17 +85,25 @@ def test_trained_weights_are_found_by_image_size_and_take_a_new_head(no_download
         initial.choose("imagenet", 3, 128, 7, str(tmp_path / "data"))
 
 
-def test_weights_are_downloaded_into_the_cache_only_if_they_are_whole(no_download, tmp_path, monkeypatch):
-    monkeypatch.setattr(initial, "ADDRESS", (tmp_path / "site").as_uri() + "/")
-    write_weights(tmp_path / "site" / FILE.format(160), initial.draw(1, 5))
+@pytest.fixture
+def site(no_download, tmp_path, monkeypatch):
+    """Serve a folder as the source of the weights; return it."""
+    (tmp_path / "site").mkdir()
+    with serve(tmp_path / "site") as address:
+        monkeypatch.setattr(initial, "ADDRESS", address)
+        yield tmp_path / "site"
+
+
+def test_weights_are_downloaded_into_the_cache_only_if_they_are_whole(site, tmp_path):
+    write_weights(site / FILE.format(160), initial.draw(1, 5))
     kind, found = initial.choose("imagenet", 3, 160, 7)
     assert kind == "imagenet"
     numpy.testing.assert_array_equal(found["Conv_1"][0], initial.draw(1, 5)["Conv_1"][0])
-    (tmp_path / "site" / FILE.format(160)).unlink()
+    (site / FILE.format(160)).unlink()
     assert initial.choose("imagenet", 3, 160, 7)[0] == "imagenet"  # from the cache
     wrong = initial.draw(1, 5)
     wrong["Conv_1"] = [wrong["Conv_1"][0][..., :7]]
-    write_weights(tmp_path / "site" / FILE.format(96), wrong)
+    write_weights(site / FILE.format(96), wrong)
     with pytest.raises(DatasetUnavailable, match=r"Conv_1 has \[\(1, 1, 320, 7\)\]"):
         initial.choose("imagenet", 3, 96, 7)
     assert not list((tmp_path / "cache").rglob(FILE.format(96)))

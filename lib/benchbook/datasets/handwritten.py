@@ -15,6 +15,14 @@ MNIST_FILES = {
     "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
     "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
 }
+# Where torchvision downloads them from (torchvision/datasets/mnist.py), packed, and the MD5 of each packed file.
+MNIST_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST_PACKED = {
+    "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+}
 
 
 def mnist(data_root: str = "") -> Dataset:
@@ -47,10 +55,9 @@ def digits() -> Dataset:
     return Dataset("digits-28px", images[~test], labels[~test], images[test], labels[test])
 
 
-def _fetch(folder: str) -> None:
-    from torchvision.datasets import MNIST
-
-    MNIST(folder, download=True)
+def _fetch(folder: Path) -> None:
+    for name, checksum in MNIST_PACKED.items():
+        sources.fetch(f"{MNIST_ADDRESS}{name}.gz", folder / "MNIST" / "raw", checksum)
 
 
 def _read(root: Path) -> dict[str, bytes] | None:

@@ -11,6 +11,8 @@ from benchbook.datasets import sources
 from benchbook.datasets.sources import Dataset
 
 # MD5 of the six files, as torchvision.datasets.CIFAR10 names them: five of training images, then the test images.
+CIFAR10_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+CIFAR10_PACKED = "c58f30108f718f92721af3b95e74349a"  # MD5, from the same page
 CIFAR10_FILES = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -77,10 +79,8 @@ def list_folder(path: str) -> tuple[str, list[str], dict[str, list], dict[str, l
     return "-".join([place.stem, *sorted(formats)]), classes, train, test
 
 
-def _fetch(folder: str) -> None:
-    from torchvision.datasets import CIFAR10
-
-    CIFAR10(folder, download=True)
+def _fetch(folder: Path) -> None:
+    sources.fetch(CIFAR10_ADDRESS, folder, CIFAR10_PACKED, unpack=True)
 
 
 def _read_batches(root: Path) -> dict[str, bytes] | None:

@@ -1,12 +1,10 @@
 """Where data sets are looked for, and how a download is kept out of sight until it is whole."""
 
 import hashlib
-import http.client
 import os
 import shutil
-import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tarfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,13 +49,13 @@ def cache() -> Path:
 
 
 def files(
-    read: Callable[[Path], dict[str, bytes] | None], fetch: Callable[[str], object], data_root: str, folder: str
+    read: Callable[[Path], dict[str, bytes] | None], fetch_all: Callable[[Path], object], data_root: str, folder: str
 ) -> dict[str, bytes]:
     """Return the files of a published data set, from the first root that holds all of them, else downloaded.
 
     Args:
         read: returns the files below a root, see `intact`.
-        fetch: downloads into the folder it is given.
+        fetch_all: downloads into the folder it is given.
         data_root: see `roots`.
         folder: what a download adds to the cache.
 
@@ -68,7 +66,7 @@ def files(
         contents = read(root)
         if contents is not None:
             return contents
-    download(fetch, lambda place: read(place) is not None, folder)
+    download(fetch_all, lambda place: read(place) is not None, folder)
     return read(cache())
 
 
@@ -91,14 +89,13 @@ def intact(
     return dict(contents)
 
 
-def download(fetch: Callable[[str], object], is_whole: Callable[[Path], bool], folder: str) -> None:
+def download(fetch_all: Callable[[Path], object], is_whole: Callable[[Path], bool], folder: str) -> None:
     """Fetch into a temporary folder of the cache; move what came into place only when it is whole.
 
-    A source that sends nothing for STALLED_SECONDS ends the download. What a killed download left behind goes with the
-    next one.
+    What a killed download left behind goes with the next one.
 
     Args:
-        fetch: downloads into the folder it is given.
+        fetch_all: downloads into the folder it is given, with `fetch`.
         is_whole: whether that folder now holds the data set.
         folder: what to move, relative to it.
 
@@ -107,22 +104,36 @@ def download(fetch: Callable[[str], object], is_whole: Callable[[Path], bool], f
     """
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with temporary.folder(cache()) as place, _time_out(STALLED_SECONDS):
-            fetch(str(place))
+        with temporary.folder(cache()) as place:
+            fetch_all(place)
             if not is_whole(place):
-                raise RuntimeError("the files do not have the published checksums")
+                raise ValueError("the files do not have the published checksums")
             shutil.rmtree(cache() / folder, ignore_errors=True)
             (place / folder).rename(cache() / folder)
-    except (ImportError, RuntimeError, OSError, EOFError, http.client.HTTPException) as error:
+    except (ImportError, ValueError, OSError, EOFError, tarfile.TarError) as error:
         raise DatasetUnavailable(f"download failed: {error}") from error
 
 
-@contextmanager
-def _time_out(seconds: float) -> Iterator[None]:
-    """Limit how long new sockets wait: torchvision, which downloads, has no limit of its own."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+def fetch(address: str, folder: Path, checksum: str | None = None, unpack: bool = False) -> None:
+    """Download a file into a folder, with a progress bar; a source that sends nothing for STALLED_SECONDS is given up.
+
+    Args:
+        address: of the file, whose name is kept.
+        folder: is made.
+        checksum: MD5; None where nobody published one.
+        unpack: extract a .tar.gz beside itself.
+
+    Raises:
+        OSError: the source cannot be reached, stalls or breaks off.
+        ValueError: another checksum.
+    """
+    import pooch
+
+    pooch.retrieve(
+        address,
+        known_hash=checksum and f"md5:{checksum}",
+        fname=address.rpartition("/")[2],
+        path=folder,
+        processor=pooch.Untar(extract_dir=".") if unpack else None,
+        downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),
+    )

@@ -4,8 +4,6 @@ Arrays have Keras's shapes. Frameworks that begin with the same weights can be c
 """
 
 import os
-import shutil
-import urllib.request
 from pathlib import Path
 
 import numpy
@@ -21,7 +19,6 @@ FEATURES = 1280
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/"
 TRAINED_SIZES = (96, 128, 160, 192, 224)  # of images; keras.applications takes 224 for all others
-SECONDS_WITHOUT_ANSWER = 30
 
 Weights = dict[str, list[numpy.ndarray]]
 
@@ -109,11 +106,8 @@ def find(image_size: int, data_root: str = "") -> Path:
         if (folder / name).is_file():
             return folder / name
 
-    def fetch(folder: str) -> None:
-        target = Path(folder) / "mobilenet_v2" / name
-        target.parent.mkdir()
-        with urllib.request.urlopen(ADDRESS + name, timeout=SECONDS_WITHOUT_ANSWER) as answer, target.open("wb") as out:
-            shutil.copyfileobj(answer, out)
+    def fetch(folder: Path) -> None:
+        sources.fetch(ADDRESS + name, folder / "mobilenet_v2")
 
     # Keras publishes no checksum: what counts is that every array is there in its shape.
     sources.download(fetch, lambda folder: bool(read(folder / "mobilenet_v2" / name)), "mobilenet_v2")
