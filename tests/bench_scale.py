@@ -1,0 +1,126 @@
+"""How long a report takes, and how much memory, as the files of rows grow in number.
+
+Run it with `make bench STUDIES=scale`. The files are copies of the committed rows: other machines, sessions, runs and
+times, rates a few percent apart, each with a manifest that agrees. For 5,000 files a report may take 30 s of a
+processor and 600 MB, twice as many files at most 2.5 times as long, and a page 3 MB; what is more is named, and the
+exit status is 1. Processor time and not the clock's, so that other work beside it matters less.
+"""
+
+import argparse
+import csv
+import json
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy
+
+from benchbook import layout
+
+FILES_OF_MACHINE = 50
+FASTEST = 0.1  # by how much a copy is faster than its original, at most: windows then never overlap
+MOST_SECONDS, MOST_BYTES, MOST_PAGE_BYTES, JUDGED_FILES = 30.0, 600e6, 3e6, 5_000
+MOST_GROWTH = 1.25  # of the seconds a file takes, from one number of files to the next
+TIMES = ("seconds", "input_seconds")
+
+
+def write(originals: list[Path], folder: Path, count: int) -> None:
+    """Write copies of runs, with their manifests, as `outputs/runs` holds them.
+
+    Args:
+        originals: CSV files of runs, each with its manifest beside it.
+        folder: that gets a folder for each machine.
+        count: how many files of rows.
+    """
+    read = [(path, *_read(path)) for path in originals]
+    random = numpy.random.default_rng(0)
+    for number in range(count):
+        path, rows, manifest = read[number % FILES_OF_MACHINE % len(read)]
+        machine, again = number // FILES_OF_MACHINE, number % FILES_OF_MACHINE // len(read)
+        name, earlier = f"machine-{machine:03d}", timedelta(days=machine * 2 + again)
+        session, run_id = (f"{_earlier_name(text, earlier)}-{number:08x}" for text in (rows[0]["session"], path.stem))
+        for row in (copies := [dict(row) for row in rows]):
+            row |= {"machine": name, "session": session, "run_id": run_id}
+            row |= _faster(row, 1 - FASTEST * random.random())
+            if row["started_at"]:
+                row["started_at"] = _earlier(row["started_at"], earlier)
+        target = folder / name / path.parent.parent.name / path.parent.name / f"{run_id}.csv"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(copies)
+        described = manifest | {"machine": manifest["machine"] | {"name": name}}
+        target.with_suffix(".json").write_text(json.dumps(described), encoding="utf-8")
+
+
+def _read(path: Path) -> tuple[list[dict], dict]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file)), json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def _earlier_name(text: str, by: timedelta) -> str:
+    return f"{datetime.strptime(text.partition('Z')[0], '%Y%m%dT%H%M%S') - by:%Y%m%dT%H%M%S}Z"
+
+
+def _earlier(text: str, by: timedelta) -> str:
+    moment = datetime.fromisoformat(text) - by
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _faster(row: dict, factor: float) -> dict:
+    times = {name: float(row[name]) * factor for name in TIMES if row[name]}
+    rate = row["samples_per_second"]
+    return times | ({"samples_per_second": float(rate) / factor} if rate else {})
+
+
+def report(outputs: Path) -> tuple[float, int]:
+    """Write the report of a folder; return the processor's seconds, and the bytes of its largest process.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    environment = os.environ | {"BENCHBOOK_OUTPUTS": str(outputs)}
+    log = outputs / "report.log"
+    with log.open("w") as file:
+        command = [sys.executable, "-m", "benchbook", "report"]
+        actions = [(os.POSIX_SPAWN_DUP2, file.fileno(), descriptor) for descriptor in (1, 2)]
+        process = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
+        _, status, used = os.wait4(process, 0)  # with all processes that it has waited for
+    if status:
+        raise RuntimeError(f"the report of {outputs} failed: {log.read_text()[-2000:]}")
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, KiB on Linux
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * unit
+
+
+def main() -> None:
+    """Print a line for each number of files; exit 1 if a limit is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, nargs="+", default=[250, 1_000, 5_000, 10_000], help="how many, ascending")
+    options = parser.parse_args()
+    originals = sorted((layout.root() / "outputs" / "runs").rglob("*Z-*.csv"))
+    broken, before = [], None
+    print(f"{'files':>6} {'seconds':>8} {'ms a file':>9} {'MB':>6} {'largest page, MB':>17}")
+    for count in options.files:
+        with tempfile.TemporaryDirectory() as folder:
+            outputs = Path(folder)
+            write(originals, outputs / "runs", count)
+            seconds, size = report(outputs)
+            page = max(path.stat().st_size for path in (outputs / "report").glob("*.html"))
+        print(f"{count:6} {seconds:8.1f} {1000 * seconds / count:9.1f} {size / 1e6:6.0f} {page / 1e6:17.2f}", flush=True)
+        faults = {
+            f"over {MOST_SECONDS:g} s": count <= JUDGED_FILES and seconds > MOST_SECONDS,
+            f"over {MOST_BYTES / 1e6:.0f} MB": count <= JUDGED_FILES and size > MOST_BYTES,
+            f"a page over {MOST_PAGE_BYTES / 1e6:g} MB": page > MOST_PAGE_BYTES,
+            "more seconds a file than fewer files took": before is not None and seconds / count > MOST_GROWTH * before,
+        }
+        broken += [f"{count} files: {fault}" for fault, is_so in faults.items() if is_so]
+        before = seconds / count
+    print(f"Limits broken: {'; '.join(broken) or 'none'}")
+    sys.exit(bool(broken))
+
+
+if __name__ == "__main__":
+    main()
