@@ -109,7 +109,9 @@ def main() -> None:
             write(originals, outputs / "runs", count)
             seconds, size = report(outputs)
             page = max(path.stat().st_size for path in (outputs / "report").glob("*.html"))
-        print(f"{count:6} {seconds:8.1f} {1000 * seconds / count:9.1f} {size / 1e6:6.0f} {page / 1e6:17.2f}", flush=True)
+        print(
+            f"{count:6} {seconds:8.1f} {1000 * seconds / count:9.1f} {size / 1e6:6.0f} {page / 1e6:17.2f}", flush=True
+        )
         faults = {
             f"over {MOST_SECONDS:g} s": count <= JUDGED_FILES and seconds > MOST_SECONDS,
             f"over {MOST_BYTES / 1e6:.0f} MB": count <= JUDGED_FILES and size > MOST_BYTES,

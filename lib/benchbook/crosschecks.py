@@ -98,17 +98,13 @@ def _ceilings(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator
     products = roofline.ceilings(rows)
     best = products[products["model"] == "matmul"].groupby(["machine", "device"])["rate"].max()
     trained = rows[(rows["phase"] == "train") & rows["flops_per_sample"].notna() & rows["samples_per_second"].notna()]
-    for place, row in trained[
-        ["machine", "device", "flops_per_sample", "samples_per_second", "device_count"]
-    ].iterrows():
-        ceiling = best.get((row["machine"], row["device"]))
-        count = 1 if row["device"] == "cpu" or pandas.isna(row["device_count"]) else row["device_count"]
-        rate = float(row["flops_per_sample"] * row["samples_per_second"])
-        if ceiling is not None and rate > CEILINGS * ceiling * count:
-            yield (
-                place,
-                f"{rate:.3g} FLOP/s, over {CEILINGS:g} times the {ceiling:.3g} that this device was measured at",
-            )
+    devices = pandas.MultiIndex.from_frame(trained[["machine", "device"]])
+    ceiling = pandas.Series(best.astype(float).reindex(devices).to_numpy(), trained.index)
+    count = trained["device_count"].where(trained["device"] != "cpu").fillna(1).astype(float)
+    rate = trained["flops_per_sample"].astype(float) * trained["samples_per_second"].astype(float)
+    for place in trained.index[rate > CEILINGS * ceiling * count]:
+        most = f"{CEILINGS:g} times the {ceiling[place]:.3g}"
+        yield place, f"{rate[place]:.3g} FLOP/s, over {most} that this device was measured at"
 
 
 def _energy(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
@@ -137,36 +133,62 @@ def _order(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Co
     windows = rows[(rows["phase"] == "train") & rows["seconds"].notna()]
     digests = windows.groupby("run_id", sort=False)["seconds"].agg(tuple)
     digests = digests[digests.map(len) > 1]  # one alone may take as long as another by chance
-    for run_id in digests.index[digests.duplicated()]:
-        first = next(other for other, seconds in digests.items() if seconds == digests[run_id])
-        yield windows.index[windows["run_id"] == run_id][0], f"its windows are those of run {first}"
+    firsts = {seconds: run_id for run_id, seconds in reversed(list(digests.items()))}
+    places = dict(zip(reversed(windows["run_id"].tolist()), reversed(windows.index.tolist()), strict=True))
+    for run_id, seconds in digests[digests.duplicated()].items():
+        yield places[run_id], f"its windows are those of run {firsts[seconds]}"
 
 
 def _manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
     """Complain of what a run's manifest says otherwise, and of what no run of a machine can hold."""
     for place, source in rows.loc[rows["source"] != "measured", "source"].items():
         yield place, f"source is {source}; allowed among measured rows: measured"
-    for place, commit in rows["commit"].dropna().items():
-        if not COMMIT.fullmatch(commit):
-            yield place, f"commit {commit[:50]!r} is none"
-    for run_id, run in rows.groupby("run_id", sort=False):
-        manifest = manifests.get(run_id) or {}
-        machine, parameters = manifest.get("machine") or {}, manifest.get("parameters") or {}
-        stated = {"machine": machine.get("name"), "chip": machine.get("chip"), "commit": manifest.get("commit")}
-        stated |= {name: parameters.get(name) for name in ("variant", "device")}
-        for name, wanted in stated.items():
-            if wanted in (None, "", "best"):
-                continue
-            other = run.index[run[name].notna() & (run[name] != wanted)]
-            yield from ((place, f"{name} is {run[name][place]!r}, the manifest says {wanted!r}") for place in other[:1])
-        yield from _work(run, parameters)
-        memory = machine.get("memory_bytes")
-        over = run.index[(run["peak_memory_bytes"] > (memory or numpy.inf)).fillna(False) & (run["device"] == "cpu")]
-        yield from ((place, "peak_memory_bytes is more than the machine has") for place in over[:1])
+    commits = rows["commit"].dropna()
+    unclear = commits[~commits.isin([commit for commit in commits.unique() if COMMIT.fullmatch(commit)])]
+    yield from ((place, f"commit {commit[:50]!r} is none") for place, commit in unclear.items())
+    stated = {run_id: _stated(manifests.get(run_id) or {}) for run_id in rows["run_id"].dropna().unique()}
+    for name in ("machine", "chip", "commit", "variant", "device"):
+        wanted = rows["run_id"].map({run_id: values[name] for run_id, values in stated.items()})
+        other = wanted.notna() & ~wanted.isin(["", "best"]) & rows[name].notna() & (rows[name] != wanted).fillna(False)
+        yield from (
+            (place, f"{name} is {rows[name][place]!r}, the manifest says {wanted[place]!r}")
+            for place in _firsts(rows, other)
+        )
+    memory = rows["run_id"].map({run_id: values["memory_bytes"] or numpy.inf for run_id, values in stated.items()})
+    over = (rows["peak_memory_bytes"] > memory.astype(float)).fillna(False) & (rows["device"] == "cpu").fillna(False)
+    yield from ((place, "peak_memory_bytes is more than the machine has") for place in _firsts(rows, over))
+    compared = rows["phase"].eq("parity").fillna(False)
+    trained = rows["phase"].eq("train").fillna(False) & rows["samples"].notna()
+    some = rows.loc[compared | trained, ["run_id", "phase", "samples", "batch_size", "precision", "dataset"]]
+    for run_id, run in some.groupby("run_id", sort=False):
+        yield from _work(run, (manifests.get(run_id) or {}).get("parameters") or {})
+
+
+def _stated(manifest: Mapping) -> dict:
+    """Return what a manifest says of columns of its run's rows, and the machine's memory; None is nothing."""
+    machine, parameters = manifest.get("machine") or {}, manifest.get("parameters") or {}
+    of_machine = {
+        "machine": machine.get("name"),
+        "chip": machine.get("chip"),
+        "memory_bytes": machine.get("memory_bytes"),
+    }
+    return (
+        of_machine | {"commit": manifest.get("commit")} | {name: parameters.get(name) for name in ("variant", "device")}
+    )
+
+
+def _firsts(rows: pandas.DataFrame, wrong: pandas.Series) -> pandas.Index:
+    """Return the first wrong row of each run."""
+    return rows.loc[wrong, "run_id"].drop_duplicates().index
 
 
 def _work(run: pandas.DataFrame, parameters: Mapping) -> Iterator[Complaint]:
-    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's."""
+    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's.
+
+    Args:
+        run: rows of a run, those of training and of parity.
+        parameters: of its manifest.
+    """
     trained = run[(run["phase"] == "train") & run["samples"].notna()]
     if trained.empty:
         return
@@ -199,17 +221,22 @@ def _times(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: float) ->
     yield from ((place, "started_at is no time") for place in timed.index[starts.isna()])
     ends = begun + timed["seconds"].astype(float).fillna(0.0)
     yield from ((place, "it lies in the future") for place in timed.index[ends > now + FUTURE_SECONDS])
-    for run_id, group in timed.groupby("run_id", sort=False):
-        first, last = begun[group.index], ends[group.index]
-        overlapping = (last.shift().cummax() - first).clip(lower=0).cumsum() > CLOCK_SECONDS
-        yield from ((place, "it begins before the window before has ended") for place in group.index[overlapping][:1])
-        named = RUN_TIME.match(run_id)
-        if named is None:
-            continue
-        start = datetime.strptime(named[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp()
-        length = (manifests.get(run_id) or {}).get("process_seconds", numpy.inf)
-        outside = (first < start - SLACK_SECONDS) | (last > start + length + SLACK_SECONDS)
-        yield from ((place, "it lies outside of its run") for place in group.index[outside][:1])
+    run = timed["run_id"]
+    before = ends.groupby(run, sort=False).shift().groupby(run, sort=False).cummax()
+    overlap = (before - begun).clip(lower=0).groupby(run, sort=False).cumsum()
+    overlapping = _firsts(timed, overlap > CLOCK_SECONDS)
+    yield from ((place, "it begins before the window before has ended") for place in overlapping)
+    names = run.dropna().unique()
+    run_starts = run.map({name: _start(name) for name in names}).astype(float)
+    lengths = run.map({name: (manifests.get(name) or {}).get("process_seconds", numpy.inf) for name in names})
+    outside = (begun < run_starts - SLACK_SECONDS) | (ends > run_starts + lengths.astype(float) + SLACK_SECONDS)
+    yield from ((place, "it lies outside of its run") for place in _firsts(timed, outside))
+
+
+def _start(run_id: str) -> float:
+    """Return the time that a run is named by, in seconds since 1970; of another name none."""
+    named = RUN_TIME.match(run_id)
+    return datetime.strptime(named[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() if named else numpy.nan
 
 
 EXACT = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose names are what was loaded

@@ -103,7 +103,7 @@ class ArticleEpoch:
         figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)))
         short = {"seconds": "s", "minutes": "min"}[self.unit]
         words = {"name": name, "text": lambda epoch: f"{epoch[self.unit]:{form}} {short}", "names": PARTS}
-        figures.draw_bars(axes, table, self.unit, parts=self._parts(), **words)
+        figures.draw_bars(axes, table, self.unit, parts=self._parts(), least_first=True, **words)
         axes.set(xlabel=f"{self.unit} for {of}", title=title)
         return Drawing.titled(figure, table, f"Bars of {self.unit} for {of}")
 

@@ -78,7 +78,12 @@ def summarise(
     """
     measured = newest(rows[rows["source"] == "measured"])
     deviations = intervals.histories(rows) if history is None else history
-    lines = [_summary(group, phase, deviations) for _, group in measured.groupby(POINT_KEY, sort=True)]
+    windows = measured[(measured["phase"] == phase) & (measured["samples_per_second"] > 0).fillna(False)]
+    described = _describe(measured, windows)
+    narrow = windows[[*POINT_KEY, *_MEASURED]]  # a table of few columns is divided much faster
+    history_of_phase = deviations if phase == "train" else {}
+    measures = {key: _measures(group, history_of_phase) for key, group in narrow.groupby(POINT_KEY, sort=False)}
+    lines = [line | measures.get(key, {}) for key, line in described.items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
 
 
@@ -127,33 +132,49 @@ _MEASURES = [
     ],
     *["energy_note", "status", "message"],
 ]
+# Columns of windows that are measured, or that say which windows belong together.
+_MEASURED = ["device", "run_id", "seconds", "input_seconds", "samples_per_second", "samples", "batch_size"]
+_MEASURED += ["energy_joules", "energy_method", "energy_boundary", "idle_watts", "source", "phase", "session"]
 _NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
 _NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
 
 
-def _outcome(group: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows of a point that did not end well; that a run was interrupted is over once a later one began."""
-    judged = records.without_refusals(group)
-    resumed = (judged["status"] == "interrupted") & (judged["run_id"] != group["run_id"].max())
-    judged = judged[~resumed]
-    failures = judged[~judged["status"].isin(records.TRAINED)]
-    return failures if len(failures) else judged[judged["status"] == "diverged"]
+def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
+    """Return how each point ended that did not end well; that a run was interrupted is over once a later one began."""
+    judged = records.without_refusals(measured)
+    last_runs = measured.groupby(POINT_KEY)["run_id"].max().rename("last")
+    resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
+    judged = judged.loc[~resumed, [*POINT_KEY, "status", "message"]]
+    diverged, failures = judged[judged["status"] == "diverged"], judged[~judged["status"].isin(records.TRAINED)]
+    ends = {}
+    for some in (diverged, failures):  # a failure speaks before a divergence
+        for *key, status, message in some.itertuples(index=False, name=None):
+            ends[tuple(key)] = {"status": status, "message": message}
+    return ends
 
 
-def _summary(group: pandas.DataFrame, phase: str, history: Mapping[tuple[str, str, str], History]) -> dict:
-    windows = group[(group["phase"] == phase) & (group["samples_per_second"] > 0).fillna(False)]
-    tested = group[group["phase"] == "evaluate"]
-    outcome = _outcome(group)
-    described = windows if len(windows) else group  # what was tried beside them has another batch, another precision
-    line = {name: described[name].dropna().iloc[-1] if described[name].notna().any() else None for name in _DESCRIPTION}
-    line |= {
-        "num_kernels": windows["run_id"].nunique(),
-        "num_windows": len(windows),
-        "accuracy": _median(tested.groupby(["run_id", "repeat"])["accuracy"].last()),
-        "status": outcome["status"].iloc[-1] if len(outcome) else "ok",
-        "message": outcome["message"].iloc[-1] if len(outcome) else None,
+def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
+    """Return what each point is and how it ended, in order; what was tried beside its windows has another batch."""
+    has_windows = pandas.MultiIndex.from_frame(measured[POINT_KEY]).isin(
+        pandas.MultiIndex.from_frame(windows[POINT_KEY])
+    )
+    described = pandas.concat([windows, measured[~has_windows]])[_DESCRIPTION]
+    lasts = described.groupby(POINT_KEY, sort=True).last().reset_index()[_DESCRIPTION].astype(object)
+    lasts = lasts.where(lasts.notna(), None)
+    tested = measured[measured["phase"] == "evaluate"].groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"].last()
+    groups = windows.groupby(POINT_KEY)
+    numbers = {
+        "num_kernels": groups["run_id"].nunique().to_dict(),
+        "num_windows": groups.size().to_dict(),
+        "accuracy": tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict(),
     }
-    return line | _measures(windows, history if phase == "train" else {}) if len(windows) else line
+    missing, ends, well = {"num_kernels": 0, "num_windows": 0}, _outcomes(measured), {"status": "ok", "message": None}
+    points = {}
+    for line in lasts.to_dict("records"):
+        key = tuple(line[name] for name in POINT_KEY)
+        counted = {name: values.get(key, missing.get(name)) for name, values in numbers.items()}
+        points[key] = line | counted | ends.get(key, well)
+    return points
 
 
 def _measures(windows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History]) -> dict:

@@ -93,7 +93,8 @@ def add(
         summary: one line per point of `rows`.
         rows, conditions: see `judge`.
     """
-    measured = statistics.newest(rows[rows["source"] == "measured"])
+    columns = [*statistics.POINT_KEY, "run_id", "phase", "device", "samples_per_second"]
+    measured = statistics.newest(rows[rows["source"] == "measured"])[columns]
     groups = dict(iter(measured.groupby(statistics.POINT_KEY)))
     places = {} if conditions is None else conditions.groupby("run_id").indices
 

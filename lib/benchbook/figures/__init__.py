@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from benchbook import records
 from benchbook.figures.house import COLOURS, canvas, colour, span, style
+from benchbook.figures.limits import of_few_machines, say_left_out, shown
 from benchbook.figures.marks import (
     draw_bars,
     draw_points,
@@ -30,10 +31,13 @@ __all__ = [
     "name_point",
     "num_runs",
     "num_windows",
+    "of_few_machines",
     "published_span",
     "render",
     "save",
     "save_table",
+    "say_left_out",
+    "shown",
     "size",
     "span",
     "stand_in",

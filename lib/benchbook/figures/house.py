@@ -9,6 +9,8 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchbook.figures import limits
+
 # Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
 COLOURS = {
     "cpu": "#0072B2",
@@ -50,11 +52,11 @@ def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tup
     """Return a figure and its axes, side by side where there are several panels.
 
     Args:
-        height, width: in inches.
+        height, width: in inches; none is taller than `limits.TALLEST`.
         panels: how many axes.
         options: for `Figure.subplots`.
     """
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, min(height, limits.TALLEST)))
     return figure, figure.subplots(**{"ncols": panels, **options})
 
 

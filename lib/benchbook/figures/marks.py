@@ -6,7 +6,7 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook import verdicts
-from benchbook.figures import legends
+from benchbook.figures import legends, limits
 from benchbook.figures.house import COLOURS
 from benchbook.figures.legends import HATCHES
 
@@ -59,11 +59,13 @@ def draw_bars(
     text: Callable[[dict], str],
     parts: dict[str, str] | None = None,
     names: dict[str, str] | None = None,
+    least_first: bool = False,
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
     Published bars are grey, an unstable point's is hatched, a diverged one's crossed. A point that failed has no bar,
-    but a cross and its status at the axis. Where both views are there, each stands under its name.
+    but a cross and its status at the axis. Where both views are there, each stands under its name. Of more lines than
+    can be read the best are drawn, and how many that are is said; see `limits.shown`.
 
     Args:
         axes: where to draw; the legend stands below its figure.
@@ -74,7 +76,10 @@ def draw_bars(
         text: what stands beside the bar of a line that did not fail.
         parts: columns that a measured bar is made of, each with a name of COLOURS; empty is the device's.
         names: what the legend calls names of COLOURS, where it is not `legends.NAMES`.
+        least_first: whether less is better, where only the best are drawn.
     """
+    every, table = table, limits.shown(table, column, least_first=least_first)
+    limits.say_left_out(axes, table, every, "the best")
     lines = table.to_dict("records")
     places = _places(lines)
     drawn = set()

@@ -54,7 +54,9 @@ def step_times(evidence: Evidence) -> Drawing:
     """Draw the resident step's time over batch size, with the line that splits it into its two parts."""
     table = tables.step_times(evidence)
     figure, axes = figures.canvas(4.0)
-    for (machine, device, _), group in table.groupby(["machine", "device", "dataset"], sort=True):
+    for (machine, device, _), group in figures.of_few_machines(axes, table).groupby(
+        ["machine", "device", "dataset"], sort=True
+    ):
         shade, first = figures.colour(device), group.iloc[0]
         milliseconds = group.assign(**{name: group[name] * 1e3 for name in ("seconds_per_step", "low", "high")})
         style = {"fmt": "o", "color": shade, "label": f"{machine}, {device}{figures.num_windows(group)}"}

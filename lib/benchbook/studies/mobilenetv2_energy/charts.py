@@ -21,9 +21,11 @@ def settings(evidence: Evidence) -> Drawing:
     table = tables.settings(evidence)
     figure, (left, right) = figures.canvas(1.8 + 0.42 * len(table), 12.0, panels=2, sharey=True)
     rate = "images_per_second"
-    figures.draw_bars(left, table, rate, name=_name, text=lambda line: f"{line[rate]:,.0f}")
+    drawn = figures.shown(table, rate)
+    figures.say_left_out(right, drawn, table, "the fastest")
+    figures.draw_bars(left, drawn, rate, name=_name, text=lambda line: f"{line[rate]:,.0f}")
     left.set(xlabel="images a second, training", title=_folded(rates_title(table)))
-    read = table.assign(low=table["joules_low"], high=table["joules_high"])
+    read = drawn.assign(low=drawn["joules_low"], high=drawn["joules_high"])
     figures.draw_bars(right, read, "joules_per_image", name=_name, text=_joules)
     right.set(xlabel="joules an image", title=_folded(joules_title(table)))
     right.margins(x=0.4)
@@ -35,8 +37,8 @@ def settings(evidence: Evidence) -> Drawing:
 def losses(evidence: Evidence) -> Drawing:
     """Draw the loss over images seen, and judge whether the frozen network converges."""
     table = tables.losses(evidence)
-    curves = _curves(table)
-    figure, axes = figures.canvas(max(4, 1 + 0.17 * len(curves)), 12.0)
+    figure, axes = figures.canvas(max(4, 1 + 0.17 * len(_curves(table))), 12.0)
+    curves = _curves(figures.of_few_machines(axes, table))
     _draw_curves(axes, curves, several=table["machine"].nunique() > 1)
     axes.axhline(numpy.log(tables.NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")

@@ -58,6 +58,7 @@ def costs(evidence: Evidence) -> Drawing:
         table,
         "per_million",
         name=_offer,
+        least_first=True,
         text=lambda line: f"{line['per_million']:.3g} USD ({line['rate_per_dollar']:,.0f} images/s per USD/h)",
     )
     axes.set(xlabel="US dollars for a million training images, evaluation left out", title=costs_title(table))
@@ -97,7 +98,7 @@ def costs_title(table: pandas.DataFrame) -> str:
 
 def _draw_rates(axes: Axes, table: pandas.DataFrame) -> None:
     """Draw images a second by batch, a line for each setting; a cross at the foot where a point failed."""
-    for line, group in _series(table):
+    for line, group in _series(figures.of_few_machines(axes, table)):
         label = f"{_label(line)}{figures.num_windows(group)}\n{figures.view(line)}"
         figures.draw_points(axes, group, "batch_size", "images_per_second", _style(line) | {"label": label})
     axes.set(xlabel="images in a step, all devices together", ylabel="images a second, training")
@@ -112,7 +113,7 @@ def _draw_shares(axes: Axes, table: pandas.DataFrame) -> None:
     share = table["efficiency"] / table["images_per_second"]
     bounded = table.assign(low=share * table["low"], high=share * table["high"])
     bounded = bounded[bounded["efficiency"].notna()]
-    for line, group in _series(bounded):
+    for line, group in _series(figures.of_few_machines(axes, bounded)):
         figures.draw_points(axes, group, "batch_size", "efficiency", _style(line))
     axes.yaxis.set_major_formatter(PERCENT)
     axes.set(xlabel="images in a step", ylabel="share of matrix products, same session")

@@ -27,6 +27,7 @@ def times(evidence: Evidence) -> Drawing:
         table,
         "ms_per_image",
         name=_label,
+        least_first=True,
         text=lambda time: ", ".join(part for part in (f"{time['ms_per_image']:,.0f} ms", time["note"]) if part),
     )
     axes.set(xlabel="milliseconds an image, training", title=title)
@@ -57,7 +58,7 @@ def minutes(evidence: Evidence) -> Drawing:
     windows = sustained.windows(evidence.measured)
     ends = sustained.first_and_last(windows)
     figure, axes = figures.canvas(4.0)
-    for run in ends.to_dict("records"):
+    for run in figures.of_few_machines(axes, ends).to_dict("records"):
         _draw_run(axes, windows, run)
     axes.set(xlabel="minutes of training without a pause", ylabel="images a second")
     axes.set_ylim(0, 1.15 * windows["samples_per_second"].max() if len(ends) else 1)

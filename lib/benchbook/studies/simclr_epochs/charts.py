@@ -36,7 +36,8 @@ def accuracies(evidence: Evidence) -> Drawing:
     """Draw nearest-neighbour accuracy over epochs, whiskers for its range over runs, published ends in grey."""
     table, (_, variants) = tables.accuracies(evidence), EPOCH.ways
     figure, axes = figures.canvas(4.0)
-    for (source, *_), curve in table.groupby(["source", "machine", "device", "variant", "dataset"], sort=True):
+    key = ["source", "machine", "device", "variant", "dataset"]
+    for (source, *_), curve in figures.of_few_machines(axes, table).groupby(key, sort=True):
         first = curve.iloc[0].to_dict()
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
         dash = ("-", "--", ":", "-.")[variants.index(first["variant"])]

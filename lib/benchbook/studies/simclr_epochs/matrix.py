@@ -6,7 +6,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import quantities, support
+from benchbook import figures, quantities, support
 from benchbook.study import Evidence
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
@@ -63,6 +63,7 @@ def events(cells: pandas.DataFrame) -> dict[str, float]:
 
 def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
+    every, cells = cells, figures.of_few_machines(axes, cells)
     rows = cells[ROW].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
     places = cells.groupby(ROW, dropna=False, sort=False).ngroup()
@@ -79,7 +80,7 @@ def draw(axes: Axes, cells: pandas.DataFrame) -> None:
     axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(rows)), 0))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(title(cells))
+    axes.set_title(title(every))
 
 
 def num_rows(cells: pandas.DataFrame) -> int:

@@ -16,7 +16,8 @@ def losses(evidence: Evidence) -> Drawing:
     """Draw the loss over images seen, both on logarithmic axes; a cross marks where it stopped being a number."""
     table = tables.losses(evidence)
     figure, axes = figures.canvas(4.0)
-    for (source, *_), curve in table.groupby(["source", "machine", "device", "loader", "dataset"], sort=True):
+    key = ["source", "machine", "device", "loader", "dataset"]
+    for (source, *_), curve in figures.of_few_machines(axes, table).groupby(key, sort=True):
         first = curve.iloc[0]
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
         dash = {"loader": "-", "resident": "--", "first steps": ":"}[first["loader"]]
@@ -60,7 +61,8 @@ def agreement(evidence: Evidence) -> Drawing:
     table = tables.compared_steps(evidence)
     figure, (errors, values) = figures.canvas(4.0, 10.0, panels=2)
     dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(sorted(table["precision"].unique()))}
-    for (_, device, precision), curve in table.groupby(["machine", "device", "precision"], sort=True):
+    drawn = figures.of_few_machines(values, table)
+    for (_, device, precision), curve in drawn.groupby(["machine", "device", "precision"], sort=True):
         style = {"linestyle": dashes[precision], "color": figures.colour(device), "label": f"{device}, {precision}"}
         _draw_errors(errors, curve, style)
         values.plot(curve["step"], curve["reference_loss"], color=figures.COLOURS["published"], linewidth=5, alpha=0.6)
