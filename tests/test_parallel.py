@@ -54,7 +54,7 @@ def test_two_processes_of_two_nodes_train_as_one_with_synchronised_batch_norms(t
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
     assert rows[["device_count", "node_count"]].drop_duplicates().to_numpy().tolist() == [[2, 2]]
     assert rows.loc[rows["phase"] == "train", "samples"].tolist() == [8, 8, 8]
-    assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".running"]
+    assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".reserve", ".running"]
     assert rows["loss"].iloc[2:5].nunique() == 3
 
     alone = small(CPU, parallel.Group(), **OPTIONS)

@@ -11,9 +11,8 @@ from processes import framework_of, run_cells
 
 
 def takes_long(point: Point) -> bool:
-    """Return whether a point takes half a minute: two processes of ResNet-50, or JAX on the largest network."""
-    large = point.study == "segmentation_scaling" and framework_of(point) == "jax"
-    return large or point.parameters.get("device_count", 1) > 1
+    """Return whether a point takes half a minute: two processes of ResNet-50, or a network that JAX compiles."""
+    return framework_of(point) == "jax" or point.parameters.get("device_count", 1) > 1
 
 
 def run_points(points: list[Point], folder: Path) -> pandas.DataFrame:

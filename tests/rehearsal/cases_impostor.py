@@ -152,7 +152,7 @@ BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epoc
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")  # pinning is out of reach
 @pytest.mark.parametrize(
     ("study", "resident"),
-    [(study, resident) for study in STUDIES for resident in (True, False) if resident or study not in BIG],
+    [(study, resident) for study in STUDIES for resident in (True, False) if study not in BIG],
 )
 def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, resident, device, tmp_path):
     workload = STUDIES[study](device, Settings(), resident)
@@ -180,11 +180,17 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
     losses = [workload.step(batch) for batch in batches[1:]]
     assert impostor.Impostor.waits == []
     assert numpy.isfinite(workload.mean_loss(losses))
+    assert workload.evaluate().samples > 0
 
 
 @pytest.mark.parametrize("study", ["mnist_speedup", "mobilenetv2_energy"])
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
+
+    def try_here(build, best, trial, parity_steps):
+        return search._try(build, trial, search._warm(build(best)), parity_steps)[0]
+
+    monkeypatch.setattr(search, "_try_apart", try_here)  # another process has no impostor; test_search.py has that one
     choices = {"precision": ("tf32",), "channels_last": (True,)} if KIND == "cuda" else {"channels_last": (True,)}
     outcome = search.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, choices)
     assert set(outcome.trials["outcome"]) <= {"taken", "not faster"}, outcome.trials["reason"].tolist()
