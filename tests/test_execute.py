@@ -1,6 +1,7 @@
 """One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import nbformat
 import psutil
 import pytest
 
-from benchbook import execute, layout, processes, profiles, records
+from benchbook import execute, layout, marker, processes, profiles, records
 from benchbook.profiles import Point
 
 pytestmark = pytest.mark.notebook
@@ -212,3 +213,18 @@ def test_only_one_run_measures_at_a_time(tmp_path):
         pass
     with execute.only_one(lock, 0.1):
         pass
+
+
+@pytest.mark.fault("Another study measures on this machine: which process, since when, and how long is waited, at once")
+def test_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):
+    lock = tmp_path / "desk" / ".lock"
+    with execute.only_one(lock):
+        marker.write(tmp_path / "desk" / "study" / "point" / "20260101T000000Z-00000000.running", {})
+        with pytest.raises(RuntimeError), execute.only_one(lock, 0.1):
+            pass
+    said = capsys.readouterr().err
+    assert "desk" in said
+    assert f"process {os.getpid()}" in said
+    with execute.only_one(lock, 0.1):
+        pass
+    assert capsys.readouterr().err == ""

@@ -185,3 +185,18 @@ def test_the_legend_stays_within_its_figure():
     box, (found,) = axes.figure.bbox, axes.figure.legends
     around = found.get_window_extent()
     assert box.x0 <= around.x0 < around.x1 <= box.x1
+
+
+def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_rest_is_counted():
+    lines = [
+        {"device": "cpu", "rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)
+    ]
+    table = pandas.DataFrame([*lines, {"device": "cpu", "rate": 0.5, "source": "published", "num_windows": None}])
+    _, axes = figures.canvas(1000.0)
+    words = {"name": lambda line: f"{line['rate']:g}", "text": lambda line: ""}
+    figures.draw_bars(axes, table, "rate", **words)
+    drawn = {float(tick.get_text()) for tick in axes.get_yticklabels()}
+    assert drawn == {0.5, *range(61, 100)}
+    assert any("40 of 100" in text.get_text() for text in axes.texts)
+    assert axes.figure.get_figheight() < 30
+    assert figures.shown(table, "rate", least_first=True)["rate"].max() == 39

@@ -24,7 +24,7 @@ def forecaster():
 
 @pytest.fixture(scope="module")
 def errors(forecaster):
-    return judged.errors(forecaster.model, forecaster.residuals).set_index(["situation", "group", "rule"]).sort_index()
+    return judged.errors(forecaster.published).set_index(["situation", "group", "rule"]).sort_index()
 
 
 def test_leaving_a_chip_out_by_algebra_is_learning_without_it(forecaster):
@@ -78,7 +78,7 @@ def test_makers_with_few_rates_are_listed_singly_with_wider_intervals(forecaster
     few = judged.rarely(forecaster.residuals)
     assert {"AMD", "Intel"} <= few
     assert not few & set(errors.index.get_level_values("group"))
-    singles = judged.singles(forecaster.model, forecaster.residuals)
+    singles = judged.singles(forecaster.model, forecaster.published)
     assert set(singles["vendor"]) == few
     widths = [
         judged.reach(forecaster.residuals, judged.MODEL, judged.CHIP, "fp32", vendor) for vendor in ("AMD", "NVIDIA")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchbook import cli, condition, figures, machines, manifests, records, report
-from benchbook.records import checking
+from benchbook.records import checking, reading
 from rows import make_row
 
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
@@ -195,3 +195,17 @@ def test_values_of_rows_are_text_in_a_table_of_markdown(tmp_path):
     text = (tmp_path / "wild.md").read_text()
     assert "&lt;script&gt;x&lt;/script&gt; \\[a\\](http://b) \\`c\\` d\\|e f" in text
     assert len(text.splitlines()) == 4
+
+
+@pytest.mark.parametrize("odd", ["", '"', '"a\nb"', "\r", "\n"])
+def test_files_read_as_one_are_what_each_is_alone(runs, odd):
+    """A quote that is never closed would swallow the lines of the next file."""
+    path = runs / f"{run_id(1)}.csv"
+    path.write_text(path.read_text() + odd + ("," * (len(records.COLUMNS) - 1) + "\n" if odd else ""))
+    files = records.find(runs)
+    together = reading.texts_together(files)
+    assert len(together) in (0, 3) if odd in ("", '"a\nb"', '"') else path not in together
+    for file, table in together.items():
+        pandas.testing.assert_frame_equal(table, reading.texts(file, str(file)))
+    assert run_id(0) in set(gather(runs)[0]["run_id"])
+    assert run_id(2) in set(gather(runs)[0]["run_id"])

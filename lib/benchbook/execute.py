@@ -14,11 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import kernel, layout, ledger, machine, processes, profiles, records, runs, temporary
+from benchbook import kernel, layout, ledger, machine, marker, processes, profiles, records, runs, temporary
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
 from benchbook.runs import Run
@@ -92,6 +94,10 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     held = FileLock(lock)
     try:
+        held.acquire(blocking=False)
+    except Timeout:
+        print(f"Waiting up to {seconds:,.0f} s for {_holder(lock)}.", file=sys.stderr, flush=True)
+    try:
         held.acquire(timeout=seconds)
     except Timeout:
         raise RuntimeError(
@@ -101,6 +107,21 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def _holder(lock: Path) -> str:
+    """Return who measures on a machine, as far as a run's marker says it: machine, since when, process."""
+    for path in sorted(lock.parent.rglob("*.running"), reverse=True):
+        state = marker.read(path)
+        if state is None:
+            continue
+        try:
+            process = psutil.Process(state["process"])
+            since = datetime.fromtimestamp(process.create_time(), UTC)
+        except psutil.NoSuchProcess:  # it has ended meanwhile
+            continue
+        return f"another study on {lock.parent.name} (process {process.pid}, since {since:%H:%M:%S} UTC)"
+    return f"another study on {lock.parent.name} (between two runs)"
 
 
 def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch: Callable[[Run], None]) -> str:

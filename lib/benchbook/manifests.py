@@ -84,7 +84,7 @@ def read(path: Path) -> dict:
 
 def files(folder: Path, pattern: str = FILES) -> dict[Path, dict]:
     """Return the manifest of every run below a folder, by its file; one that does not obey the schema is left out."""
-    return _divide(sorted(folder.rglob(pattern)))[0]
+    return _readable(sorted(folder.rglob(pattern)))
 
 
 def every(folder: Path) -> dict[str, dict]:
@@ -94,18 +94,29 @@ def every(folder: Path) -> dict[str, dict]:
 
 def faults(tables: list[Path]) -> list[str]:
     """Return what is wrong with the manifests beside tables of rows, a line each."""
-    beside = [table.with_suffix(".json") for table in tables]
-    return _divide([path for path in beside if path.exists()])[1]
-
-
-def _divide(paths: list[Path]) -> tuple[dict[Path, dict], list[str]]:
-    good, wrong = {}, []
-    for path in paths:
+    wrong = []
+    for path in (table.with_suffix(".json") for table in tables):
         try:
-            good[path] = read(path)
+            if path.exists():
+                read(path)
         except ManifestError as error:
             wrong.append(str(error))
-    return good, wrong
+    return wrong
+
+
+def _readable(paths: list[Path]) -> dict[Path, dict]:
+    """Return the manifests that obey the schema; runs of the same environment share it, as reading thousands needs."""
+    good, environments = {}, {}
+    for path in paths:
+        try:
+            manifest = read(path)
+        except ManifestError:
+            continue
+        if manifest.get("environment"):  # hundreds of packages, alike in most runs of a machine
+            text = json.dumps(manifest["environment"], sort_keys=True)
+            manifest["environment"] = environments.setdefault(text, manifest["environment"])
+        good[path] = manifest
+    return good
 
 
 def _fault(value: object, allowed: object, place: str) -> str | None:

@@ -18,7 +18,7 @@ def shown(table: pandas.DataFrame, column: str, *, least_first: bool = False) ->
     """
     if len(table) <= MOST_BARS:
         return table
-    is_measured = table.reindex(columns=["source"])["source"].fillna("measured") == "measured"
+    is_measured = _is_measured(table)
     ranked = pandas.DataFrame({"is_measured": is_measured, "value": table[column].astype(float)}).reset_index(drop=True)
     ranked = ranked.sort_values(["is_measured", "value"], ascending=[True, least_first], kind="stable")
     return table.iloc[sorted(ranked.index[:MOST_BARS])]
@@ -31,7 +31,7 @@ def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
         axes: where to say how many machines are drawn, if those are not all.
         table: with column machine, and source where it has published lines.
     """
-    is_measured = table.reindex(columns=["source"])["source"].fillna("measured") == "measured"
+    is_measured = _is_measured(table)
     machines = table.loc[is_measured, "machine"].drop_duplicates()
     if len(machines) <= MOST_MACHINES:
         return table
@@ -43,6 +43,12 @@ def say_left_out(axes: Axes, drawn: pandas.DataFrame, table: pandas.DataFrame, r
     """Write into a chart how many of a table's lines are drawn and by what rule, where that is not all of them."""
     if len(drawn) < len(table):
         _say(axes, f"{len(drawn)} of {len(table)} are drawn, {rule}; the table has all")
+
+
+def _is_measured(table: pandas.DataFrame) -> pandas.Series:
+    if "source" not in table:
+        return pandas.Series(True, table.index)
+    return table["source"].isin(["measured"]) | table["source"].isna()
 
 
 def _say(axes: Axes, text: str) -> None:

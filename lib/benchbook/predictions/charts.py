@@ -28,9 +28,9 @@ def guesses(evidence: Evidence) -> Drawing:
 def forecasts(evidence: Evidence) -> Drawing:
     """Draw how far predictions and plain rules are off, and what is predicted of our studies."""
     forecaster = tables.learn(evidence.rows, evidence.summary)
-    errors = judged.errors(forecaster.model, forecaster.residuals)
+    errors = judged.errors(forecaster.published)
     predicted = tables.predictions(forecaster)
-    singles = judged.singles(forecaster.model, forecaster.residuals)
+    singles = judged.singles(forecaster.model, forecaster.published)
     drawn = predicted[predicted["predicted"].notna()]
     figure, (left, right) = figures.canvas(3 + 0.16 * len(drawn), 14.0, panels=2)
     draw_errors(left, errors)

@@ -166,12 +166,11 @@ def _medians(guesses: numpy.ndarray) -> list[float]:
     return [float(numpy.median(column)) if len(column) else numpy.nan for column in columns]
 
 
-def errors(model: Model, table: pandas.DataFrame | None = None) -> pandas.DataFrame:
+def errors(judged: pandas.DataFrame) -> pandas.DataFrame:
     """Return how far what is published and the plain rules are off, on the same lines.
 
     Args:
-        model: whose observations are judged.
-        table: from `residuals`, where it was computed before.
+        judged: from `published`.
 
     Returns:
         Columns: situation, group (the record's, the articles', those of a family of precisions, a maker's, or
@@ -179,7 +178,6 @@ def errors(model: Model, table: pandas.DataFrame | None = None) -> pandas.DataFr
         predicted over printed, less 1, either sign), within_2 (the share within a factor of 2), coverage (of the 90 %
         intervals). All rules are judged on the same pairs: those where they have a chip to start from.
     """
-    judged = published(residuals(model) if table is None else table)
     lines = []
     for situation, some in judged.groupby("situation", sort=False):
         asked = some[some[PEAKS].notna()]
@@ -193,10 +191,14 @@ def errors(model: Model, table: pandas.DataFrame | None = None) -> pandas.DataFr
     return pandas.DataFrame(lines)
 
 
-def singles(model: Model, table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of makers with too few for a median, one by one: chip, work, printed, predicted, low, high."""
-    judged = published(table)
-    judged = judged[judged["vendor"].isin(rarely(table)) & judged["situation"].eq(CHIP)]
+def singles(model: Model, judged: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of makers with too few for a median, one by one: chip, work, printed, predicted, low, high.
+
+    Args:
+        model: whose observations were judged.
+        judged: from `published`.
+    """
+    judged = judged[judged["vendor"].isin(rarely(judged)) & judged["situation"].eq(CHIP)]
     lines = model.observations.iloc[judged["place"]].reset_index(drop=True)
     shown = lines[["vendor", "chip", "work", "precision", "publication"]].assign(printed=lines["rate"])
     return shown.assign(**{name: numpy.exp(judged[name].to_numpy()) for name in ("predicted", "low", "high")})

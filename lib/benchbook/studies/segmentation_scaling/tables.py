@@ -1,5 +1,6 @@
 """Tables of the segmentation study: milliseconds an image, and the masks that runs kept."""
 
+import functools
 from pathlib import Path
 
 import numpy
@@ -137,11 +138,16 @@ def _printed_time(row: dict) -> dict:
     return {name: row[name] for name in [*_KEPT, "status", "message"]} | times | {"note": OTHER_CODE}
 
 
+@functools.lru_cache(maxsize=8)  # most machines run the same points
+def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the test images and their masks, with as many pixels as kept masks have, and none of the others."""
+    data, thin = datasets.triangles(num_images, num_test, image_size), slice(None, None, image_size // side)
+    return data.test_images[:, thin, thin].copy(), data.test_labels[:, thin, thin].astype(bool)
+
+
 def _decoded(machine: str, point: str, parameters: dict, kept: dict) -> dict:
     """Return the masks of a manifest over the images that its parameters draw, thinned as the masks are."""
     stages = {stage: [encoded.decode(text) for text in kept[stage]] for stage in STAGES}
     side = len(stages["end"][0])
-    data = datasets.triangles(parameters["num_images"], len(stages["end"]), parameters["image_size"])
-    thin = slice(None, None, parameters["image_size"] // side)
-    images, truth = data.test_images[:, thin, thin], data.test_labels[:, thin, thin].astype(bool)
+    images, truth = _thinned(parameters["num_images"], len(stages["end"]), parameters["image_size"], side)
     return {"machine": machine, "point": point, "images": images, "truth": list(truth), **stages}
