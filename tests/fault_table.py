@@ -1,18 +1,30 @@
-"""Print the table of faults that tests hold, for the docs: what goes wrong, what the user sees, and the test's file."""
+"""Write docs/FAULTS.md, the table of faults that tests hold: what goes wrong, what the user sees, and the test."""
 
 import ast
 from pathlib import Path
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "FAULTS.md"
+HEAD = """# What may go wrong, and what one sees of it
 
-def main() -> None:
-    """Print one line of Markdown for each `fault` mark, by file."""
-    print("| fault, and what the user sees | test |\n|---|---|")
+Each line is held by the test beside it, which brings the fault about. The table is made from these tests by
+`python tests/fault_table.py`.
+
+| fault, and what the user sees | test |
+|---|---|
+"""
+
+
+def table() -> str:
+    """Return the page: one line for each `fault` mark, by file."""
+    text = HEAD
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         for function in ast.parse(path.read_text(encoding="utf-8")).body:
             for mark in getattr(function, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.fault":
-                    print(f"| {ast.literal_eval(mark.args[0])} | `{path.name}::{function.name}` |")
+                    text += f"| {ast.literal_eval(mark.args[0])} | `{path.name}::{function.name}` |\n"
+    return text
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(table(), encoding="utf-8")
