@@ -69,6 +69,7 @@ def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
     assert not [line for line in lines if "records.merge(" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
     sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}

@@ -45,6 +45,7 @@ def losses(rows):
     return rows.loc[rows["phase"].isin(["train", "evaluate"]), "loss"].tolist()
 
 
+@pytest.mark.slow
 def test_two_processes_of_two_nodes_train_as_one_with_synchronised_batch_norms(tmp_path):
     """Two processes of one node are in the smoke profile."""
     from parallel_cases import small

@@ -25,7 +25,12 @@ parallel.make_room(FRAMEWORK, 2)  # before a test asks for the framework's first
 
 def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("frameworks")
-    names = [name for name in marker.args if name in devices.installed()]
+    slow = marker.kwargs.get("slow", ())  # those for which these tests take long
+    names = [
+        pytest.param(name, marks=pytest.mark.slow) if name in slow else name
+        for name in marker.args
+        if name in devices.installed()
+    ]
     metafunc.parametrize("framework", names, scope="session")
 
 

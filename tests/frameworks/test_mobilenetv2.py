@@ -19,7 +19,7 @@ from benchbook.workload import Settings
 from fakes import run
 from processes import FRAMEWORK
 
-pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax")
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
 IS_KERAS = FRAMEWORK != "torch"
 CPU = devices.pick("cpu", FRAMEWORK)
 OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0}

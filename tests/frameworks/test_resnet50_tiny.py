@@ -14,7 +14,7 @@ from benchbook.training.keras import to_host
 from benchbook.workload import Settings
 from processes import FRAMEWORK
 
-pytestmark = pytest.mark.frameworks("tensorflow", "jax")
+pytestmark = pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 CPU = devices.pick("cpu", FRAMEWORK)
 OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0, "learning_rate": 1.0, "schedule_epochs": 0.05}
 

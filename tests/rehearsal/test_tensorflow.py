@@ -7,6 +7,7 @@ from processes import run_cases
 pytest.importorskip("tensorflow")
 
 
+@pytest.mark.slow
 def test_what_a_gpu_would_compute():
     assert " passed" in run_cases("rehearsal/cases_tensorflow.py", "tensorflow", "-m", "not slow")
 
