@@ -71,8 +71,9 @@ def pytest_runtest_protocol(item):
 
 
 def framework_of(item) -> str | None:
-    """Return the framework that a test of this folder is for; None for other tests."""
-    return item.callspec.params["framework"] if FOLDER in item.path.parents else None
+    """Return the framework that a test of this folder is for; None for other tests, and where none is installed."""
+    framework = item.callspec.params["framework"] if FOLDER in item.path.parents else None
+    return framework if isinstance(framework, str) else None
 
 
 def run_apart(framework: str, items: list) -> dict[str, list[dict]]:
