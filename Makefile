@@ -8,6 +8,7 @@ RETRY ?=
 PRICE ?=
 
 MARKS ?= not slow
+SLOW ?=
 LAB ?=
 
 UV_VERSION := 0.13.8
@@ -48,8 +49,8 @@ report: $(READY) ## Merge all rows into figures, tables and the report
 test: lint ## Set up, lint and run every test but the slow ones; MARKS="not slow and not mps" chooses others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
-test-slow: $(READY) ## Resolve the locks again, and run the tests with the Mac's pinned versions (Linux, several minutes)
-	@$(BIN)/python -m pytest -m slow
+test-slow: $(READY) ## The slow tests: locks resolved again, the Mac's versions on Linux, rehearsals; SLOW=a-file chooses
+	@$(BIN)/python -m pytest -m slow $(SLOW)
 
 lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff check .
