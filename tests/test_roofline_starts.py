@@ -26,6 +26,7 @@ def test_each_start_is_a_process_of_its_own_whose_windows_are_rows(tmp_path):
 
 @pytest.mark.parametrize("framework", ["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.slow)])
 def test_the_small_training_changes_with_every_step(framework):
+    pytest.importorskip(framework)
     device = devices.pick("cpu", framework)
     step = starts._STEPS[framework](device)
     first = step(None)

@@ -64,6 +64,8 @@ def pytest_runtest_protocol(item):
     reports = passed_on[framework][item.nodeid]
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for content in reports:
+        if isinstance(content["longrepr"], list):  # of a skipped test; JSON has no tuples
+            content["longrepr"] = tuple(content["longrepr"])
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=content)
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
