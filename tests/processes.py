@@ -17,7 +17,7 @@ COMPILE_BADLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive
 def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     """Start a study as `make study` does, with no data set on the machine."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchbook.cli", "study", *options],
+        [sys.executable, "-m", "benchbook", "study", *options],
         env=environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

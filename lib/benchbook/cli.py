@@ -322,9 +322,3 @@ def _say(text: str) -> None:
 def _short(path: Path) -> str:
     inside = path.is_relative_to(layout.root())
     return str(path.relative_to(layout.root()) if inside else path)
-
-
-if __name__ == "__main__":
-    from benchbook.__main__ import main
-
-    main()

@@ -61,7 +61,7 @@ def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
     (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump(profile))
     outputs = tmp_path / "outputs"
     done = subprocess.run(
-        [sys.executable, "-m", "benchbook.cli", "study", "--profile", "smoke", "--machine", "a-tpu"],
+        [sys.executable, "-m", "benchbook", "study", "--profile", "smoke", "--machine", "a-tpu"],
         env=exclusive(tmp_path / "lock", project) | {"BENCHBOOK_OUTPUTS": str(outputs)},
         capture_output=True,
         text=True,
