@@ -311,8 +311,10 @@ def test_sleep_is_held_off_until_the_block_or_the_process_ends(monkeypatch):
 def test_the_holder_ends_with_the_block_even_if_it_fails(monkeypatch):
     monkeypatch.setattr(awake, "holder", lambda system, process: ["sleep", "60.25"])
 
+    before = psutil.Process().children()
+
     def holders():
-        return [child for child in psutil.Process().children() if "60.25" in child.cmdline()]
+        return [child for child in psutil.Process().children() if child not in before]
 
     def fail():
         with awake.awake() as asked:
