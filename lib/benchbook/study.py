@@ -13,7 +13,7 @@ import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook import articles, figures, intervals, layout, records, verdicts
+from benchbook import articles, figures, intervals, layout, naming, records, verdicts
 from benchbook.intervals import History
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
@@ -62,6 +62,11 @@ class Evidence:
     def history(self) -> dict[tuple[str, str, str], History]:
         """Return how much kernels differed on each machine; see `intervals.histories`."""
         return intervals.histories(self.rows)
+
+    @cached_property
+    def names(self) -> naming.Names:
+        """Return what machines and devices are called for people; see `naming.of`."""
+        return naming.of(self.rows, self.folder)
 
     def points(self, study: str) -> pandas.DataFrame:
         """Return the lines of the summary that belong to a study; counts are whole numbers, as in the rows."""

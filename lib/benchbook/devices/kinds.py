@@ -13,6 +13,7 @@ class Features:
 
     Attributes:
         frameworks: those that drive it.
+        word: what people call it.
         precisions: besides fp32, what a search for the fastest settings tries, in this order.
         least_capability: by precision, the NVIDIA compute capability from which a device has units for it.
         has_tf32: whether float32 products can go through TF32 units.
@@ -27,6 +28,7 @@ class Features:
     """
 
     frameworks: tuple[str, ...]
+    word: str = "GPU"
     precisions: tuple[str, ...] = ()
     least_capability: dict[str, float] = field(default_factory=dict)
     has_tf32: bool = False
@@ -47,6 +49,7 @@ _AMPERE = dict.fromkeys(("tf32", "bf16", "amp_bf16"), 8.0)
 KINDS: dict[str, Features] = {
     "cpu": Features(
         frameworks=("torch", "tensorflow", "jax"),
+        word="CPU",
         precisions=("amp_bf16",),
         energy_counter="rapl",
         energy_boundary="package",
@@ -66,6 +69,7 @@ KINDS: dict[str, Features] = {
     # The same GPU as TensorFlow's plug-in drives it.
     "metal": Features(
         frameworks=("tensorflow",),
+        word="GPU with TensorFlow",
         precisions=("amp_fp16",),
         has_float64=False,
         energy_counter="apple_ioreport",
@@ -83,7 +87,7 @@ KINDS: dict[str, Features] = {
         pins_memory=True,
         group_backend="nccl",
     ),
-    "tpu": Features(frameworks=("jax",), precisions=("amp_bf16",)),
+    "tpu": Features(frameworks=("jax",), word="TPU", precisions=("amp_bf16",)),
 }
 
 

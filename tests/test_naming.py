@@ -1,0 +1,80 @@
+"""Names of machines, devices and data sets for people: of chips that there are."""
+
+import json
+
+import pytest
+
+from benchbook import articles, naming, studies
+from benchbook.devices.kinds import KINDS
+from rows import make_row, make_rows
+
+
+def names(*rows, folder=None):
+    return naming.of(make_rows([make_row(**row) for row in rows]), folder)
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "Intel Xeon"),
+        ("Intel(R) Core(TM) i7-9750H CPU @ 2.60GHz", "Intel Core i7-9750H"),
+        ("AMD EPYC 7B13 64-Core Processor", "AMD EPYC 7B13"),
+        ("AMD Ryzen 7 5800H with Radeon Graphics", "AMD Ryzen 7 5800H"),
+        ("Apple M1 Pro (14-core GPU)", "Apple M1 Pro"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA RTX 4090"),
+        ("aarch64", "aarch64"),
+    ],
+)
+def test_a_chips_name_is_without_marks_cores_and_clock(driver, name):
+    assert naming.chip_name(driver) == name
+
+
+def test_an_id_gives_cores_and_memory_where_no_manifest_does():
+    amd, apple = "amd-epyc-2core-24gb", "apple-m1-8core-16gb"
+    made = names({"machine": amd, "chip": "AMD EPYC"}, {"machine": apple, "chip": "Apple M1", "device": "mps"})
+    assert made.place({"machine": amd, "device": "cpu"}) == "AMD EPYC, 2 cores, 24 GB, CPU"
+    assert made.place({"machine": apple, "device": "mps"}) == "Apple M1, 16 GB, GPU"
+    assert made.machine(apple) == "Apple M1, 16 GB"
+    assert made.machine("unheard-of") == "unheard-of"
+
+
+def test_a_manifest_says_what_the_owners_own_name_does_not(tmp_path):
+    run = tmp_path / "desk" / "mnist_speedup" / "reference-cpu"
+    run.mkdir(parents=True)
+    described = {"name": "desk", "chip": "AMD EPYC", "physical_cores": 8, "memory_bytes": 33_285_996_544}
+    (run / "20260101T000000Z-12345678.json").write_text(json.dumps({"machine": described}))
+    assert names({"chip": "AMD EPYC"}, folder=tmp_path).machine("desk") == "AMD EPYC, 8 cores, 31 GB"
+    assert names({"chip": "AMD EPYC"}, folder=tmp_path / "desk").machine("desk") == "AMD EPYC, 8 cores, 31 GB"
+    assert names({"chip": "AMD EPYC"}).machine("desk") == "AMD EPYC"
+
+
+def test_a_chip_of_its_own_goes_by_its_name_and_number():
+    line = {"machine": "box", "device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "chip": "AMD EPYC"}
+    made = names(line, line | {"device": "cpu", "device_name": "AMD EPYC"})
+    assert made.place(line) == "NVIDIA RTX 4090"
+    assert made.place(line | {"device_count": 4}) == "4 x NVIDIA RTX 4090"
+    assert made.place({"machine": "box", "device": "cpu"}) == "AMD EPYC, CPU"
+
+
+def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
+    made = naming.of(articles.rows(), None)
+    assert made.place({"machine": "p100-server-256gb", "device": "cuda"}) == "NVIDIA P100"
+    assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("computer with NVIDIA P100")
+
+
+def test_machines_that_measured_under_one_name_go_with_their_ids():
+    gpu = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090"}
+    made = names(*({"machine": machine, "chip": "Chip A"} | gpu for machine in ("one", "two")))
+    assert made.machine("one") == "Chip A (one)"
+    assert made.place({"machine": "two", "device": "cuda"}) == "NVIDIA RTX 4090 (two)"
+
+
+def test_every_kind_of_device_and_every_study_has_a_word():
+    assert all(feature.word.split()[0] in ("CPU", "GPU", "TPU") for feature in KINDS.values())
+    assert all(study.title != study.name for study in studies.every().values())
+
+
+def test_data_sets_have_names_of_any_size():
+    assert [naming.dataset(name) for name in ("cifar10", "shapes-96px", "oxford_pets")] == [
+        *("CIFAR-10", "drawn shapes", "oxford_pets")
+    ]

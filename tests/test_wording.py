@@ -1,0 +1,68 @@
+"""Numbers and hedges as a reader says them."""
+
+import numpy
+import pandas
+import pytest
+
+from benchbook import verdicts, wording
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (78.54, "79"), (9.96, "10"), (0.517, "0.52"), (99.7, "100"), (1093.1, "1,090"), (17710.0, "17,700"),
+        (183_532_752.0, "184 million"), (999_900.0, "1.0 million"), (0, "0"), (-0.0304, "-0.030"), (1, "1.0"),
+    ],
+)  # fmt: skip
+def test_a_number_has_two_or_three_significant_digits(value, text):
+    assert wording.number(value) == text
+
+
+def test_a_number_is_never_further_off_than_its_digits_allow():
+    for value in numpy.geomspace(1e-4, 1e6, 500):
+        said = float(wording.number(value).replace(",", "").replace(" million", "e6"))
+        assert said == pytest.approx(value, rel=0.051 if value < 100 else 0.0051)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0054, "5.4 ms"), (46.2, "46 s"), (3012, "50 min"), (263_728.9, "3.1 days"), (31_000, "8.6 h")],
+)
+def test_a_time_has_the_unit_that_fits(seconds, text):
+    assert wording.duration(seconds) == text
+
+
+def test_a_share_goes_by_its_name_only_where_that_is_near():
+    assert [wording.part(share) for share in (0.22, 0.34, 0.5, 0.28, 0.05)] == [
+        *("about a fifth", "about a third", "about half", "28 %", "5.0 %")
+    ]
+
+
+def test_speeds_are_held_against_each_other_either_way():
+    assert wording.speed_of(0.33) == "about a third of the speed of"
+    assert wording.speed_of(0.5) == "about half the speed of"
+    assert wording.speed_of(1.02) == wording.speed_of(0.98) == "about the speed of"
+    assert wording.speed_of(1.7) == "1.7 times the speed of"
+
+
+def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
+    point = {"num_kernels": 1, "interval": "range", "verdict": "unstable: spread 11%, drift +6%, thermal pressure"}
+    assert wording.hedged([point]) == " (one start only; its speed varied; it was too hot for full speed)"
+    assert wording.hedged([{"num_kernels": 3, "interval": "interval", "verdict": "stable", "status": "ok"}]) == ""
+    assert wording.hedged([point | {"verdict": None}, {"interval": "range"}]) == " (one start only)"
+    assert wording.hedged([{"interval": "range"}], "", "drawn shapes") == " (drawn shapes; few repeats)"
+
+
+def test_every_reason_that_a_verdict_can_give_has_words():
+    noisy = [100.0, 150.0, 100.0, 160.0, 90.0, 100.0, 300.0, 100.0, 100.0, 100.0]
+    reasons = verdicts.stability(noisy, ["a"] * 10).reasons + verdicts.stability(range(100, 130), ["a"] * 30).reasons
+    assert len(reasons) >= 2
+    assert {wording.reason(reason) for reason in reasons} == {"its speed varied"}
+    assert wording.reason("other processes took 40% of the CPU") == "the machine was busy"
+    assert wording.reason("something new") == "something new"
+
+
+def test_columns_in_which_every_line_is_empty_are_left_out():
+    table = pandas.DataFrame({"a": [1, None], "b": [None, None], "c": ["", ""], "d": ["", "x"], "e": [0, 0]})
+    assert wording.filled(table).columns.tolist() == ["a", "d", "e"]
+    assert wording.filled(table.iloc[:0]).columns.tolist() == table.columns.tolist()
