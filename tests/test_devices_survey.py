@@ -78,13 +78,36 @@ def devices(kind):
 """
     )
     answers = [survey.ask("jax") for _ in range(2)]
-    assert [(each.kind, each.count) for each in answers[0]] == [("tpu", 4), ("cpu", 1)]
-    assert answers[0][0].name == "TPU v5e"
+    assert [(each.kind, each.count) for each in answers[0].kinds] == [("tpu", 4), ("cpu", 1)]
+    assert answers[0].kinds[0].name == "TPU v5e"
     assert answers[0] == answers[1]
     assert (survey.pick("best", "jax"), survey.pick("cpu", "jax")) == ("tpu", "cpu")
+    assert survey.device("best", "jax") == Device("tpu", "TPU v5e", "jax")
     with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
         survey.pick("cuda", "jax")
     assert (tmp_path / "asked").read_text().split() == ["asked"]
+
+
+@pytest.mark.fault(
+    "A framework has an accelerator that the table of devices lacks: it is named, its CPU does not stand in"
+)
+def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_stand_in_for_it(jax_is):
+    jax_is(
+        """
+class Chip:
+    device_kind = "a chip"
+def default_backend():
+    return "neuron"
+def devices(kind):
+    return [Chip()]
+"""
+    )
+    with pytest.raises(DeviceUnavailable, match="jax computes on 'neuron' here, which is not in benchbook's table"):
+        survey.pick("best", "jax")
+    assert survey.pick("cpu", "jax") == "cpu"
+    planned = CliRunner().invoke(cli.app, ["plan", "--profile", "quick", "--studies", "calibrate"])
+    assert planned.exit_code == 0
+    assert "Left out: 'neuron' of jax" in " ".join(planned.output.split())
 
 
 def test_a_framework_that_cannot_be_imported_is_missing_as_in_this_process(jax_is):
@@ -113,7 +136,7 @@ def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_say
     limits = {}
     for compiles in (False, True):
         kinds = (survey.Kind("cuda", "NVIDIA H100", 1, compiles_first=compiles), survey.Kind("cpu", "a chip", 1))
-        monkeypatch.setattr(survey, "ask", lambda framework, kinds=kinds: kinds)
+        monkeypatch.setattr(survey, "ask", lambda framework, kinds=kinds: survey.Answer(kinds))
         points = profiles.read("quick", "segmentation_scaling")
         limits[compiles] = {
             point.parameters["device"]: point.time_limit_seconds

@@ -73,7 +73,9 @@ def project(tmp_path, monkeypatch):
 def _has(monkeypatch, *kinds: str) -> None:
     """Let torch have devices of these kinds, and the other frameworks a CPU."""
     of = dict.fromkeys(devices.FRAMEWORKS, ("cpu",)) | {"torch": kinds}
-    monkeypatch.setattr(survey, "ask", lambda name: tuple(survey.Kind(kind, "a chip", 1) for kind in of[name]))
+    monkeypatch.setattr(
+        survey, "ask", lambda name: survey.Answer(tuple(survey.Kind(kind, "a chip", 1) for kind in of[name]))
+    )
 
 
 def _varied(points, *names: str) -> list[tuple]:
@@ -238,7 +240,7 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
     def ask(framework):
         if framework == "torch":
             raise FrameworkMissing("torch cannot be imported here")
-        return (survey.Kind("cpu", "a chip", 1),)
+        return survey.Answer((survey.Kind("cpu", "a chip", 1),))
 
     monkeypatch.setattr(survey, "ask", ask)
     monkeypatch.setattr(devices, "installed", lambda: ("jax",))

@@ -61,6 +61,7 @@ def study(
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
     points = profiles.read(profile, studies, device)
     _say_left_out(profile, studies, points)
+    _say_unnamed(points)
     _say_first_use(points)
     lines = session.run(points, machine, retry)
     page = _write_report()
@@ -88,6 +89,7 @@ def plan(
     name = _identify(machine).name
     points = profiles.read(profile, studies, device)
     _say_left_out(profile, studies, points)
+    _say_unnamed(points)
     _say_first_use(points)
     lines = session.estimate_seconds(points, name)
     shown = lines.assign(
@@ -239,6 +241,13 @@ def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> N
     absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
     if absent:
         _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+
+
+def _say_unnamed(points: list[profiles.Point]) -> None:
+    """Say which accelerator is not measured, because the table of devices lacks it."""
+    for framework in sorted({point.parameters.get("framework", "torch") for point in points}):
+        if unnamed := survey.unnamed(framework):
+            _say(f"Left out: {unnamed!r} of {framework}, which is not in benchbook's table of devices; its CPU is not.")
 
 
 def _say_first_use(points: list[profiles.Point]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchbook import layout, records
+from benchbook import intervals, layout, records
 
 pytest.importorskip("jax")
 
@@ -56,7 +56,7 @@ def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
         shutil.copytree(layout.root() / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Snakefile", "CITATION.cff"):
         shutil.copy(layout.root() / name, project)
-    budget = {"num_windows": 1, "window_seconds": 0.05, "matrix_sizes": "128", "copy_mebibytes": 1}
+    budget = {"num_windows": 1, "window_seconds": 0.05, "matrix_sizes": "128", "copy_mebibytes": 1, "num_starts": 2}
     profile = {"calibrate": {"time_limit_minutes": 3, "parameters": budget, "points": [{"framework": ["jax"]}]}}
     (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump(profile))
     outputs = tmp_path / "outputs"
@@ -72,4 +72,7 @@ def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
     rows = records.merge(records.find(outputs / "runs"))
     assert rows.groupby("device")["run_id"].nunique().to_dict() == {"cpu": 1, "tpu": 1}
     assert set(rows["status"]) <= {"ok", "unsupported"}  # a precision that the device lacks
+    starts = rows[rows["model"] == intervals.STARTS]
+    assert set(starts["status"]) == {"ok"}  # the kernel that starts them leaves the device to them
+    assert starts.groupby("device")["repeat"].nunique().to_dict() == {"cpu": 2, "tpu": 2}
     assert (outputs / "report" / "index.html").exists()

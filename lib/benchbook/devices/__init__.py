@@ -42,6 +42,7 @@ __all__ = [
     "set_precision",
     "software",
     "synchronize",
+    "unnamed_accelerator",
 ]
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
@@ -85,6 +86,11 @@ def available(framework: str = "torch") -> tuple[str, ...]:
     return _backend(framework).kinds()
 
 
+def unnamed_accelerator(framework: str) -> str | None:
+    """Return a framework's name of an accelerator that is not in `KINDS`; None where it has none."""
+    return _backend(framework).unnamed_accelerator()
+
+
 def pick(kind: str = "best", framework: str = "torch") -> Device:
     """Return the device of the kind that was asked for.
 
@@ -97,23 +103,28 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
             has an accelerator that is not in `KINDS`: the CPU must not stand in for it unasked.
     """
     backend = _backend(framework)
-    unnamed = backend.unnamed_accelerator()
-    if unnamed and kind in ("best", unnamed):
-        raise DeviceUnavailable(
-            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (devices/kinds.py)"
-            f"; allowed: {', '.join(backend.kinds())}"
-        )
-    kind = choose_kind(kind, backend.kinds(), framework)
+    kind = choose_kind(kind, backend.kinds(), framework, backend.unnamed_accelerator())
     name = backend.name(kind) or machine.identify().chip
     return Device(kind, name, framework, capability=backend.capability(kind))
 
 
-def choose_kind(kind: str, kinds: tuple[str, ...], framework: str) -> str:
+def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, unnamed: str | None = None) -> str:
     """Return the kind of device that was asked for, of those that a framework has; best is the first of them.
+
+    Args:
+        kind: as `pick` takes it.
+        kinds: those of the framework.
+        framework: whose device.
+        unnamed: an accelerator that the framework has and `KINDS` lacks.
 
     Raises:
         DeviceUnavailable: it has no such device; the message lists those it has.
     """
+    if unnamed and kind in ("best", unnamed):
+        raise DeviceUnavailable(
+            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (devices/kinds.py)"
+            f"; allowed: {', '.join(kinds)}"
+        )
     if kind not in ("best", *kinds):
         raise DeviceUnavailable(
             f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"

@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchbook import devices
-from benchbook.devices.device import DeviceUnavailable, FrameworkMissing
+from benchbook.devices.device import Device, DeviceUnavailable, FrameworkMissing
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
 ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissing, ValueError)}
@@ -28,12 +28,27 @@ class Kind:
         name: the chip of the first one.
         count: how many there are; for torch on a CPU, the usable cores.
         compiles_first: see `devices.compiles_first`.
+        capability: see `Device`.
     """
 
     kind: str
     name: str
     count: int
     compiles_first: bool = False
+    capability: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a framework answers.
+
+    Attributes:
+        kinds: its devices, the fastest first.
+        unnamed: an accelerator that it has and `KINDS` lacks, so that it is not measured; None where there is none.
+    """
+
+    kinds: tuple[Kind, ...]
+    unnamed: str | None = None
 
 
 def kinds(framework: str) -> tuple[str, ...]:
@@ -44,7 +59,7 @@ def kinds(framework: str) -> tuple[str, ...]:
         FrameworkMissing: the framework is not installed; the message lists those that are.
         RuntimeError: the framework ended the process that asked it.
     """
-    return tuple(each.kind for each in ask(framework))
+    return tuple(each.kind for each in ask(framework).kinds)
 
 
 def pick(kind: str, framework: str) -> str:
@@ -53,16 +68,32 @@ def pick(kind: str, framework: str) -> str:
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
-    return devices.choose_kind(kind, kinds(framework), framework)
+    return devices.choose_kind(kind, kinds(framework), framework, unnamed(framework))
+
+
+def device(kind: str, framework: str) -> Device:
+    """Return the device of the kind that was asked for, as `devices.pick` does, but leave it free for other processes.
+
+    Raises:
+        DeviceUnavailable: as `pick`.
+    """
+    kind = pick(kind, framework)
+    [first] = (each for each in ask(framework).kinds if each.kind == kind)
+    return Device(kind, first.name, framework, capability=first.capability)
+
+
+def unnamed(framework: str) -> str | None:
+    """Return an accelerator that a framework has and `devices.KINDS` lacks, None where there is none."""
+    return ask(framework).unnamed
 
 
 def compiles_first(kind: str, framework: str) -> bool:
     """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.compiles_first`."""
-    return any(each.compiles_first for each in ask(framework) if each.kind == kind)
+    return any(each.compiles_first for each in ask(framework).kinds if each.kind == kind)
 
 
-def ask(framework: str) -> tuple[Kind, ...]:
-    """Return a framework's devices, the fastest first, as another process sees them; `kinds` lists the errors.
+def ask(framework: str) -> Answer:
+    """Return a framework's devices as another process sees them; `kinds` lists the errors.
 
     A framework that this process has imported is asked here: if its device is exclusive, this process may hold it.
     """
@@ -70,7 +101,7 @@ def ask(framework: str) -> tuple[Kind, ...]:
 
 
 @functools.cache
-def _answered(framework: str) -> tuple[Kind, ...]:
+def _answered(framework: str) -> Answer:
     """Return the answer of a process that asks the framework and ends; it is started once."""
     command = [sys.executable, "-m", "benchbook.devices.survey", framework]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
@@ -80,21 +111,23 @@ def _answered(framework: str) -> tuple[Kind, ...]:
     answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
     if "error" in answer:
         raise ERRORS[answer["error"]](answer["message"])
-    return tuple(Kind(**each) for each in answer["devices"])
+    return Answer(tuple(Kind(**each) for each in answer["kinds"]), answer["unnamed"])
 
 
-def _look(framework: str) -> tuple[Kind, ...]:
+def _look(framework: str) -> Answer:
     """Return a framework's devices, asked in this process."""
     picked = [devices.pick(kind, framework) for kind in devices.available(framework)]
-    return tuple(
-        Kind(device.kind, device.name, devices.count(device), devices.compiles_first(device)) for device in picked
+    seen = (
+        Kind(each.kind, each.name, devices.count(each), devices.compiles_first(each), each.capability)
+        for each in picked
     )
+    return Answer(tuple(seen), devices.unnamed_accelerator(framework))
 
 
 def main() -> None:
     """Print the devices of the framework named on the command line as one line of JSON, or the error."""
     try:
-        answer = {"devices": [asdict(each) for each in _look(sys.argv[1])]}
+        answer = asdict(_look(sys.argv[1]))
     except tuple(ERRORS.values()) as error:
         answer = {"error": type(error).__name__, "message": str(error)}
     print("\n" + json.dumps(answer), flush=True)

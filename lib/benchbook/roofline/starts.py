@@ -28,7 +28,8 @@ def measure_starts(
 ) -> pandas.DataFrame:
     """Append windows of the same small training from several processes, one after the other; `repeat` counts them.
 
-    A start that fails, as where a device belongs to one process alone, is a row of status `unsupported`, and the last.
+    A start that fails, as where this process holds a device that belongs to one process alone, is a row of status
+    `unsupported`, and the last.
 
     Args:
         device: where they train.
