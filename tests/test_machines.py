@@ -81,6 +81,14 @@ def test_what_disturbed_a_machine_is_told(table):
     assert text.endswith("Changed between runs: commit (2 versions).")
 
 
+def test_operations_that_a_device_left_to_the_host_are_named(table):
+    runs = [{"ResizeBilinearGrad(float32)": 1}, {"ResizeBilinearGrad(float32)": 2, "Cast(uint8)": 1}, None]
+    own = [MANIFEST | {"parameters": {"device": "metal"}, "misplaced_operations": counts} for counts in runs]
+    text = table(*own)["condition"].item()
+    assert "up to 3 operations were not computed on metal, which lacks them: Cast(uint8), ResizeBilinear" in text
+    assert "not computed" not in table(MANIFEST)["condition"].item()
+
+
 def test_what_is_not_told_is_missing_and_said(table):
     line = table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
     assert line[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()

@@ -91,6 +91,7 @@ def _sentences(own: list[dict]) -> list[str]:
         _swap(own),
         *_sleep(samples),
         *_neighbours(everything),
+        *_misplaced(own),
         *_changes(own),
     ]
 
@@ -143,6 +144,25 @@ def _sleep(samples: list[list[dict]]) -> list[str]:
 def _neighbours(states: list[dict]) -> list[str]:
     shared = any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ())
     return ["Another process used the GPU."] if shared else []
+
+
+def _misplaced(own: list[dict]) -> list[str]:
+    """Return which operations of a training step were computed on the host, because the device has no kernel for them.
+
+    Each copies its inputs and outputs, so that a step is slower than the device.
+    """
+    most = {}
+    for manifest in own:
+        kind = str((manifest.get("parameters") or {}).get("device", "the device"))
+        counts = manifest.get("misplaced_operations") or {}
+        numbers = {name: count for name, count in counts.items() if isinstance(count, int)}
+        if numbers and sum(numbers.values()) > sum(most.get(kind, {}).values()):
+            most[kind] = numbers
+    return [
+        f"Of a training step up to {sum(numbers.values())} operations were not computed on {kind}, which lacks them:"
+        f" {', '.join(sorted(numbers))}."
+        for kind, numbers in sorted(most.items())
+    ]
 
 
 def _changes(own: list[dict]) -> list[str]:

@@ -40,6 +40,7 @@ SCHEMA = {
     "conditions": [STATE],
     "trials": [{}],
     "masks": {"start": [TEXT], "end": [TEXT]},
+    "misplaced_operations": {},
     "process_seconds": NUMBER,
 }
 # What an object must hold where it stands at all.

@@ -25,6 +25,16 @@ POWER_MODE_M1_MAX = """ Sleep On Power Button 1
  standby              1
  ttyskeepawake        1
 """  # https://github.com/alfredapp/low-power-mode-workflow/issues/6 (macOS 14)
+# https://github.com/imwally/battstat/issues/2 (macOS 10.11)
+BATTERY = """Now drawing from 'Battery Power'
+ -InternalBattery-0 \t90%; discharging; (no estimate) present: true
+"""
+MAINS = """Now drawing from 'AC Power'
+ -InternalBattery-0 \t88%; AC attached; not charging present: true
+"""
+DESKTOP = "Now drawing from 'AC Power'\n"  # https://github.com/liquidprompt/liquidprompt/pull/317 (iMac)
+# https://github.com/mingrath/mbcheck/blob/main/research/shop-readable-health-facts.md (M4 Air, macOS 26.5)
+PRESSURE_M4 = "com.apple.system.thermalpressurelevel 1\n"
 VM_STAT_INTEL = """Mach Virtual Memory Statistics: (page size of 4096 bytes)
 Pageins:                                 280307.
 Pageouts:                                     0.
@@ -59,6 +69,17 @@ def test_low_power_mode_goes_by_two_names(printed):
     assert condition.low_power_mode(printed) is False
     turned_on = re.sub(r"(powermode +)0", r"\g<1>1", printed)
     assert condition.low_power_mode(turned_on) is True
+
+
+@pytest.mark.parametrize(
+    ("printed", "source", "percent"), [(BATTERY, "battery", 90), (MAINS, "mains", 88), (DESKTOP, "mains", None)]
+)
+def test_power_comes_from_a_battery_or_the_mains_and_a_desktop_has_no_battery(printed, source, percent):
+    assert condition.battery(printed) == {"power_source": source, "battery_percent": percent}
+
+
+def test_thermal_pressure_is_a_number_with_a_name():
+    assert condition.thermal_pressure(PRESSURE_M4) == "moderate"
 
 
 @pytest.mark.parametrize(("printed", "page"), [(VM_STAT_INTEL, 4096), (VM_STAT_M1, 16384)])
