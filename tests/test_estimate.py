@@ -23,19 +23,20 @@ def prices():
 
 
 def rate(rows, machine, dataset):
-    found = rows[(rows["machine"] == machine) & (rows["dataset"] == dataset) & (rows["framework"] == "tensorflow")]
-    return float(found["samples_per_second"].dropna().iloc[0])
+    timed = rows[(rows["machine"] == machine) & (rows["dataset"] == dataset) & (rows["framework"] == "tensorflow")]
+    return float(timed["samples_per_second"].dropna().iloc[0])
 
 
-def curve(rows, machine):
-    return rows[rows["machine"] == machine]
+def hours_to(rows, machine, accuracy):
+    """Return the hours of ImageNet's epochs until an article's run reached an accuracy."""
+    epochs = estimate.epochs_to_accuracy(rows[rows["machine"] == machine], accuracy)
+    return estimate.run_hours(epochs, IMAGENET, rate(rows, machine, "imagenet"))
 
 
 @pytest.mark.parametrize(("accuracy", "dollars"), [(0.757, 55), (0.764, 73)])
 def test_the_articles_cost_to_an_accuracy_comes_out(rows, prices, accuracy, dollars):
     price = estimate.hourly(prices["cloud-tpu-v2-8", "on_demand"])
-    tpu = rate(rows, "cloud-tpu-v2-8", "imagenet")
-    assert round(estimate.cost_to_accuracy(curve(rows, "cloud-tpu-v2-8"), accuracy, tpu, price)) == dollars
+    assert round(hours_to(rows, "cloud-tpu-v2-8", accuracy) * price) == dollars
 
 
 def test_the_articles_images_a_second_for_each_dollar_an_hour_come_out(rows, prices):
@@ -56,8 +57,7 @@ def test_the_derived_hours_and_costs_of_the_list_come_out(rows, prices):
     assert round(estimate.run_hours(84, IMAGENET, gpu), 2) == 10.53
     for kind, dollars in (("on_demand", 128.5), ("reserved", 87.8)):
         price = estimate.hourly(prices["aws-p3-8xlarge", kind])
-        cost = estimate.cost_to_accuracy(curve(rows, "aws-p3-8xlarge"), 0.757, gpu, price)
-        assert round(cost, 1) == dollars
+        assert round(hours_to(rows, "aws-p3-8xlarge", 0.757) * price, 1) == dollars
 
 
 def test_a_month_is_a_twelfth_of_a_year(prices):
@@ -69,18 +69,16 @@ def test_a_month_is_a_twelfth_of_a_year(prices):
 def test_a_million_images_at_a_thousand_a_second_take_a_thousand_seconds():
     assert estimate.cost_per_million(1000, 3.6) == pytest.approx(1.0)
     # 360 W for 1,000 s are 0.1 kWh.
-    assert estimate.own_cost_per_million(1000, watts=360, per_kwh=0.3) == pytest.approx(0.03)
+    assert estimate.cost_per_million(1000, estimate.electricity(360, per_kwh=0.3)) == pytest.approx(0.03)
 
 
 def test_an_accuracy_is_read_off_the_raw_curve_and_never_continued():
     accuracies = [0.1, 0.5, 0.4, 0.6]
-    rows = pandas.DataFrame({"phase": "evaluate", "epoch": range(1, 5), "accuracy": accuracies, "dataset_samples": 10})
+    rows = pandas.DataFrame({"phase": "evaluate", "epoch": range(1, 5), "accuracy": accuracies})
     rows = pandas.concat([rows, pandas.DataFrame({"phase": ["train"], "epoch": [1], "accuracy": [0.9]})])
     assert estimate.epochs_to_accuracy(rows, 0.45) == 2
     assert estimate.epochs_to_accuracy(rows, 0.6) == 4
     assert estimate.epochs_to_accuracy(rows, 0.61) is None
-    assert estimate.cost_to_accuracy(rows, 0.61, 100, 1) is None
-    assert estimate.cost_to_accuracy(rows, 0.45, 2, 3600) == pytest.approx(10)
 
 
 def test_a_bought_machine_pays_when_the_rent_saved_is_its_price():

@@ -65,14 +65,9 @@ def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
     return epochs * dataset_samples / rate / SECONDS_PER_HOUR
 
 
-def run_cost(epochs: float, dataset_samples: int, rate: float, per_hour: float) -> float:
-    """Return what some epochs cost on a machine rented by the hour."""
-    return run_hours(epochs, dataset_samples, rate) * per_hour
-
-
 def cost_per_million(rate: float, per_hour: float) -> float:
     """Return what a million training images cost on a machine rented by the hour."""
-    return run_cost(1, 1_000_000, rate, per_hour)
+    return run_hours(1, 1_000_000, rate) * per_hour
 
 
 def rate_per_dollar(rate: float, per_hour: float) -> float:
@@ -93,19 +88,6 @@ def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     return float(reached["epoch"].min()) if len(reached) else None
 
 
-def cost_to_accuracy(rows: pandas.DataFrame, accuracy: float, rate: float, per_hour: float) -> float | None:
-    """Return what it costs to train until an accuracy is reached; None where the run did not get there.
-
-    Args:
-        rows: one run's, with columns phase, epoch, accuracy and dataset_samples.
-        accuracy: a fraction.
-        rate: images a second in training.
-        per_hour: the machine's price.
-    """
-    epochs = epochs_to_accuracy(rows, accuracy)
-    return None if epochs is None else run_cost(epochs, int(rows["dataset_samples"].max()), rate, per_hour)
-
-
 def wall_note(boundary: str | None) -> str:
     """Return what a price of electricity leaves out where joules were not read at the wall; empty at the wall.
 
@@ -118,11 +100,6 @@ def wall_note(boundary: str | None) -> str:
 def electricity(watts: float, per_kwh: float) -> float:
     """Return what an hour at this power costs."""
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
-
-
-def own_cost_per_million(rate: float, watts: float, per_kwh: float) -> float:
-    """Return the electricity of a million training images on a machine that is paid for already."""
-    return cost_per_million(rate, electricity(watts, per_kwh))
 
 
 def break_even_hours(

@@ -58,9 +58,9 @@ def identify(name: str = "") -> Machine:
             have it.
     """
     chip, memory = _chip(), psutil.virtual_memory().total
-    cores = psutil.cpu_count(logical=False) or psutil.cpu_count()
+    physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
-    name = own or _default_name(chip, cores, memory)
+    name = own or _default_name(chip, physical, memory)
     if not own and _is_taken(name, print_of_kind):
         name = f"{name[:58]}-{print_of_kind[:4]}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -73,7 +73,7 @@ def identify(name: str = "") -> Machine:
     return Machine(
         name=name,
         chip=chip,
-        physical_cores=cores,
+        physical_cores=physical,
         logical_cores=psutil.cpu_count(),
         usable_cores=usable_cores(),
         memory_bytes=memory,
@@ -92,9 +92,14 @@ def fingerprint() -> str:
     return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
 
 
+def cores() -> set[int]:
+    """Return the numbers of the logical cores that this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(psutil.cpu_count()))
+
+
 def usable_cores() -> int:
     """Return how many logical cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count()
+    return len(cores())
 
 
 def environment() -> dict:

@@ -5,7 +5,7 @@ import time
 
 import psutil
 
-from benchbook import processes
+from benchbook import machine, processes
 
 OTHERS_SHARE = 0.05  # of the CPU time of the cores that we may use; an idle system takes about a hundredth
 STOLEN_SHARE = 0.05
@@ -19,7 +19,7 @@ def cpu_seconds() -> dict[str, float]:
         cpu_cores (a count), cpu_busy_seconds (all processes), cpu_own_seconds (this run's: from whoever supervises it
         down to loader workers, ended ones included) and cpu_stolen_seconds (the hypervisor's; 0 where no one tells).
     """
-    cores = _usable_cores()
+    cores = machine.cores()
     times = [core for number, core in enumerate(psutil.cpu_times(percpu=True)) if number in cores]
     busy = ("user", "nice", "system", "irq", "softirq")
     return {
@@ -50,12 +50,6 @@ def look(seconds: float = LOOK_SECONDS) -> float:
     before, began = cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     return shares(before, cpu_seconds(), time.monotonic() - began)[0]
-
-
-def _usable_cores() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 def _root() -> int:
