@@ -18,11 +18,12 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchbook import processes, records, temporary
+from benchbook import processes, records
 from toy import copy_project
 
 ENDED, SOME_FAILED = 0, 3
-LIMIT_SECONDS = 300.0  # for the study to go on after the last fault
+LIMIT_OF_POINT_SECONDS = 60.0  # after the last fault the study may take as long for each of all its points
+PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some meet a start, some a point under way
 DISK = "512m"
 
 
@@ -37,7 +38,11 @@ class Soak:
 
     def __init__(self, folder: Path, num_points: int, chance: random.Random) -> None:
         self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
-        self.outputs.mkdir()
+        self.temporary = (
+            folder / "tmp"
+        )  # a short name: the sockets of kernels lie below, whose paths may be 100 letters
+        for own in (self.outputs, self.temporary):
+            own.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.outputs)]
         self.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
         points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
@@ -48,6 +53,7 @@ class Soak:
     def start(self) -> None:
         """Start the study, or go on with it."""
         variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs), "BENCHBOOK_PATIENCE": "0"}
+        variables |= {"TMPDIR": str(self.temporary)}
         command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
         self.study = subprocess.Popen(command, env=os.environ | variables, **quiet)
@@ -84,19 +90,20 @@ class Soak:
         return "full disk"
 
 
-def finish(soak: Soak, num_faults: int) -> Counter:
-    """Disturb the study so many times, then let it end; return the faults by name."""
+def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
+    """Disturb the study so many times, then let it end within the limit; return the faults by name."""
     faults = Counter()
     soak.start()
-    deadline = None
+    may_disturb = num_faults > 0
     while True:
         try:
-            status = soak.study.wait(soak.chance.uniform(1, 12) if deadline is None else LIMIT_SECONDS)
+            status = soak.study.wait(soak.chance.uniform(*PAUSE_SECONDS) if may_disturb else limit_seconds)
         except subprocess.TimeoutExpired:
-            if deadline is not None:
+            if not may_disturb:
                 raise
             faults[soak.disturb()] += 1
-            deadline = True if faults.total() >= num_faults else None
+            print(f"{faults.total()} faults", flush=True)
+            may_disturb = faults.total() < num_faults
             continue
         soak.statuses[status] += 1
         if status in (ENDED, SOME_FAILED):
@@ -118,7 +125,7 @@ def losses(soak: Soak, num_points: int) -> list[str]:
         *(f"{point}: ends in {status}" for point, status in last.items() if status not in ("ok", "crashed", "timeout")),
         *(f"left: {path.name}" for name in ("running", "reserve") for path in soak.outputs.rglob(f"*.{name}")),
         *(f"left: process {member.pid}" for member in left),
-        *(f"left: {path}" for path in temporary.sweep()),
+        *(f"left: {path}" for path in sorted(soak.temporary.iterdir())),
     ]
 
 
@@ -138,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         soak = Soak(Path(folder), arguments.points, random.Random(arguments.seed))
         try:
-            faults = finish(soak, arguments.faults)
+            faults = finish(soak, arguments.faults, LIMIT_OF_POINT_SECONDS * arguments.points)
             complaints = losses(soak, arguments.points)
         finally:
             if soak.mounted:

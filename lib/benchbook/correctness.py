@@ -30,20 +30,12 @@ def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     """
     measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
-    reasons = {}
-    tests = dict(iter(measured[measured["phase"] == "evaluate"].groupby(statistics.POINT_KEY)))
-    for key, windows in trained.groupby(statistics.POINT_KEY, sort=False):
-        tested = tests.get(key, measured[:0])
-        tested = tested[tested["run_id"].isin(windows["run_id"])]
-        reason = _guesses(windows, tested) if tested["accuracy"].notna().any() else ""
-        if reason:
-            reasons[key] = reason
+    reasons = _guesses(trained, measured[measured["phase"] == "evaluate"])
     precisions = trained.groupby(statistics.POINT_KEY)["precision"].first()
     compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
     points = pandas.MultiIndex.from_frame(compared[statistics.POINT_KEY])
     compared = compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
-    for (*key, _), steps in judging.steps(compared).groupby([*statistics.POINT_KEY, "run_id"], sort=False):
-        verdict = judging.judge(steps)
+    for (*key, _), verdict in judging.judge_each(judging.steps(compared), [*statistics.POINT_KEY, "run_id"]):
         if not verdict.passed:
             reasons[tuple(key)] = f"parity failed ({verdict.reason})"
     return reasons
@@ -65,16 +57,26 @@ def mark(summary: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame:
     return summary.assign(status=summary["status"].mask(wrong, WRONG), message=summary["message"].mask(wrong, reason))
 
 
-def _guesses(windows: pandas.DataFrame, tested: pandas.DataFrame) -> str:
-    """Return what is wrong with a point's accuracy at the end of training, or nothing."""
-    last = tested[tested["accuracy"].notna()].iloc[-1]
-    seen = windows[windows["run_id"] == last["run_id"]].groupby("repeat")["samples"].sum().max()
-    whole = pandas.notna(last["dataset_samples"]) and seen >= last["dataset_samples"]
-    metric, dataset = (None if pandas.isna(last[name]) else last[name] for name in ("accuracy_metric", "dataset"))
-    if metric != "top1" or dataset in (None, *UNLEARNABLE) or not whole:
-        return ""
-    chance = CHANCE.get(dataset, TEN_CLASSES)
-    least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(last["samples"])) ** 0.5
-    if last["accuracy"] > least:
-        return ""
-    return f"accuracy {last['accuracy']:.1%} after {seen:,} images, where guessing gives {chance:.1%}"
+def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return what is wrong with the accuracy of points at the end of training, where it is that of guessing.
+
+    Args:
+        trained: training windows.
+        tests: evaluations; of each point the last one of a run that trained counts.
+    """
+    run = [*statistics.POINT_KEY, "run_id"]
+    seen = trained.groupby([*run, "repeat"])["samples"].sum().groupby(run).max().rename("seen")
+    last = tests[tests["accuracy"].notna()].join(seen, on=run, how="inner")
+    last = last.drop_duplicates(statistics.POINT_KEY, keep="last")
+    last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
+    last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE)]
+    reasons = {}
+    for line in last.to_dict("records"):
+        chance = CHANCE.get(line["dataset"], TEN_CLASSES)
+        least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(line["samples"])) ** 0.5
+        if line["accuracy"] <= least:
+            key = tuple(line[name] for name in statistics.POINT_KEY)
+            reasons[key] = (
+                f"accuracy {line['accuracy']:.1%} after {line['seen']:,} images, where guessing gives {chance:.1%}"
+            )
+    return reasons

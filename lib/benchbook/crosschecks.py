@@ -110,7 +110,8 @@ def _ceilings(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator
 def _energy(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
     """Complain of joules that their method cannot read there, or that are more or less than can be."""
     names = ["energy_joules", "energy_method", "energy_boundary", "device", "device_count", "seconds", "idle_watts"]
-    for place, row in rows.loc[rows["energy_joules"].notna(), [*names, "phase"]].iterrows():
+    read = rows.loc[rows["energy_joules"].notna(), [*names, "phase"]]
+    for place, row in zip(read.index, read.to_dict("records"), strict=True):
         boundaries, kinds = COVERS[row["energy_method"]]
         if row["energy_boundary"] not in boundaries or (kinds and row["device"] not in kinds):
             yield place, f"{row['energy_method']} reads no {row['energy_boundary']} of a {row['device']}"
@@ -157,11 +158,37 @@ def _manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterato
     memory = rows["run_id"].map({run_id: values["memory_bytes"] or numpy.inf for run_id, values in stated.items()})
     over = (rows["peak_memory_bytes"] > memory.astype(float)).fillna(False) & (rows["device"] == "cpu").fillna(False)
     yield from ((place, "peak_memory_bytes is more than the machine has") for place in _firsts(rows, over))
-    compared = rows["phase"].eq("parity").fillna(False)
-    trained = rows["phase"].eq("train").fillna(False) & rows["samples"].notna()
-    some = rows.loc[compared | trained, ["run_id", "phase", "samples", "batch_size", "precision", "dataset"]]
-    for run_id, run in some.groupby("run_id", sort=False):
-        yield from _work(run, (manifests.get(run_id) or {}).get("parameters") or {})
+
+
+def _work(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
+    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's."""
+    trained = rows[rows["phase"].eq("train").fillna(False) & rows["samples"].notna() & rows["run_id"].notna()]
+    asked = {run_id: (manifests.get(run_id) or {}).get("parameters") or {} for run_id in trained["run_id"].unique()}
+    wanted = [asked[run_id].get("batch_size") or None for run_id in trained["run_id"]]
+    wanted = pandas.Series(wanted, trained.index, dtype=object)
+    other = wanted.notna() & (trained["batch_size"] != wanted).fillna(False)
+    for place in _firsts(trained, other):
+        yield place, f"batch_size is {trained['batch_size'][place]}, asked for {wanted[place]}"
+    plain = [
+        run_id
+        for run_id, parameters in asked.items()
+        if parameters.get("variant") == "reference" and parameters.get("precision") in (None, "fp32")
+    ]
+    other = ~trained["precision"].isin(["fp32", "amp_bf16", "amp_fp16"]) & trained["precision"].notna()
+    for place in _firsts(trained, other & trained["run_id"].isin(plain)):
+        yield place, f"precision is {trained['precision'][place]} in the reference"
+    first = trained.drop_duplicates("run_id")
+    for place, run_id, given in zip(first.index, first["run_id"], first["dataset"], strict=True):
+        dataset, stand_in = asked[run_id].get("dataset"), asked[run_id].get("allow_embedded", True)
+        if dataset in EXACT and pandas.notna(given) and given != dataset and (given in EXACT or not stand_in):
+            yield place, f"dataset is {given}, asked for {dataset}"
+    compared = rows[rows["phase"].eq("parity").fillna(False)]
+    precisions = {run_id: set(group) for run_id, group in compared.groupby("run_id")["precision"]}
+    precision = dict(zip(first["run_id"], first["precision"], strict=True))
+    first = compared[compared["run_id"].isin(first["run_id"])].drop_duplicates("run_id")
+    for place, run_id, given in zip(first.index, first["run_id"], first["precision"], strict=True):
+        if precision[run_id] not in precisions[run_id]:
+            yield place, f"parity is of {given}, training of {precision[run_id]}"
 
 
 def _stated(manifest: Mapping) -> dict:
@@ -180,37 +207,6 @@ def _stated(manifest: Mapping) -> dict:
 def _firsts(rows: pandas.DataFrame, wrong: pandas.Series) -> pandas.Index:
     """Return the first wrong row of each run."""
     return rows.loc[wrong, "run_id"].drop_duplicates().index
-
-
-def _work(run: pandas.DataFrame, parameters: Mapping) -> Iterator[Complaint]:
-    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's.
-
-    Args:
-        run: rows of a run, those of training and of parity.
-        parameters: of its manifest.
-    """
-    trained = run[(run["phase"] == "train") & run["samples"].notna()]
-    if trained.empty:
-        return
-    wanted = parameters.get("batch_size")
-    if wanted:
-        other = trained.index[(trained["batch_size"] != wanted).fillna(False)]
-        yield from ((place, f"batch_size is {trained['batch_size'][place]}, asked for {wanted}") for place in other[:1])
-    if parameters.get("variant") == "reference" and parameters.get("precision") in (None, "fp32"):
-        other = trained.index[
-            ~trained["precision"].isin(["fp32", "amp_bf16", "amp_fp16"]) & trained["precision"].notna()
-        ]
-        yield from ((place, f"precision is {trained['precision'][place]} in the reference") for place in other[:1])
-    asked, given = parameters.get("dataset"), trained["dataset"].iloc[0]
-    stand_in = parameters.get("allow_embedded", True)
-    if asked in EXACT and pandas.notna(given) and given != asked and (given in EXACT or not stand_in):
-        yield trained.index[0], f"dataset is {given}, asked for {asked}"
-    compared = run[run["phase"] == "parity"]
-    if len(compared) and trained["precision"].iloc[0] not in set(compared["precision"]):
-        yield (
-            compared.index[0],
-            f"parity is of {compared['precision'].iloc[0]}, training of {trained['precision'].iloc[0]}",
-        )
 
 
 def _times(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: float) -> Iterator[Complaint]:
@@ -240,4 +236,4 @@ def _start(run_id: str) -> float:
 
 
 EXACT = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose names are what was loaded
-CHECKS = (_numbers, _ceilings, _energy, _order, _manifests)
+CHECKS = (_numbers, _ceilings, _energy, _order, _manifests, _work)

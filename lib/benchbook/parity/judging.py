@@ -6,9 +6,12 @@ beyond the tolerance in float32 from 11, in bfloat16 from all). So the strict to
 reference's own weights, step by step, and for the first step of the path; the rest of the path may not run away.
 """
 
+import itertools
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy
 import pandas
 
 from benchbook import statistics
@@ -110,16 +113,41 @@ def judge(compared: pandas.DataFrame) -> Verdict:
     kinds = compared[["run_id", "precision"]].drop_duplicates()
     if len(kinds) > 1:
         raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
-    if compared.empty:
-        return Verdict(False, "not checked", 0)
-    num_steps = int(compared["step"].notna().sum())
-    broken = compared[compared["status"] != "ok"]
+    return next(judge_each(compared, ["run_id"]), (None, Verdict(False, "not checked", 0)))[1]
+
+
+def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tuple, Verdict]]:
+    """Judge many runs, each in one precision: arrays of thousands of runs are divided much faster than tables.
+
+    Args:
+        compared: lines of `steps`.
+        key: columns in which the lines of one run agree, and those of two runs do not.
+
+    Yields:
+        The values of the key, and the verdict; in the order of these values.
+    """
+    columns = {name: compared[name].to_numpy() for name in ("status", "precision", "settings")}
+    columns |= {name: compared[name].to_numpy(float, na_value=math.nan) for name in _NUMBERS}
+    numbers = compared.groupby(key, dropna=False, sort=True).ngroup().to_numpy()
+    order = numpy.argsort(numbers, kind="stable")
+    for places in numpy.split(order, numpy.flatnonzero(numpy.diff(numbers[order])) + 1) if len(order) else ():
+        values = tuple(compared[name].iloc[places[0]] for name in key)
+        yield values, _judge({name: column[places] for name, column in columns.items()})
+
+
+_NUMBERS = ("step", "loss", "reference_loss", "same_weights_error", "loss_error")
+_Lines = Mapping[str, numpy.ndarray]  # of one run, by column
+
+
+def _judge(lines: _Lines) -> Verdict:
+    num_steps = int((~numpy.isnan(lines["step"])).sum())
+    broken = numpy.flatnonzero(lines["status"] != "ok")
     if len(broken):
-        line = broken.iloc[0]
-        where = f" at step {line['step']:.0f}" if pandas.notna(line["step"]) else ""
-        return Verdict(False, f"{line['status']}{where}", num_steps)
-    complaints = _complaints(compared)
-    return Verdict(not complaints, "; ".join(complaints) or _praise(compared), num_steps)
+        status, step = lines["status"][broken[0]], lines["step"][broken[0]]
+        where = "" if numpy.isnan(step) else f" at step {step:.0f}"
+        return Verdict(False, f"{status}{where}", num_steps)
+    complaints = _complaints(lines)
+    return Verdict(not complaints, "; ".join(complaints) or _praise(lines), num_steps)
 
 
 def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -133,36 +161,38 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
     key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
+    compared = steps(statistics.newest(measured))
+    compared = compared.assign(group=compared.groupby(key, dropna=False, sort=True).ngroup())
+    heads = compared.drop_duplicates("group").set_index("group")[key].to_dict("index")
+    apart = compared[compared["apart"] & compared["step"].notna()]
+    partings = apart.groupby(["group", "run_id"])["step"].min().astype(int).to_dict()
     lines = []
-    for values, group in steps(statistics.newest(measured)).groupby(key, dropna=False, sort=True):
-        judged = [(judge(run), _first_apart(run)) for _, run in group.groupby("run_id", sort=True)]
-        worst, parted_at = min(judged, key=lambda pair: pair[0].passed)
-        fewest = min(verdict.num_steps for verdict, _ in judged)
-        line = dict(zip(key, values, strict=True)) | {"num_runs": len(judged), "num_steps": fewest}
-        lines.append(line | {"passed": worst.passed, "reason": worst.reason, "parted_at": parted_at})
+    for group, runs in itertools.groupby(judge_each(compared, ["group", "run_id"]), key=lambda pair: pair[0][0]):
+        judged = list(runs)
+        (_, run_id), worst = min(judged, key=lambda pair: pair[1].passed)
+        line = heads[group] | {"num_runs": len(judged), "num_steps": min(verdict.num_steps for _, verdict in judged)}
+        line |= {"passed": worst.passed, "reason": worst.reason, "parted_at": partings.get((group, run_id))}
+        lines.append(line)
     return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
 
 
 def first_parting(rows: pandas.DataFrame) -> int | None:
     """Return the first step, from 1, where a device's own path is beyond the tolerance of the loss, or None."""
-    return _first_apart(steps(rows))
-
-
-def _first_apart(compared: pandas.DataFrame) -> int | None:
+    compared = steps(rows)
     apart = compared.loc[compared["apart"] & compared["step"].notna(), "step"]
     return int(apart.min()) if len(apart) else None
 
 
-def _complaints(compared: pandas.DataFrame) -> list[str]:
+def _complaints(lines: _Lines) -> list[str]:
     """Return what is beyond its tolerance."""
-    first, allowed = compared["settings"].iloc[0], tolerance_of(compared["precision"].iloc[0])
+    first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
     checks = [
         (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
         (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
         (first.get("gradient_norm_ratio"), None, allowed.norm_ratio, "gradient"),
         (first.get("worst_norm_ratio"), None, allowed.layer_norm_ratio, first.get("worst_norm_ratio_layer")),
     ]
-    complaints = _loss_complaints(compared, allowed)
+    complaints = _loss_complaints(lines, allowed)
     for value, least, distance, name in checks:
         if value is None:
             complaints.append("no gradient was compared")
@@ -173,27 +203,32 @@ def _complaints(compared: pandas.DataFrame) -> list[str]:
     return list(dict.fromkeys(complaints))
 
 
-def _loss_complaints(compared: pandas.DataFrame, allowed: Tolerance) -> list[str]:
+def _loss_complaints(lines: _Lines, allowed: Tolerance) -> list[str]:
     """Return what is wrong with the losses: at the same weights, after one own step, and on the whole own path."""
-    lines = compared[["same_weights_error", "step", "loss_error"]].to_dict("records")
+    errors, own = lines["same_weights_error"], lines["loss_error"]
     complaints = [
-        f"loss off by {line['same_weights_error']:.2g} at step {line['step']:.0f}, from the same weights"
-        for line in lines
-        if not line["same_weights_error"] <= allowed.loss
-    ][:1]
-    if len(lines) > 1 and not lines[1]["loss_error"] <= allowed.loss:
-        complaints.append(f"loss off by {lines[1]['loss_error']:.2g} after one step of its own")
-    drift = abs(compared["loss"].astype(float).mean() / compared["reference_loss"].mean() - 1)
+        f"loss off by {errors[place]:.2g} at step {lines['step'][place]:.0f}, from the same weights"
+        for place in numpy.flatnonzero(~(errors <= allowed.loss))[:1]
+    ]
+    if len(own) > 1 and not own[1] <= allowed.loss:
+        complaints.append(f"loss off by {own[1]:.2g} after one step of its own")
+    drift = abs(_mean(lines["loss"]) / _mean(lines["reference_loss"]) - 1)
     return complaints if drift <= PATH else [*complaints, f"own path off by {drift:.2g} on average"]
 
 
-def _praise(compared: pandas.DataFrame) -> str:
+def _praise(lines: _Lines) -> str:
     """Return the worst figures of a comparison that kept all tolerances."""
-    first = compared["settings"].iloc[0]
+    first = lines["settings"][0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
     return (
-        f"loss off by at most {compared['same_weights_error'].max():.1g}, a layer's gradient by {off:.1g} of its norm"
+        f"loss off by at most {numpy.max(lines['same_weights_error']):.1g}, a layer's gradient by {off:.1g} of its norm"
     )
+
+
+def _mean(values: numpy.ndarray) -> float:
+    """Return the mean of those that are numbers."""
+    present = values[~numpy.isnan(values)]
+    return float(present.mean()) if len(present) else math.nan
 
 
 def _number(value) -> float:

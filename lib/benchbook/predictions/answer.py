@@ -44,6 +44,7 @@ class Forecaster:
         lines = [observations(self.figures), of_rows(articles.rows())]
         self.model = Model(pandas.concat([*lines, *([] if further is None else [further])], ignore_index=True))
         self.residuals = judged.residuals(self.model)
+        self._columns = judged.columns(self.residuals)
 
     @functools.cached_property
     def published(self) -> pandas.DataFrame:
@@ -66,11 +67,11 @@ class Forecaster:
         """
         target, situation = self.target(question)
         of, vendor = target["family"].iloc[0], target["vendor"].iloc[0]
-        basis = judged.choose(self.residuals, situation, of, vendor)
+        basis = judged.choose(self._columns, situation, of, vendor)
         ruled = self._ruled(target)[basis] if basis != judged.MODEL else math.nan
         basis = judged.MODEL if math.isnan(ruled) else basis
         guess = self.model.predict(target)
-        far = judged.reach(self.residuals, basis, situation, of, vendor)
+        far = judged.reach(self._columns, basis, situation, of, vendor)
         middle, far = (float(guess.mean[0]), far * float(guess.deviation[0])) if basis == judged.MODEL else (ruled, far)
         growth, growth_far = several.scale(self.efficiencies, question.count)
         middle, far = middle + growth, math.hypot(far, growth_far)

@@ -5,6 +5,7 @@ judged on the same lines: what other chips of the setting reached, times the rat
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy
 import pandas
@@ -24,6 +25,10 @@ MODEL = "the model"
 PUBLISHED = "as published"
 PEAKS = RULES[1]
 OPERATIONS = "known by its operations alone"
+KEYS = ("situation", "family", "vendor", "product")
+NUMBERS = ("printed", "mean", "deviation", *RULES)
+
+Columns = Mapping[str, numpy.ndarray]  # lines of `residuals`, as `columns` has them
 
 
 def residuals(model: Model) -> pandas.DataFrame:
@@ -37,22 +42,22 @@ def residuals(model: Model) -> pandas.DataFrame:
     """
     lines = model.observations
     product, publication = (lines[name].to_numpy() for name in ("product", "publication"))
+    works, counted = pandas.factorize(lines["work"])[0], lines["flops_per_sample"].notna().to_numpy()
+    kept = lines[["product", "publication", "vendor", "family", "origin"]]
     parts = []
-    for situation, keys in zip(SITUATIONS, (["product"], ["publication"], ["product", "publication"]), strict=True):
-        for _, group in lines.groupby(keys):
-            first = group.iloc[0]
-            same_chip, same_publication = product == first["product"], publication == first["publication"]
-            hidden = {CHIP: same_chip, PUBLICATION: same_publication, BOTH: same_chip | same_publication}[situation]
-            hidden = numpy.flatnonzero(hidden)
-            judged = numpy.isin(hidden, group.index)
-            others = lines["work"].drop(index=hidden)
-            judged &= (lines["work"].isin(others) | lines["flops_per_sample"].notna()).to_numpy()[hidden]
+    for situation, keys in zip(SITUATIONS, ("product", "publication", ["product", "publication"]), strict=True):
+        for _, group in sorted(lines.groupby(keys).indices.items()):
+            same_chip, same_publication = product == product[group[0]], publication == publication[group[0]]
+            is_hidden = {CHIP: same_chip, PUBLICATION: same_publication, BOTH: same_chip | same_publication}[situation]
+            hidden = numpy.flatnonzero(is_hidden)
+            stays = numpy.isin(works[hidden], works[~is_hidden]) | counted[hidden]
+            judged = numpy.isin(hidden, group) & stays
             if judged.any() and len(hidden) < len(lines):
-                estimate = model.without(hidden)
-                part = lines.loc[hidden, ["product", "publication", "vendor", "family", "origin"]]
-                part = part.assign(situation=situation, place=hidden, mean=estimate.mean, deviation=estimate.deviation)
-                parts.append(part[judged])
+                estimate, places = model.without(hidden), hidden[judged]
+                values = {"mean": estimate.mean[judged], "deviation": estimate.deviation[judged]}
+                parts.append(pandas.DataFrame({"situation": situation, "place": places} | values))
     table = pandas.concat(parts, ignore_index=True)
+    table = pandas.concat([kept.iloc[table["place"]].reset_index(drop=True), table], axis=1)
     asked = {situation: rules(lines, situation) for situation in (CHIP, BOTH)}
     parts = [
         part.join(asked[CHIP if situation == CHIP else BOTH], on="place")
@@ -62,28 +67,40 @@ def residuals(model: Model) -> pandas.DataFrame:
     return table.assign(printed=numpy.log(lines["rate"].to_numpy(float))[table["place"]])
 
 
-def choose(table: pandas.DataFrame, situation: str, family: str, vendor: str) -> str:
+def columns(table: pandas.DataFrame | Columns) -> Columns:
+    """Return the columns of `residuals` that `choose` and `reach` ask for, as arrays: parts of these take no time."""
+    return {name: numpy.asarray(table[name]) for name in (*KEYS, *NUMBERS) if name in table}
+
+
+def choose(table: pandas.DataFrame | Columns, situation: str, family: str, vendor: str) -> str:
     """Return what to predict from: the model, or a rule that beat it on such lines.
 
     A rule is taken where it was judged beside the model on at least 20 lines of that maker and family of precisions,
     and its median error is smaller by a tenth: with so few lines, less is chance.
+
+    Args:
+        table: from `residuals` or `columns`, without what must not be known.
+        situation, family, vendor: see `reach`.
     """
-    alike = table[table["situation"].eq(situation) & table["family"].eq(family) & table["vendor"].eq(vendor)]
-    alike = alike[alike[PEAKS].notna()]
-    if len(alike) < FEWEST:
+    table = columns(table)
+    asked = {"situation": situation, "family": family, "vendor": vendor}
+    alike = numpy.logical_and.reduce([table[name] == value for name, value in asked.items()])
+    alike &= ~numpy.isnan(table[PEAKS])
+    if alike.sum() < FEWEST:
         return MODEL
-    errors_of = {MODEL: BETTER * _error(alike["mean"] - alike["printed"])}
-    errors_of |= {rule: _error(alike[rule] - alike["printed"]) for rule in RULES if alike[rule].notna().all()}
+    off = {name: table[name][alike] - table["printed"][alike] for name in ("mean", *RULES)}
+    errors_of = {MODEL: BETTER * _error(off["mean"])}
+    errors_of |= {rule: _error(off[rule]) for rule in RULES if not numpy.isnan(off[rule]).any()}
     return min(errors_of, key=errors_of.get)
 
 
-def reach(table: pandas.DataFrame, basis: str, situation: str, family: str, vendor: str) -> float:
+def reach(table: pandas.DataFrame | Columns, basis: str, situation: str, family: str, vendor: str) -> float:
     """Return how far a prediction's interval reaches: in the model's deviations, or of a rule in logarithms.
 
     It is a quantile of what such predictions were off by, whole chips left out of each.
 
     Args:
-        table: from `residuals`, without what must not be known.
+        table: from `residuals` or `columns`, without what must not be known.
         basis: from `choose`.
         situation: one of `SITUATIONS`.
         family: of precisions.
@@ -92,15 +109,16 @@ def reach(table: pandas.DataFrame, basis: str, situation: str, family: str, vend
     Source: split conformal prediction with normalised residuals, https://arxiv.org/abs/1604.04173, section 5.2; here
     they are those of the jackknife.
     """
-    alike = table[table["situation"].eq(situation)]
-    alike = alike if basis == MODEL else alike[alike[basis].notna()]
-    own = alike[alike["vendor"].eq(vendor)]
-    level = LEVEL if len(own) >= FEWEST else WIDER
-    alike = own if len(own) >= FEWEST else alike
-    precise = alike[alike["family"].eq(family)]
-    alike = precise if len(precise) >= FEWEST else alike
-    off = alike["mean" if basis == MODEL else basis] - alike["printed"]
-    scores = (off.abs() / (alike["deviation"] if basis == MODEL else 1.0)).to_numpy()
+    table = columns(table)
+    predicted = table["mean" if basis == MODEL else basis]
+    alike = (table["situation"] == situation) & ~numpy.isnan(predicted)
+    own = alike & (table["vendor"] == vendor)
+    level = LEVEL if own.sum() >= FEWEST else WIDER
+    alike = own if own.sum() >= FEWEST else alike
+    precise = alike & (table["family"] == family)
+    alike = precise if precise.sum() >= FEWEST else alike
+    off = numpy.abs(predicted[alike] - table["printed"][alike])
+    scores = off / (table["deviation"][alike] if basis == MODEL else 1.0)
     count = len(scores)
     return float(numpy.quantile(scores, min(1.0, math.ceil(level * (count + 1)) / count), method="higher"))
 
@@ -112,17 +130,24 @@ def published(table: pandas.DataFrame) -> pandas.DataFrame:
         Columns as `residuals` has them, and basis, predicted, low, high (logarithms), off (predicted minus printed) and
         hit (whether the interval holds the printed rate).
     """
-    parts = []
-    for (situation, family, vendor, product), group in table.groupby(["situation", "family", "vendor", "product"]):
-        others = table[table["product"] != product]
-        basis = choose(others, situation, family, vendor)
-        ruled = group[basis].notna() if basis != MODEL else pandas.Series(False, index=group.index)
-        for name, part in ((basis, group[ruled]), (MODEL, group[~ruled])):
-            if len(part):
-                far = reach(others, name, situation, family, vendor) * (part["deviation"] if name == MODEL else 1.0)
-                middle = part["mean" if name == MODEL else name]
-                parts.append(part.assign(basis=name, predicted=middle, low=middle - far, high=middle + far))
-    judged = pandas.concat(parts).sort_index()
+    every = columns(table)
+    bases = numpy.full(len(table), MODEL, dtype=object)
+    predicted, far = every["mean"].copy(), numpy.empty(len(table))
+    others_of = {
+        product: {name: values[every["product"] != product] for name, values in every.items()}
+        for product in table["product"].unique()
+    }
+    for (*asked, product), group in table.groupby(["situation", "family", "vendor", "product"]).indices.items():
+        others = others_of[product]
+        basis = choose(others, *asked)
+        is_ruled = ~numpy.isnan(every[basis][group]) if basis != MODEL else numpy.zeros(len(group), bool)
+        ruled, modelled = group[is_ruled], group[~is_ruled]
+        if len(ruled):
+            bases[ruled], predicted[ruled] = basis, every[basis][ruled]
+            far[ruled] = reach(others, basis, *asked)
+        if len(modelled):
+            far[modelled] = reach(others, MODEL, *asked) * every["deviation"][modelled]
+    judged = table.assign(basis=bases, predicted=predicted, low=predicted - far, high=predicted + far)
     hit = judged["printed"].between(judged["low"], judged["high"])
     return judged.assign(off=judged["predicted"] - judged["printed"], hit=hit)
 
@@ -149,19 +174,21 @@ def rules(observations: pandas.DataFrame, situation: str) -> pandas.DataFrame:
     peaks, bandwidths = observations["peak"].to_numpy(float), observations["bandwidth"].to_numpy(float)
     scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
     products, publications = observations["product"].to_numpy(), observations["publication"].to_numpy()
-    table = pandas.DataFrame(numpy.nan, index=observations.index, columns=list(RULES))
+    said = numpy.full((len(observations), len(RULES)), numpy.nan)
     for places in observations.groupby(["setting"] if situation == CHIP else ["work", "family"]).indices.values():
         for place in places:
             others = places[products[places] != products[place]]
             if situation != CHIP:
                 others = others[publications[others] != publications[place]]
             if len(others):
-                table.iloc[place] = _medians(logs[others, None] - scales[others] + scales[place])
-    return table
+                said[place] = _medians(logs[others, None] - scales[others] + scales[place])
+    return pandas.DataFrame(said, index=observations.index, columns=list(RULES))
 
 
-def _medians(guesses: numpy.ndarray) -> list[float]:
+def _medians(guesses: numpy.ndarray) -> numpy.ndarray | list[float]:
     """Return the median of each column; what is missing in it, as the cores that nobody printed, does not count."""
+    if not numpy.isnan(guesses).any():
+        return numpy.median(guesses, axis=0)
     columns = [column[~numpy.isnan(column)] for column in guesses.T]
     return [float(numpy.median(column)) if len(column) else numpy.nan for column in columns]
 
@@ -212,8 +239,8 @@ def _line(situation: str, group: str, lines: pandas.DataFrame) -> list[dict]:
     return made + [head | {"rule": rule, "pairs": len(off)} | _off(off) for rule, off in offs.items()]
 
 
-def _error(logs: pandas.Series) -> float:
-    return float(numpy.expm1(logs).abs().median())
+def _error(logs: pandas.Series | numpy.ndarray) -> float:
+    return float(numpy.median(numpy.abs(numpy.expm1(logs)))) if len(logs) else numpy.nan
 
 
 def _off(logs: pandas.Series) -> dict:

@@ -40,7 +40,8 @@ def judge(path: Path) -> tuple[pandas.DataFrame, pandas.Series]:
         told = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
         reasons = pandas.concat([reasons, pandas.Series(UNLIKE, index=group.index[~told])])
         if told.any():
-            parts.append(_predict(group[told], others, residuals[residuals["product"] != product]))
+            residuals_of_others = judged.columns(residuals[residuals["product"] != product])
+            parts.append(_predict(group[told], others, residuals_of_others))
     lines = pandas.concat(parts) if parts else pandas.DataFrame(columns=[*COLUMNS, "off", "hit"])
     return lines.sort_index(), reasons.sort_index()
 
@@ -80,7 +81,7 @@ def singles(lines: pandas.DataFrame) -> pandas.DataFrame:
     return lines[lines.groupby("vendor")["vendor"].transform("size") < judged.FEWEST]
 
 
-def _predict(targets: pandas.DataFrame, others: pandas.DataFrame, residuals: pandas.DataFrame) -> pandas.DataFrame:
+def _predict(targets: pandas.DataFrame, others: pandas.DataFrame, residuals: judged.Columns) -> pandas.DataFrame:
     """Return the predictions of one product's rates from the other products'."""
     guess = Model(others).predict(targets)
     both = pandas.concat([others, targets.assign(product="asked")], ignore_index=True)

@@ -98,7 +98,7 @@ def kernel(some: pandas.DataFrame, others: pandas.DataFrame) -> numpy.ndarray:
         SMOOTH: _smooth(*(part / numpy.array(LENGTHS) for part in figures)),
     }
     names = {name for columns, _, _ in TERMS for name in columns}
-    agree = {name: some[name].to_numpy()[:, None] == others[name].to_numpy()[None, :] for name in names}
+    agree = {name: _agree(some[name], others[name]) for name in names}
     total = numpy.full((len(some), len(others)), ANYTHING)
     for columns, response, variance in TERMS:
         shared = numpy.logical_and.reduce([agree[name] for name in columns]) if columns else 1.0
@@ -108,6 +108,12 @@ def kernel(some: pandas.DataFrame, others: pandas.DataFrame) -> numpy.ndarray:
         total += variance * numpy.outer(left, right)
     uncounted = numpy.outer(some["flops_per_sample"].isna(), others["flops_per_sample"].isna())
     return total + ANYTHING * uncounted * agree["work"]
+
+
+def _agree(some: pandas.Series, others: pandas.Series) -> numpy.ndarray:
+    """Return where two columns have the same value; numbers are compared in place of words, which takes longer."""
+    codes = pandas.factorize(numpy.concatenate([some.to_numpy(object), others.to_numpy(object)]))[0]
+    return codes[: len(some), None] == codes[None, len(some) :]
 
 
 def variances(lines: pandas.DataFrame) -> numpy.ndarray:

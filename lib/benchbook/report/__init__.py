@@ -5,6 +5,7 @@ import functools
 import importlib.metadata
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,7 +37,10 @@ def write() -> Path:
     aggregated = outputs / "report" / AGGREGATED
     aggregated.parent.mkdir(parents=True, exist_ok=True)
     command = kernel.command(layout.notebook("aggregate"), aggregated)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as aggregation:
+    # Its matrices are small: further threads of the linear algebra wait for one another, busily, six times as long.
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **quiet) as aggregation:
         try:
             notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
             return write_pages(outputs / "figures", outputs / "report", notebooks)
