@@ -5,6 +5,8 @@ STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
 RETRY ?=
+EXECUTOR ?= local
+SITE ?=
 PRICE ?=
 
 MARKS ?= not slow
@@ -38,7 +40,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1
-	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry)
+	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry) --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
 	@$(BIN)/benchbook plan $(CHOICE) $(if $(PRICE),--price $(PRICE))

@@ -3,6 +3,8 @@
 Rows are never declared as outputs, because Snakemake deletes what a failed job declared; `done` is written
 last, by the last kernel of a point, ended in a failure row or not. The points come from a file that the session wrote:
 this process lives as long as the kernels, and to ask a framework for its devices would take them from the kernels.
+
+On a cluster a job is what is compared with one another, and runs this same graph on its node; see benchbook.cluster.
 """
 
 import json
@@ -10,22 +12,25 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchbook import profiles
+from benchbook import cluster, profiles
 
-MACHINE = config["machine"]
-POINTS = profiles.read_points(Path(config["points"]))
+MACHINE, STATE = config["machine"], config["state"]
+GROUPS = cluster.read_groups(Path(config["groups"])) if "groups" in config else []
+POINTS = profiles.read_points(Path(config["points"])) if "points" in config else []
 KERNELS = profiles.rounds(POINTS)
+cluster.end_with_launcher(config)
 
 
 def end_of(point, kernel):
     """Return the file that says that a kernel of a point has ended."""
     name = "done" if kernel == point.num_kernels else f"kernel_{kernel}_done"
-    return f"runs/{MACHINE}/{point.study}/{point.name}/{name}"
+    return f"{STATE}/{point.study}/{point.name}/{name}"
 
 
 rule all:
     input:
         [end_of(point, point.num_kernels) for point in POINTS],
+        [f"{STATE}/{group.name}/done" for group in GROUPS],
 
 
 for position, (point, kernel) in enumerate(KERNELS):
@@ -46,3 +51,18 @@ for position, (point, kernel) in enumerate(KERNELS):
         shell:
             "{sys.executable:q} -m benchbook.execute {params.point:q} {output:q} --machine {MACHINE:q}"
             " --kernel {params.kernel}"
+
+
+for group in GROUPS:
+
+    rule:
+        name:
+            group.name
+        output:
+            f"{STATE}/{group.name}/done",
+        params:
+            group=json.dumps(asdict(group), sort_keys=True),
+        resources:
+            **cluster.resources(group, config),
+        shell:
+            "{sys.executable:q} -m benchbook.cluster {params.group:q} {output:q} --machine {MACHINE:q}"

@@ -118,7 +118,7 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "done").write_text(json.dumps({"statuses": statuses}))
         (tmp_path / name / "kernel_1_done").touch()
-        session._forget_failure(tmp_path / name)
+        session.forget_failure(tmp_path / name)
     assert len(list((tmp_path / "good").iterdir())) == 2
     assert not list((tmp_path / "bad").iterdir())
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from benchbook import (
     cli_record,
+    cluster,
     condition,
     crosschecks,
     estimate,
@@ -21,6 +22,7 @@ from benchbook import (
     profiles,
     records,
     session,
+    sites,
     verdicts,
 )
 from benchbook import compare as comparison
@@ -37,6 +39,8 @@ SOME_FAILED = 3  # the status of a study that ended, some points of which did no
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
+Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
+SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
 
 
@@ -54,16 +58,24 @@ def study(
     machine: MachineName = "",
     device: DeviceKind = "all",
     retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
+    executor: Executor = "local",
+    site: SiteFile = None,
 ) -> None:
-    """Measure this machine, then write figures and report."""
+    """Measure this machine, or nodes of a cluster, then write figures and report."""
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    points = profiles.read(profile, studies, device)
+    if executor not in ("local", "slurm"):
+        raise ValueError(f"executor {executor!r}; allowed: local, slurm")
+    settings = sites.read(site) if executor == "slurm" else None
+    points = profiles.read(profile, studies, device, settings.kinds if settings else survey.kinds)
     _say_left_out(profile, studies, points)
-    _say_unnamed(points)
-    _say_first_use(points)
-    lines = session.run(points, machine, retry)
+    if settings:
+        lines = cluster.run(points, machine, settings, retry, _say)
+    else:
+        _say_unnamed(points)
+        _say_first_use(points)
+        lines = session.run(points, machine, retry)
     page = _write_report()
     _print_summary(lines)
     _say(f"Report: {_short(page)}")

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import kernel, layout, ledger, machine, marker, processes, profiles, records, runs, temporary
+from benchbook import kernel, layout, ledger, machine, marker, processes, profiles, records, runs, slurm, temporary
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
 from benchbook.runs import Run
@@ -61,7 +61,7 @@ def execute(
     _stop_if_orphaned()
     profiles.check(point.study, point.parameters)
     folder = layout.runs(machine_name) / point.study / point.name
-    with only_one(layout.runs(machine_name) / ".lock"):
+    with only_one(layout.state(machine_name) / ".lock"):
         runs.recover(folder)
         session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
         statuses = finished(folder, session)
@@ -135,7 +135,8 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
     try:
         status, message = _supervise(point, run, notebook, machine_name, watch)
     except Stopped as stop:
-        status, message, stopped = "interrupted", f"stopped by {stop}", stop
+        status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
+        stopped = stop
     if notebook.exists():
         ledger.record(notebook)
     unfinished = runs.resume(folder, run_id)

@@ -26,6 +26,14 @@ def runs(machine: str) -> Path:
     return outputs() / "runs" / machine
 
 
+def state(machine: str) -> Path:
+    """Return the folder of a session's locks, its name and what has ended: BENCHBOOK_STATE, else that of the rows.
+
+    Jobs of a cluster that measure side by side, on nodes of one kind, share a folder of rows and not this one.
+    """
+    return Path(os.environ.get("BENCHBOOK_STATE") or runs(machine))
+
+
 def published() -> Path:
     """Return the folder of hand-checked published rows, claims and prices."""
     return root() / "outputs" / "published"

@@ -63,8 +63,7 @@ def identify(name: str = "") -> Machine:
     name = own or _default_name(chip, physical, memory)
     if not own and _is_taken(name, print_of_kind):
         name = f"{name[:58]}-{print_of_kind[:4]}"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise ValueError(f"machine name {name!r}: allowed are up to 64 letters, digits, '.', '_' and '-'")
+    check_name(name)
     if own and _is_taken(name, print_of_kind):
         raise ValueError(
             f"machine name {name!r}: rows of another kind of computer have it, or rows that do not say of which kind"
@@ -81,6 +80,16 @@ def identify(name: str = "") -> Machine:
         accelerators=tuple(nvidia.names()) or ((chip,) if _is_apple_silicon() else ()),
         fingerprint=print_of_kind,
     )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot stand in a folder's name.
+
+    Raises:
+        ValueError: the name, and what is allowed.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise ValueError(f"machine name {name!r}: allowed are up to 64 letters, digits, '.', '_' and '-'")
 
 
 def fingerprint() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from benchbook import processes
+from benchbook import processes, slurm
 
 
 def write(path: Path, state: dict) -> None:
@@ -18,7 +18,7 @@ def write(path: Path, state: dict) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     process = psutil.Process()
-    owner = {"process": process.pid, "birth": processes.birth(process)}
+    owner = {"process": process.pid, "birth": processes.birth(process), "job": slurm.own_job()}
     supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
     replace(path, json.dumps(state | owner | {"supervisor": supervisor}))
 
@@ -35,9 +35,16 @@ def read(path: Path) -> dict | None:
 
 
 def is_alive(path: Path) -> bool:
-    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here."""
+    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here.
+
+    A run of another job of a cluster goes on as long as that job: its processes are another computer's.
+    """
     state = read(path)
-    if state is None or state["process"] == os.getpid() or not processes.is_running(state["process"]):
+    if state is None:
+        return False
+    if state.get("job") and state["job"] != slurm.own_job():
+        return not slurm.is_over(state["job"])
+    if state["process"] == os.getpid() or not processes.is_running(state["process"]):
         return False
     try:
         process = psutil.Process(state["process"])
@@ -49,6 +56,13 @@ def is_alive(path: Path) -> bool:
         processes.kill([process])
         return False
     return True
+
+
+def ending(path: Path) -> tuple[str, str]:
+    """Return status and message of a run whose process is gone."""
+    job = (read(path) or {}).get("job")
+    by_slurm = slurm.ending(job) if job else None
+    return by_slurm or ("interrupted", "the process that measured was gone")
 
 
 def replace(path: Path, content: str) -> None:

@@ -35,7 +35,7 @@ def read(path: Path) -> Mapping:
     Raises:
         ProfileError: the file is no such YAML, lacks something, or holds a value that is not allowed.
     """
-    content = _compose(path)
+    content = compose(path)
     if not isinstance(content, Mapping) or not content:
         raise ProfileError(f"{path.name}, line 1: allowed: a mapping of studies")
     for study, entry in content.items():
@@ -43,7 +43,12 @@ def read(path: Path) -> Mapping:
     return content
 
 
-def _compose(path: Path) -> object:
+def compose(path: Path) -> object:
+    """Return what a file of YAML holds: mappings that know their lines, lists and plain values.
+
+    Raises:
+        ProfileError: it is no YAML without tags, anchors and aliases, or too large.
+    """
     try:
         text = path.read_bytes()
         if len(text) > LARGEST_BYTES:

@@ -8,7 +8,7 @@ import ast
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -39,13 +39,16 @@ class Point:
     time_limit_seconds: int
 
 
-def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]:
+def read(
+    profile: str, studies: str = "all", device: str = "all", kinds: Callable[[str], tuple[str, ...]] = survey.kinds
+) -> list[Point]:
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
         profile: name of a file in notebooks/profiles.
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` in the profile.
+        kinds: returns the kinds of device that a framework has where the points will run; default: here.
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
@@ -64,7 +67,7 @@ def read(profile: str, studies: str = "all", device: str = "all") -> list[Point]
     points, missing = {}, None
     for study in chosen:
         try:
-            points |= {(study, point.name): point for point in _points(study, content[study], device)}
+            points |= {(study, point.name): point for point in _points(study, content[study], device, kinds)}
         except devices.FrameworkMissing as error:
             missing = error
             if studies != "all":
@@ -157,12 +160,12 @@ def check(study: str, parameters: dict) -> None:
             raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
 
 
-def _points(study: str, entry: dict, device: str) -> list[Point]:
+def _points(study: str, entry: dict, device: str, kinds: Callable[[str], tuple[str, ...]]) -> list[Point]:
     defaults, points = declared(study), []
     for settings in entry["points"]:
         settings = {"device": "all"} | entry.get("parameters", {}) | settings
         wanted = settings.pop("framework", defaults.get("framework"))
-        places = _places(wanted, settings.pop("device"), device)
+        places = _places(wanted, settings.pop("device"), device, kinds)
         lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
         for *values, place in itertools.product(*lists.values(), places):
             overrides = dict(zip(lists, values, strict=True)) | place
@@ -194,20 +197,22 @@ def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> 
         raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
 
 
-def _places(frameworks: str | list[str] | None, wanted: str | list[str], chosen: str) -> list[dict]:
+def _places(
+    frameworks: str | list[str] | None, wanted: str | list[str], chosen: str, kinds: Callable[[str], tuple[str, ...]]
+) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice is torch's.
 
     Of a list of frameworks those that are installed count, with the devices they have; a name alone must be there.
     """
     if frameworks is None:
-        return [{"device": kind} for kind in _devices(wanted, chosen, "torch")]
+        return [{"device": kind} for kind in _devices(wanted, chosen, "torch", kinds)]
     several = isinstance(frameworks, list)
     names = [name for name in frameworks if name in devices.installed()] if several else [frameworks]
     places, missing = [], []
     for name in names:
         name = devices.choose_framework(name)
         try:
-            places += [{"framework": name, "device": kind} for kind in _devices(wanted, chosen, name)]
+            places += [{"framework": name, "device": kind} for kind in _devices(wanted, chosen, name, kinds)]
         except devices.DeviceUnavailable as error:
             missing.append(error)
     if missing and len(missing) == len(names):
@@ -215,12 +220,14 @@ def _places(frameworks: str | list[str] | None, wanted: str | list[str], chosen:
     return places
 
 
-def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str, ...]:
+def _devices(
+    wanted: str | list[str], chosen: str, framework: str, kinds: Callable[[str], tuple[str, ...]]
+) -> tuple[str, ...]:
     """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
     if isinstance(wanted, list):
-        return tuple(kind for kind in survey.kinds(framework) if kind in wanted and chosen in ("all", kind))
+        return tuple(kind for kind in kinds(framework) if kind in wanted and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
-        return survey.kinds(framework)
+        return kinds(framework)
     if wanted != "all" and chosen not in ("all", wanted):
         return ()
-    return (survey.pick(chosen if wanted == "all" else wanted, framework),)
+    return (devices.choose_kind(chosen if wanted == "all" else wanted, kinds(framework), framework),)

@@ -215,7 +215,7 @@ def recover(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
         if run is not None and not marker.is_alive(path):
-            run.fail("interrupted", "the process that measured was gone")
+            run.fail(*marker.ending(path))
             ended.append(run.run_id)
     return ended
 

@@ -64,11 +64,17 @@ def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.D
         Stopped: this process was asked to stop; what was measured is kept.
     """
     name = machine.identify(machine_name).name
-    folder = layout.runs(name)
+    measure(points, name, retry)
+    return summary(points, name)
+
+
+def measure(points: list[Point], name: str, retry: bool = False) -> None:
+    """Run every point that is not done yet, on this computer; `run` says what it raises."""
+    folder = layout.state(name)
     check_room(folder)
     with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
         for point in points if retry else ():
-            _forget_failure(folder / point.study / point.name)
+            forget_failure(folder / point.study / point.name)
         os.environ |= {
             "BENCHBOOK_SESSION": session,
             "BENCHBOOK_MACHINE": name,
@@ -78,8 +84,9 @@ def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.D
         }
         plan = folder / ".points.json"
         profiles.write_points(plan, points)
-        _snakemake({"points": plan, "machine": name})
-    return summary(points, name)
+        state = folder.relative_to(layout.outputs())
+        options = ["--cores", "1", "--resources", "device=1", "--rerun-incomplete"]
+        run_graph(options, {"points": plan, "machine": name, "state": state}, lambda graph: stop(graph, name))
 
 
 def check_room(folder: Path) -> None:
@@ -182,11 +189,27 @@ def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     return float(pandas.Series(beside).median()) if beside else 0.0
 
 
-def _snakemake(configuration: dict[str, object]) -> None:
-    """Run the graph with the Snakefile's configuration; stop it if the `make` that started this process is gone."""
+def run_graph(
+    options: list[str],
+    configuration: dict[str, object],
+    stop: Callable[[subprocess.Popen], None],
+    watch: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run the graph; stop it if this process is to stop, or if the `make` that started it is gone.
+
+    Args:
+        options: of Snakemake, beside those that every graph here has.
+        configuration: the Snakefile's.
+        stop: ends Snakemake and its jobs.
+        watch: called five times a second; the graph is stopped, and counts as failed, where it returns False.
+
+    Raises:
+        subprocess.CalledProcessError: a job failed.
+        Stopped: this process was asked to stop.
+    """
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(layout.root() / "Snakefile")]
-    command += ["--directory", str(layout.outputs()), "--cores", "1", "--resources", "device=1"]
-    command += ["--rerun-incomplete", "--rerun-triggers", "params", "--keep-going", "--quiet", "all"]
+    command += ["--directory", str(layout.outputs()), *options]
+    command += ["--rerun-triggers", "params", "--keep-going", "--quiet", "all"]
     command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
     command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
     parent, made = os.getppid(), "MAKELEVEL" in os.environ
@@ -195,9 +218,11 @@ def _snakemake(configuration: dict[str, object]) -> None:
         while graph.poll() is None:
             if made and os.getppid() != parent:
                 raise Stopped(signal.SIGHUP)
+            if not watch():
+                stop(graph)
             time.sleep(0.2)
     except BaseException:
-        stop(graph, configuration["machine"])
+        stop(graph)
         raise
     if graph.returncode:
         raise subprocess.CalledProcessError(graph.returncode, "snakemake")
@@ -233,9 +258,10 @@ def _session(folder: Path) -> Iterator[str]:
     file.unlink()
 
 
-def _forget_failure(point: Path) -> None:
-    """Make a point that failed undone."""
+def forget_failure(point: Path) -> bool:
+    """Make a point that failed undone; return whether it was one."""
     done = point / "done"
-    if done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}:
-        for file in point.glob("*done"):
-            file.unlink()
+    failed = done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}
+    for file in point.glob("*done") if failed else ():
+        file.unlink()
+    return failed

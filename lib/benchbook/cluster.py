@@ -1,0 +1,298 @@
+"""A study on a Slurm cluster: what is compared with one another is one job, on a node that nobody else uses.
+
+The graph on the host that submits has a job for each group; a job runs the graph of `session.measure` on its node, so
+that kernels take turns there as they do on one computer. Groups are independent of one another. What is not done, for
+whatever reason, the same command goes on with. Rows are those of the kind of node: `<machine>-<four digits>`, from its
+fingerprint. What a session keeps lies in `outputs/slurm/<machine>/<group>/`, logs of jobs in `logs/` beside.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas
+
+from benchbook import execute, layout, machine, marker, processes, runs, session, slurm
+from benchbook.processes import Stopped
+from benchbook.profiles import Point
+from benchbook.sites import Site
+
+CALIBRATION = "calibrate"  # the study whose ceilings the others are held against
+MARGIN_MINUTES = 5  # of a job beside its kernels: Snakemake starts three times
+STOP_SECONDS = 90.0  # for cancelled jobs to end: Slurm kills after KillWait, 30 s by default
+SETTLE_SECONDS = 300.0  # Snakemake asks for ended jobs at most so seldom: 180 s, and their files arrive by NFS
+NAME = 58  # characters of a machine's name that leave room for its kind
+
+
+class Unfinished(RuntimeError):
+    """Jobs ended before their points did; the message names each, its state and its log."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that are compared with one another, and the calibration they are held against: one job.
+
+    Attributes:
+        name: the study's.
+        points: as JSON holds them.
+        node_count: nodes of the job.
+        gpus_per_node: GPUs that it asks for on each; 0: none of its points computes on one.
+        minutes: the longest that its kernels may take together, and a margin.
+    """
+
+    name: str
+    points: list[dict]
+    node_count: int
+    gpus_per_node: int
+    minutes: int
+
+
+def groups(points: list[Point]) -> list[Group]:
+    """Return a group for each study, with the calibrations of its devices and frameworks; then those of no study."""
+    ceilings = [point for point in points if point.study == CALIBRATION]
+    others = [point for point in points if point.study != CALIBRATION]
+    made, held = [], set()
+    for name, members in itertools.groupby(others, key=lambda point: point.study):
+        own = list(members)
+        places = {_place(point) for point in own}
+        calibrations = [point for point in ceilings if _place(point) in places]
+        held |= {point.name for point in calibrations}
+        made.append(_group(name, [*calibrations, *own]))
+    left = [point for point in ceilings if point.name not in held]
+    return [*made, _group(CALIBRATION, left)] if left else made
+
+
+def _place(point: Point) -> tuple[str, str]:
+    return point.parameters["device"], point.parameters.get("framework", "torch")
+
+
+def _group(name: str, points: list[Point]) -> Group:
+    nodes = [point.parameters.get("node_count", 1) for point in points]
+    gpus = [
+        math.ceil(point.parameters.get("device_count", 1) / count)
+        for point, count in zip(points, nodes, strict=True)
+        if point.parameters["device"] == "cuda"
+    ]
+    seconds = sum(point.num_kernels * point.time_limit_seconds for point in points)
+    plain = [asdict(point) for point in points]
+    return Group(name, plain, max(nodes), max(gpus, default=0), math.ceil(seconds / 60) + MARGIN_MINUTES)
+
+
+def resources(group: Group, site: dict) -> dict[str, object]:
+    """Return what a group's job asks for, as the Slurm executor of Snakemake names it.
+
+    Source: https://snakemake.github.io/snakemake-plugin-catalog/plugins/executor/slurm.html
+
+    Args:
+        group: the job's.
+        site: a Site as a mapping; what it lacks is left to the cluster.
+    """
+    asked = {
+        "runtime": min(group.minutes, site.get("max_minutes") or group.minutes),
+        "nodes": group.node_count,
+        "tasks": group.node_count,
+        "cpus_per_task": -1,  # all of a node that is this job's alone
+        "mem_mb": 1024 * site.get("memory_gib", 0),  # 0: all, see SBATCH_MEM_PER_NODE in `run`
+        "slurm_extra": "--exclusive",
+        "slurm_partition": site.get("partition"),
+        "slurm_account": site.get("account"),
+        "qos": site.get("qos"),
+        "constraint": site.get("constraint"),
+    }
+    if group.gpus_per_node:
+        kind = site.get("gpu_type")
+        asked["gres"] = ":".join(["gpu", *([kind] if kind else []), str(group.gpus_per_node)])
+    return {name: value for name, value in asked.items() if value not in (None, "")}
+
+
+def read_groups(path: Path) -> list[Group]:
+    """Return the groups of a file that `run` wrote."""
+    return [Group(**group) for group in json.loads(path.read_text())]
+
+
+def end_with_launcher(configuration: dict) -> None:
+    """End this process, the graph's on the submitting host, when the one that started it is gone, even by kill -9."""
+    launcher = int(configuration.get("launcher", 0))
+    if launcher and launcher == os.getppid():
+        processes.when_gone(launcher, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def run(
+    points: list[Point], name: str, site: Site, retry: bool = False, say: Callable[[str], None] = print
+) -> pandas.DataFrame:
+    """Run every point that is not done yet, in jobs of Slurm; jobs of a session that was cut short are waited for.
+
+    Args:
+        points: from `profiles.read`.
+        name: of the machine; each kind of node goes on with digits of its own.
+        site: what jobs ask for.
+        retry: run points again that ended in a failure row.
+        say: takes lines for the user.
+
+    Returns:
+        One line per point, as `session.run`.
+
+    Raises:
+        ValueError: a name that cannot be a folder's.
+        slurm.Unreachable: there is no Slurm here.
+        Unfinished: jobs ended before their points; what was measured is kept, with a row of what ended it.
+        Stopped: this process was asked to stop; its jobs were cancelled.
+    """
+    machine.check_name(name)
+    folder = layout.outputs() / "slurm" / name
+    session.check_room(folder)
+    prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    slurm.jobs(prefix)  # before anything else: is there a Slurm?
+    own = groups(points)
+    with execute.only_one(folder / ".study.lock"):
+        for group in own if retry else ():
+            _forget_failures(folder / group.name)
+        try:
+            _wait_for_former(prefix, say)
+            _settle(folder)
+            _graph(own, name, site, folder, prefix)
+        except subprocess.CalledProcessError:
+            pass  # which of them is said below
+        except BaseException:
+            slurm.cancel(_under_way(prefix), STOP_SECONDS)
+            raise
+        finally:
+            _settle(folder)
+        _check_done(own, folder, prefix)
+        return _summary(own, folder)
+
+
+def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str) -> None:
+    """Submit the jobs of groups that are not done, and wait for them."""
+    plan = folder / ".groups.json"
+    plan.write_text(json.dumps([asdict(group) for group in own]))
+    if not site.memory_gib:
+        os.environ["SBATCH_MEM_PER_NODE"] = "0"  # all of a node's; the executor's own resource has no word for that
+    options = ["--executor", "slurm", "--jobs", str(len(own)), "--latency-wait", "60", "--ignore-incomplete"]
+    options += ["--slurm-status-command", site.status_command, "--slurm-no-requeue", "--slurm-keep-successful-logs"]
+    options += ["--slurm-init-seconds-before-status-checks", str(site.check_seconds)]
+    options += ["--slurm-logdir", str(folder / "logs"), "--slurm-delete-logfiles-older-than", "0"]
+    options += ["--slurm-jobname-prefix", prefix]
+    values = {key: value for key, value in asdict(site).items() if value and key not in ("devices", "status_command")}
+    state = folder.relative_to(layout.outputs())
+    configuration = {"groups": plan, "machine": name, "state": state, "launcher": os.getpid(), **values}
+    former = set(slurm.jobs(prefix))
+    waiting = sum(not (folder / group.name / "done").exists() for group in own)
+    over = _Over(prefix, former, waiting, site.check_seconds)
+    session.run_graph(options, configuration, lambda graph: _kill(graph), over.watch)
+
+
+class _Over:
+    """Says when all jobs of a graph are over, though Snakemake waits on: of a preempted job it expects a second start.
+
+    Args:
+        prefix: of the jobs' names.
+        former: ids of jobs of a graph before this one.
+        count: how many jobs the graph submits.
+        every: seconds between two looks.
+    """
+
+    def __init__(self, prefix: str, former: set[str], count: int, every: float) -> None:
+        self.prefix, self.former, self.count, self.every = prefix, former, count, every
+        self.next_look, self.since = time.monotonic() + every, None
+
+    def watch(self) -> bool:
+        """Return False once nothing is to be waited for."""
+        now = time.monotonic()
+        if now < self.next_look:
+            return True
+        self.next_look = now + self.every
+        try:
+            states = [name for job, (_, name) in slurm.jobs(self.prefix).items() if job not in self.former]
+        except slurm.Unreachable:
+            return True
+        if len(states) < self.count or not set(states) <= slurm.OVER:
+            self.since = None
+            return True
+        self.since = self.since or now
+        return now - self.since < (4 * self.every if "PREEMPTED" in states else SETTLE_SECONDS)
+
+
+def _kill(graph: subprocess.Popen) -> None:
+    processes.kill(processes.family(graph.pid))
+    graph.wait()
+
+
+def _under_way(prefix: str) -> list[str]:
+    return [job for job, (_, name) in slurm.jobs(prefix).items() if name not in slurm.OVER]
+
+
+def _wait_for_former(prefix: str, say: Callable[[str], None]) -> None:
+    """Wait for jobs that a session left behind when its host died: they measure on, and their points will be done."""
+    said = False
+    while former := _under_way(prefix):
+        if not said:
+            say(f"Waiting for jobs of a session that was cut short: {', '.join(former)}")
+            said = True
+        time.sleep(1.0)
+
+
+def _settle(folder: Path) -> None:
+    """Write the failure row of every run whose job has ended without it."""
+    for name in {path.name for path in folder.glob("*/*/") if (layout.runs(path.name)).is_dir()}:
+        for path in layout.runs(name).rglob("*.running"):
+            runs.recover(path.parent)
+
+
+def _forget_failures(group: Path) -> None:
+    """Make points of a group that failed undone, whichever kind of node they ran on."""
+    forgotten = [session.forget_failure(done.parent) for done in list(group.glob("*/*/*/done"))]
+    if any(forgotten):
+        (group / "done").unlink(missing_ok=True)
+
+
+def _check_done(own: list[Group], folder: Path, prefix: str) -> None:
+    latest = {comment.removeprefix("rule_"): (job, state) for job, (comment, state) in slurm.jobs(prefix).items()}
+    problems = []
+    for group in own:
+        if not (folder / group.name / "done").exists():
+            job, state = latest.get(group.name, ("", "was not accepted by Slurm"))
+            log = folder / "logs" / f"rule_{group.name}" / f"{job}.log"
+            problems.append(f"{group.name}: job {job} {state}, {log}" if job else f"{group.name}: {state}")
+    if problems:
+        raise Unfinished(f"not all points are done ({'; '.join(problems)}); the same command goes on with them")
+
+
+def _summary(own: list[Group], folder: Path) -> pandas.DataFrame:
+    parts = []
+    for group in own:
+        name = json.loads((folder / group.name / "done").read_text())["machine"]
+        parts.append(session.summary([Point(**point) for point in group.points], name))
+    return pandas.concat(parts).drop_duplicates(["machine", "study", "point"], ignore_index=True)
+
+
+def main() -> None:
+    """Run one group on this node, as the Snakefile asks: GROUP is its JSON, DONE the file to write last."""
+    parser = argparse.ArgumentParser(description="Run one group of points on a node.")
+    parser.add_argument("group", help="a group as JSON")
+    parser.add_argument("done", type=Path, help="file written when all points have ended")
+    parser.add_argument("--machine", required=True, help="name of the machine, without its kind")
+    arguments = parser.parse_args()
+    processes.stop_on_signals()
+    group = Group(**json.loads(arguments.group))
+    name = f"{arguments.machine[:NAME]}-{machine.fingerprint()[:4]}"
+    os.environ["BENCHBOOK_STATE"] = str(arguments.done.resolve().parent / name)
+    try:
+        session.measure([Point(**point) for point in group.points], machine.identify(name).name)
+    except Stopped as stop:
+        sys.exit(stop.status)
+    marker.replace(arguments.done, json.dumps({"machine": name, "job": slurm.own_job()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What a Slurm cluster says of its jobs, asked with its own commands; nothing here needs accounting.
+
+Source: https://slurm.schedmd.com/scontrol.html and https://slurm.schedmd.com/squeue.html (job states)
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterable
+
+ASK_SECONDS = 60.0  # that a busy controller may take to answer
+GONE = "GONE"  # of a job that the controller has forgotten: it keeps ended ones for MinJobAge, 5 minutes by default
+OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
+OVER |= {"TIMEOUT", GONE}
+# What a run's failure row says where Slurm ended its job: a status, and the words of the message.
+ENDINGS = {
+    "TIMEOUT": ("timeout", "its time limit was over"),
+    "OUT_OF_MEMORY": ("out_of_memory", "it took more memory than the job was given"),
+    "NODE_FAIL": ("interrupted", "its node failed"),
+    "PREEMPTED": ("interrupted", "a job of higher priority took its node"),
+    "CANCELLED": ("interrupted", "it was cancelled"),
+}
+
+
+class Unreachable(RuntimeError):
+    """Slurm is not installed here, or its controller does not answer."""
+
+
+def own_job() -> str:
+    """Return the id of the job that this process belongs to; empty outside Slurm."""
+    return os.environ.get("SLURM_JOB_ID", "")
+
+
+def fields(job: str) -> dict[str, str]:
+    """Return what the controller knows of a job, as `scontrol show job` names it; empty if it has forgotten it.
+
+    Raises:
+        Unreachable: no answer.
+    """
+    try:
+        text = _ask("scontrol", "show", "job", "--oneliner", job)
+    except Unreachable as error:
+        if "Invalid job id" in str(error):
+            return {}
+        raise
+    return dict(re.findall(r"(?:^|\s)(\w[\w:/]*)=(\S*)", text))
+
+
+def state(job: str) -> str:
+    """Return a job's state; what ends it counts from the moment it is sent to, while it still writes its last rows.
+
+    Raises:
+        Unreachable: no answer.
+    """
+    known = fields(job)
+    if not known:
+        return GONE
+    if known["JobState"] in ("COMPLETING", "CANCELLED", "FAILED"):  # the reason says more
+        if known.get("Reason") == "TimeLimit":
+            return "TIMEOUT"
+        if known.get("PreemptTime", "None") not in ("None", "Unknown"):
+            return "PREEMPTED"
+    return known["JobState"]
+
+
+def is_over(job: str) -> bool:
+    """Return whether a job has ended; one of which nobody knows, because the controller does not answer, has not."""
+    try:
+        return fields(job).get("JobState", GONE) in OVER
+    except Unreachable:
+        return False
+
+
+def ending(job: str) -> tuple[str, str] | None:
+    """Return status and message of a run whose job Slurm ended, or is ending; None if it was not Slurm."""
+    try:
+        name = state(job)
+    except Unreachable:
+        return None
+    name = "CANCELLED" if name == "COMPLETING" else name
+    if name not in ENDINGS:
+        return None
+    status, reason = ENDINGS[name]
+    return status, f"Slurm ended job {job}: {reason} ({name})"
+
+
+def jobs(prefix: str) -> dict[str, tuple[str, str]]:
+    """Return this user's jobs whose names begin with a prefix: comment and state by id, the oldest first.
+
+    Raises:
+        Unreachable: no answer.
+    """
+    text = _ask("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%k|%T")
+    words = [line.split("|") for line in text.splitlines()]
+    own = [(job, comment, name) for job, title, comment, name in words if title.startswith(prefix)]
+    return {job: (comment, name) for job, comment, name in sorted(own, key=lambda each: int(each[0]))}
+
+
+def cancel(names: Iterable[str], seconds: float) -> None:
+    """Cancel jobs, and wait until they have ended, which leaves them the time to write their last rows."""
+    names = list(names)
+    if not names:
+        return
+    _ask("scancel", *names)
+    deadline = time.monotonic() + seconds
+    while not all(is_over(name) for name in names) and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+def first_address() -> str:
+    """Return the address of the first node of this process's job.
+
+    Raises:
+        Unreachable: no answer, or this process belongs to no job.
+    """
+    name = _ask("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")).split()[0]
+    return re.search(r"NodeAddr=(\S+)", _ask("scontrol", "show", "node", name))[1]
+
+
+def _ask(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unreachable(f"{command[0]} does not answer ({error})") from error
+    if done.returncode:
+        raise Unreachable(f"{' '.join(command[:3])}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+    return done.stdout
