@@ -38,6 +38,7 @@ PARTIAL = {
     "jax": ({"cuda", "tpu"}, "JAX's Metal plug-in is no longer made"),
     "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
     "axe-playwright-python": ({"cuda"}, "comes with playwright"),
+    "snakemake-executor-plugin-slurm": ({"cuda"}, "wants a newer NumPy than the Mac's; no cluster has Macs or TPUs"),
 }
 # Packages with another extra on each platform.
 EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}
