@@ -17,11 +17,12 @@ Each line is held by the test beside it, which brings the fault about. The table
 def table() -> str:
     """Return the page: one line for each `fault` mark, by file."""
     text = HEAD
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+    tests = Path(__file__).parent
+    for path in sorted(tests.rglob("test_*.py")):
         for function in ast.parse(path.read_text(encoding="utf-8")).body:
             for mark in getattr(function, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.fault":
-                    text += f"| {ast.literal_eval(mark.args[0])} | `{path.name}::{function.name}` |\n"
+                    text += f"| {ast.literal_eval(mark.args[0])} | `{path.relative_to(tests)}::{function.name}` |\n"
     return text
 
 

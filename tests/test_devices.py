@@ -213,7 +213,7 @@ def test_no_module_but_what_trains_imports_a_framework():
 import importlib, sys
 for name in {names!r}:
     importlib.import_module(name)
-    imported = {{"torch", "tensorflow", "jax", "keras"}} & set(sys.modules)
+    imported = {{"torch", "tensorflow", "jax", "keras", "mlx"}} & set(sys.modules)
     assert not imported, f"{{name}} imports {{imported}}"
 print("imported", len({names!r}))
 """
@@ -254,7 +254,7 @@ for name in ("torch", "tensorflow"):
 print(devices.installed())
 """
     lines = run_apart(program).splitlines()
-    there = tuple(name for name in ("jax",) if importlib.util.find_spec(name))
+    there = tuple(name for name in ("jax", "mlx") if importlib.util.find_spec(name))
     for name, line in zip(("torch", "tensorflow"), lines, strict=False):
         assert line.startswith(f"{name} cannot be imported here (")
         assert line.endswith(f"installed: {', '.join(there) or 'none'}")
@@ -283,6 +283,6 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
     assert {name: os.environ[name] for name in names if name in os.environ} == expected
 
 
-@pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax") if importlib.util.find_spec(name)])
+@pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
 def test_a_framework_begins_without_a_word_of_cuda(framework):
     assert run_apart(f"from benchbook import devices; print(devices.pick('cpu', '{framework}').kind)") == "cpu\n"

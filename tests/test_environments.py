@@ -36,6 +36,7 @@ PARTIAL = {
     "tensorflow-macos": ({"arm64"}, "Apple's TensorFlow"),
     "tensorflow-metal": ({"arm64"}, "Apple's plug-in"),
     "jax": ({"cuda", "tpu"}, "JAX's Metal plug-in is no longer made"),
+    "mlx": ({"arm64"}, "its Linux wheels need glibc 2.35, which not every Linux with an NVIDIA GPU has"),
     "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
     "axe-playwright-python": ({"cuda"}, "comes with playwright"),
     "snakemake-executor-plugin-slurm": ({"cuda"}, "wants a newer NumPy than the Mac's; no cluster has Macs or TPUs"),
@@ -45,6 +46,7 @@ EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", 
 
 # What Linux has in the place of the Mac's packages.
 STAND_INS = {"tensorflow-macos": "tensorflow-cpu==2.16.2", "tensorflow-metal": "", "zeus": "zeus==0.16.0"}
+STAND_INS |= {"mlx": "mlx[cpu]==0.32.4"}
 # PyPI's torch for Linux brings several GB of CUDA: a CPU build in PIP_FIND_LINKS is taken instead, if one is there.
 CPU_WHEEL = f"torch-2.13.0+cpu-cp{sys.version_info.major}{sys.version_info.minor}-*_x86_64.whl"
 CPU_TORCH = {"torch": "torch==2.13.0", "torchvision": "torchvision==0.28.0"}

@@ -7,7 +7,7 @@ import pytest
 
 from benchbook import devices, intervals, records, roofline
 from benchbook.devices import Device
-from benchbook.roofline import starts
+from benchbook.roofline import operations, starts
 from fakes import run
 
 CPU = Device("cpu", "a CPU")
@@ -24,11 +24,11 @@ def test_each_start_is_a_process_of_its_own_whose_windows_are_rows(tmp_path):
     assert roofline.ceilings(kept).empty
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax", pytest.param("tensorflow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("framework", ["torch", "jax", "mlx", pytest.param("tensorflow", marks=pytest.mark.slow)])
 def test_the_small_training_changes_with_every_step(framework):
     pytest.importorskip(framework)
     device = devices.pick("cpu", framework)
-    step = starts._STEPS[framework](device)
+    step = operations.training_step(device)
     first = step(None)
     later = step(first)
     values = [part[-1] if isinstance(part, list) else part for part in (first, later)]

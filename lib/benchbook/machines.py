@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, manifests, verdicts
+from benchbook import condition, devices, manifests, verdicts
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
 COLUMNS += ["rows"]
-FRAMEWORKS = ("torch", "tensorflow", "jax")
 
 
 def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
@@ -75,7 +74,7 @@ def _description(own: list[dict]) -> dict:
 def _software(environment: dict) -> str | None:
     packages = environment.get("packages") or {}
     parts = [f"Python {environment['python']}"] if environment.get("python") else []
-    parts += [f"{name} {packages[name]}" for name in FRAMEWORKS if name in packages]
+    parts += [f"{name} {packages[name]}" for name in devices.FRAMEWORKS if name in packages]
     return ", ".join(parts) or None
 
 

@@ -21,6 +21,7 @@ import pandas
 
 from benchbook import devices, manifests, measure, parity, protocol, records, runs
 from benchbook.devices import Device
+from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.runs import Run
 from benchbook.workload import Settings, Workload
 
@@ -48,15 +49,14 @@ class Found:
 
 
 def candidates(device: Device) -> dict[str, tuple]:
-    """Return what is tried in each dimension on a device, in the order it is tried.
-
-    Keras leaves no choice of memory format or of a fused optimiser, and JAX none of its compiler.
-    """
-    reduced = [name for name in device.features.precisions if device.has_units(name)]
+    """Return what is tried in each dimension on a device, in the order it is tried."""
+    framework = FRAMEWORKS[device.framework]
+    lacking = framework.lacks.get(device.kind, ())
+    reduced = [name for name in device.features.precisions if device.has_units(name) and name not in lacking]
     if not devices.multiplies_bfloat16(device):
         reduced = [name for name in reduced if name != "amp_bf16"]
-    dimensions = {"torch": device.features.settings, "tensorflow": ("compiled",), "jax": ()}
-    choices = {"precision": tuple(reduced)} | dict.fromkeys(dimensions[device.framework], (True,))
+    settings = [name for name in device.features.settings if name in framework.settings]
+    choices = {"precision": tuple(reduced)} | dict.fromkeys(settings, (True,))
     return {name: values for name, values in choices.items() if values}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchbook import devices, parallel
+from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.training.keras import import_keras
 from processes import FRAMEWORK, environment_of_tests
 
@@ -108,5 +109,5 @@ def _without_a_sensor(no_sensor):
 @pytest.fixture(autouse=True, scope="session")
 def _keras_of_the_framework(framework):
     """Let Keras compute with this framework, whichever test is the first to import it."""
-    if framework != "torch":
+    if FRAMEWORKS[framework].library == "keras":
         import_keras(framework)

@@ -1,7 +1,7 @@
-"""Name, pick, synchronise and query a compute device of torch, tensorflow or jax.
+"""Name, pick, synchronise and query a compute device of torch, tensorflow, jax or mlx.
 
 A device that is not there is an error, never a silent fall back to another one. What each framework answers
-stands in a module of its own, `devices.torch`, `devices.tensorflow` and `devices.jax`, with the same functions;
+stands in a module of its own, as `devices.torch`, with the same functions;
 a framework is imported when one of its devices is asked for, and not before.
 """
 
@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from benchbook import machine, nvidia
+from benchbook.devices import frameworks
 from benchbook.devices.device import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.devices.kinds import KINDS
 
@@ -45,7 +46,7 @@ __all__ = [
     "unnamed_accelerator",
 ]
 
-FRAMEWORKS = ("torch", "tensorflow", "jax")
+FRAMEWORKS = tuple(frameworks.FRAMEWORKS)
 
 
 def installed() -> tuple[str, ...]:
@@ -57,8 +58,7 @@ def choose_framework(name: str = "best") -> str:
     """Return the framework that was asked for; none is imported.
 
     Args:
-        name: one of FRAMEWORKS, or best: the first of tensorflow, jax and torch that is installed, the order of the
-            studies that leave a choice.
+        name: one of FRAMEWORKS, or best: the first of `frameworks.PREFERRED` that is installed.
 
     Raises:
         ValueError: an unknown name.
@@ -67,7 +67,7 @@ def choose_framework(name: str = "best") -> str:
     if name not in ("best", *FRAMEWORKS):
         raise ValueError(f"unknown framework {name!r}; allowed: best, {', '.join(FRAMEWORKS)}")
     there = installed()
-    wanted = ("tensorflow", "jax", "torch") if name == "best" else (name,)
+    wanted = frameworks.PREFERRED if name == "best" else (name,)
     chosen = next((framework for framework in wanted if framework in there), None)
     if chosen is None:
         raise FrameworkMissing(f"framework {name!r} is not installed; installed: {', '.join(there) or 'none'}")
@@ -156,7 +156,8 @@ def synchronize(device: Device, last: Any = None) -> None:
     Args:
         device: whose work.
         last: the output of the work queued last, in any nesting. JAX can wait for arrays only; without it all
-            arrays that are alive are waited for. torch and tensorflow wait for the device itself.
+            arrays that are alive are waited for. torch and tensorflow wait for the device itself. MLX evaluates it
+            first; what it does not hang on, and was not handed over, stays undone.
     """
     _backend(device.framework).synchronize(device, last)
 
@@ -171,8 +172,8 @@ def peak_memory(device: Device) -> tuple[int | None, str | None]:
 
     torch: the allocator's maximum since the last reset. mps: the pool that the driver holds for this process, which
     grows to the largest use and is kept (no maximum of the use itself is counted). tensorflow, cuda: as torch. jax,
-    cuda and tpu: the allocator's maximum since the process began. cpu: the process's largest resident set since it
-    began.
+    cuda and tpu: the allocator's maximum since the process began. mlx: as torch. cpu: the process's largest resident
+    set since it began.
     """
     if not device.is_cpu:
         return _backend(device.framework).peak_memory(device)
@@ -190,6 +191,7 @@ def random_state(device: Device) -> dict:
 
     torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
     variables, and the counter of `tf.random`'s stateful functions cannot be read. jax: empty, there is no state.
+    mlx: the one generator's.
     """
     return _backend(device.framework).random_state(device)
 
@@ -202,7 +204,7 @@ def restore_random_state(device: Device, state: dict) -> None:
 def set_precision(precision: str, framework: str = "torch") -> None:
     """Make float32 arithmetic mean what a row says it is: fp32 never uses TF32 units, tf32 does.
 
-    Without this, all three frameworks use TF32 somewhere by default on NVIDIA GPUs since Ampere.
+    Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
 
     Raises:
         ValueError: another precision than fp32 or tf32.

@@ -18,7 +18,8 @@ class Features:
         least_capability: by precision, the NVIDIA compute capability from which a device has units for it.
         has_tf32: whether float32 products can go through TF32 units.
         has_float64: whether it computes in float64.
-        settings: what a search may turn on for torch besides the precision, in the order in which it is tried.
+        settings: what a search may turn on besides the precision, in the order in which it is tried, where a
+            framework has it; see `devices.frameworks`.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
         energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measure.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
@@ -48,7 +49,7 @@ _AMPERE = dict.fromkeys(("tf32", "bf16", "amp_bf16"), 8.0)
 
 KINDS: dict[str, Features] = {
     "cpu": Features(
-        frameworks=("torch", "tensorflow", "jax"),
+        frameworks=("torch", "tensorflow", "jax", "mlx"),
         word="CPU",
         precisions=("amp_bf16",),
         energy_counter="rapl",
@@ -66,11 +67,11 @@ KINDS: dict[str, Features] = {
         own_chip=False,
         aborts=True,
     ),
-    # The same GPU as TensorFlow's plug-in drives it.
+    # The same GPU as TensorFlow's plug-in drives it, and as MLX does.
     "metal": Features(
-        frameworks=("tensorflow",),
-        word="GPU with TensorFlow",
-        precisions=("amp_fp16",),
+        frameworks=("tensorflow", "mlx"),
+        word="GPU through Metal",
+        precisions=("amp_fp16", "amp_bf16"),
         has_float64=False,
         energy_counter="apple_ioreport",
         energy_boundary="soc",

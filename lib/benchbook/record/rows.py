@@ -7,9 +7,9 @@ import numpy
 import pandas
 
 from benchbook import chips, networks, records
+from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.record import ledger
 
-FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax"}
 DEVICES = {"CPU": "cpu", "TPU": "tpu"}
 ENERGY = {"GPU": ("nvml", "board"), "CPU": ("rapl", "package")}  # by how a boundary begins: boards, or a package
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -109,7 +109,7 @@ def _framework(printed: str) -> str | None:
     text = printed.lower()
     if "torch 7" in text:
         return None
-    return next((name for word, name in FRAMEWORKS.items() if word in text), None)
+    return next((name for name in FRAMEWORKS if name in text), None)
 
 
 def _point(line: dict, network: str | None) -> str:

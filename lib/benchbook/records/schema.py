@@ -5,6 +5,7 @@ import difflib
 import pandas
 import pandera.pandas as pandera
 
+from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.devices.kinds import KINDS
 
 SCHEMA_VERSION = 2  # rises when the meaning of a column changes; a new column does not raise it
@@ -72,7 +73,7 @@ SCHEMA = pandera.DataFrameSchema(
         "num_threads": _count(1),
         "num_workers": _count(),
         # software
-        "framework": _text("torch", "tensorflow", "jax"),
+        "framework": _text(*FRAMEWORKS),
         "framework_version": _text(),
         "precision": _text(*PRECISIONS),
         "compiled": pandera.Column("boolean", nullable=True),

@@ -10,7 +10,7 @@ from benchbook import figures, records
 from benchbook.studies.mobilenetv2_energy import tables
 from benchbook.study import Drawing, Evidence
 
-DASHES = {"tensorflow": "-", "jax": "--", "torch": ":"}
+DASHES = {"tensorflow": "-", "jax": "--", "torch": ":", "mlx": "-."}
 MARKERS = "os^vDP*X"
 # Columns in which the points of one curve differ.
 NO_CURVE_OF_ITS_OWN = ("images_seen", "loss", "low", "high", "num_runs", "accuracy", "status")

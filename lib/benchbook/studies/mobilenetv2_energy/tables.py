@@ -3,10 +3,10 @@
 import pandas
 
 from benchbook import articles, curves, quantities, statistics
+from benchbook.devices.frameworks import PREFERRED
 from benchbook.study import Evidence, longest, once
 
 NAME = "mobilenetv2_energy"
-FRAMEWORKS = ("tensorflow", "jax", "torch")
 LEARNING_RATE = 5e-4  # the article's
 LARGEST = 196  # pixels a side; the article's M1 crashed above
 LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a network that converges
@@ -42,7 +42,7 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
     columns += ["accuracy"]
     columns += ["status", "message", "point"]
     table = longest(pandas.DataFrame(both, columns=[*columns, "num_samples"]), [*_KEPT, *_SETTINGS])
-    rank = table["framework"].map({name: place for place, name in enumerate(FRAMEWORKS)}).fillna(len(FRAMEWORKS))
+    rank = table["framework"].map({name: place for place, name in enumerate(PREFERRED)}).fillna(len(PREFERRED))
     order = ["source", "machine", "trainable", "image_size", "batch_size", "learning_rate", "variant", "device", "rank"]
     return table.assign(rank=rank).sort_values(order)[columns].reset_index(drop=True)
 

@@ -1,0 +1,33 @@
+"""The table of the frameworks: a new one is a line here, and a module of its name beside this one.
+
+What a framework answers about devices stands in that module, what calibration asks of it in `benchbook.roofline`,
+and how it trains in `benchbook.training` and in the studies, under the name of the library that they are written in.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What is the same for all devices of a framework.
+
+    Attributes:
+        library: what its networks are written in, and so the module of a study that builds them.
+        settings: what a search may turn on besides the precision, of what a kind of device lists; Keras leaves no
+            choice of memory format or of a fused optimiser, and JAX none of its compiler.
+        lacks: by kind of device, the precisions of that kind that this framework has no kernels for.
+    """
+
+    library: str
+    settings: tuple[str, ...] = ()
+    lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    "torch": Framework("torch", ("autotuned", "channels_last", "fused", "compiled", "graphs")),
+    "tensorflow": Framework("keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
+    "jax": Framework("keras"),
+    "mlx": Framework("mlx", ("compiled",)),
+}
+# The order in which a study that leaves the choice takes the first that is installed.
+PREFERRED = ("tensorflow", "jax", "torch", "mlx")

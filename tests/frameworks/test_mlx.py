@@ -1,0 +1,111 @@
+"""MLX computes what is asked for alone: what is timed must be asked for, all of it, before the clock stops."""
+
+import time
+
+import pytest
+
+from benchbook import devices, roofline
+from benchbook.roofline import operations
+
+pytestmark = pytest.mark.frameworks("mlx")
+SIZE = 400  # of matrices: some milliseconds each
+
+
+@pytest.fixture
+def cpu():
+    return devices.pick("cpu", "mlx")
+
+
+@pytest.fixture
+def nothing_handed_over(monkeypatch):
+    """Let nothing be handed over while it is queued, as in a loop that forgot to."""
+    import mlx.core as mx
+
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
+
+
+def cpu_seconds(device, operation, count):
+    """Return the CPU's seconds of so many calls until synchronising returns: others' work does not count."""
+    started = time.process_time()
+    devices.synchronize(device, operations.queue(operation, count))
+    return time.process_time() - started
+
+
+def test_its_device_is_described_and_has_no_other_precision_of_float32(cpu):
+    import mlx.core as mx
+
+    assert devices.available("mlx")[-1] == "cpu"
+    software = devices.software(cpu)
+    assert (software["framework"], software["framework_version"]) == ("mlx", mx.__version__)
+    assert devices.peak_memory(cpu)[1] == "process_peak_resident"
+    devices.set_precision("fp32", "mlx")
+    with pytest.raises(NotImplementedError, match="MLX with tf32; allowed: fp32"):
+        devices.set_precision("tf32", "mlx")
+
+
+def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset():
+    import mlx.core as mx
+
+    gpu = devices.Device("metal", "an Apple GPU", "mlx")
+    mx.eval(mx.ones((512, 512)))
+    devices.reset_peak_memory(gpu)
+    mx.eval(mx.ones((256, 256)))
+    peak, method = devices.peak_memory(gpu)
+    assert method == "mlx_allocator_peak"
+    assert 256 * 256 * 4 <= peak < 512 * 512 * 4
+
+
+def test_restored_random_state_repeats_the_draws(cpu):
+    import mlx.core as mx
+
+    def draw():
+        return mx.random.normal((3,)).tolist()
+
+    devices.seed(7, "mlx")
+    draw()
+    state = devices.random_state(cpu)
+    first, second = draw(), draw()
+    devices.restore_random_state(cpu, state)
+    assert draw() == first != second
+
+
+@pytest.mark.fault("a loop of MLX that evaluates nothing: its work is done before the clock stops, and is timed")
+def test_its_wait_waits_for_work_that_was_handed_over_and_for_work_that_was_not(cpu, monkeypatch):
+    import mlx.core as mx
+
+    product = operations.multiplication(cpu, SIZE, "fp32")
+    check = {"operation": product, "work_seconds": 0.1}
+    assert roofline.check_synchronize(cpu, **check).remaining < 0.1
+    with pytest.raises(roofline.NotSynchronized, match="synchronising mlx on cpu left "):
+        roofline.check_synchronize(cpu, synchronize=lambda device, last: None, **check)
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
+    assert roofline.check_synchronize(cpu, **check).remaining < 0.1
+    with pytest.raises(roofline.NotSynchronized, match="synchronising mlx on cpu left "):
+        roofline.check_synchronize(cpu, synchronize=lambda device, last: mx.synchronize(), **check)
+
+
+@pytest.mark.parametrize("name", ["multiplication", "copy"])
+def test_of_many_calls_none_is_left_out_though_only_the_last_output_is_kept(cpu, nothing_handed_over, name):
+    operation = operations.copy(cpu, 2**22) if name == "copy" else operations.multiplication(cpu, SIZE, "fp32")
+    cpu_seconds(cpu, operation, 1)
+    assert cpu_seconds(cpu, operation, 20) > 5 * cpu_seconds(cpu, operation, 1)
+
+
+def test_every_launch_adds_one(cpu, nothing_handed_over):
+    assert operations.read(cpu, operations.queue(operations.launch(cpu), 50)) == 50
+
+
+def test_transfers_make_copies(cpu):
+    there, back = (
+        operations.transfer(cpu, 2**12, direction)(None) for direction in ("host_to_device", "device_to_host")
+    )
+    assert there.tolist() == back.tolist() == [1.0] * 2**10
+    assert back.flags.owndata  # and is no view of the device's memory
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_products_are_of_the_precision_that_was_asked_for(cpu, precision):
+    import mlx.core as mx
+
+    product = operations.multiplication(cpu, 8, precision)(None)
+    assert product.dtype == {"fp32": mx.float32, "bf16": mx.bfloat16, "fp16": mx.float16}[precision]
