@@ -10,7 +10,7 @@ import psutil
 import pynvml
 import pytest
 
-from benchbook import awake, condition, nvidia, runs
+from benchbook import awake, condition, manifests, nvidia, runs
 from fakes import run
 
 # As Apple's manual page pmset(1) and the tools themselves lay them out.
@@ -270,10 +270,10 @@ def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path
     record.end()
     kept = json.loads((tmp_path / f"{record.run_id}.json").read_text())["conditions"]
     assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [(None, None), (0, 0), (1, 0)]
-    samples = condition.samples(tmp_path)
+    samples = condition.samples(manifests.every(tmp_path))
     assert samples["run_id"].tolist() == [record.run_id] * 3
     assert samples["power_source"].tolist() == ["battery"] * 3
-    assert condition.samples(tmp_path / "nothing").empty
+    assert condition.samples(manifests.every(tmp_path / "nothing")).empty
 
 
 def test_manifest_and_rows_name_no_user_host_home_serial_number_or_process(tmp_path, monkeypatch):

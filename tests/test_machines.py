@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchbook import condition, machine, machines
+from benchbook import condition, machine, machines, manifests
 from rows import make_row, make_rows
 
 STATE = {"power_source": "mains", "load_average_1_minute": 0.5, "swap_used_bytes": 0}
@@ -32,14 +32,14 @@ MANIFEST = {
 def table(tmp_path):
     """Return a function that makes the table of runs with these manifests, named by their order."""
 
-    def made(*manifests):
+    def made(*own):
         rows = []
-        for number, manifest in enumerate(manifests):
+        for number, manifest in enumerate(own):
             run_id = f"2026010{number + 1}T000000Z-aa"
             rows += [make_row(run_id=run_id, session=f"session-{number}", index=index) for index in range(2)]
             if manifest:
                 (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-        return machines.table(make_rows(rows), tmp_path)
+        return machines.table(make_rows(rows), manifests.every(tmp_path))
 
     return made
 
@@ -102,7 +102,7 @@ def test_a_machine_without_manifests_is_told_by_its_rows(table):
 
 
 def test_without_rows_there_is_no_machine(tmp_path):
-    assert machines.table(make_rows([]), tmp_path).columns.tolist() == machines.COLUMNS
+    assert machines.table(make_rows([]), {}).columns.tolist() == machines.COLUMNS
 
 
 def test_this_computers_own_manifest_is_read(table):
@@ -122,7 +122,7 @@ def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
         if kind != "no manifest":
             manifest = {"machine": {"fingerprint": kind} if kind else {}}
             (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-    apart = machines.tell_apart(make_rows(rows), tmp_path)
+    apart = machines.tell_apart(make_rows(rows), manifests.every(tmp_path))
     assert apart["machine"].tolist()[::2] == ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk"]
-    alike = machines.tell_apart(make_rows(rows[::6]), tmp_path)
+    alike = machines.tell_apart(make_rows(rows[::6]), manifests.every(tmp_path))
     assert set(alike["machine"]) == {"desk"}

@@ -141,8 +141,8 @@ def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, conten
     assert len(said) == 1
     assert said[0].startswith(f"Manifest not used: {bad.name}")
     assert set(manifests.every(runs)) == {run_id(0), run_id(1)}
-    assert set(condition.samples(runs)["run_id"]) == {run_id(0), run_id(1)}
-    assert machines.table(rows, runs)["chip"].tolist() == ["Chip A"]
+    assert set(condition.samples(manifests.every(runs))["run_id"]) == {run_id(0), run_id(1)}
+    assert machines.table(rows, manifests.every(runs))["chip"].tolist() == ["Chip A"]
     with pytest.raises(manifests.ManifestError, match=BAD_MANIFESTS[content]):
         manifests.read(bad)
 
@@ -152,7 +152,7 @@ def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
     for content in ({}, MANIFEST, MANIFEST | {"machine": None, "colour": ["red"], "conditions": None}):
         path.write_text(json.dumps(content))
         assert manifests.read(path) == content
-        condition.samples(tmp_path)
+        condition.samples(manifests.every(tmp_path))
 
 
 @pytest.mark.fault("A report with a bad file among the rows: the file and the reason are named beside the report")
@@ -203,7 +203,7 @@ def test_files_read_as_one_are_what_each_is_alone(runs, odd):
     path = runs / f"{run_id(1)}.csv"
     path.write_text(path.read_text() + odd + ("," * (len(records.COLUMNS) - 1) + "\n" if odd else ""))
     files = records.find(runs)
-    together = reading.texts_together(files)
+    together = {file: table for batch in reading.together(files) for file, table in batch.apart().items()}
     assert len(together) in (0, 3) if odd in ("", '"a\nb"', '"') else path not in together
     for file, table in together.items():
         pandas.testing.assert_frame_equal(table, reading.texts(file, str(file)))

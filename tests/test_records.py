@@ -292,7 +292,7 @@ def test_a_run_that_stands_in_two_files_is_refused_and_both_are_named(tmp_path):
     with pytest.raises(records.SchemaError) as caught:
         records.merge(records.find(tmp_path))
     first, second = tmp_path / "a.csv", tmp_path / "c.csv"
-    assert str(caught.value) == f"run run-1 stands in more than one file: {first}, {second}"
+    assert str(caught.value) == f"{second}: run run-1 stands in {first} as well"
 
 
 def test_a_file_of_a_newer_version_is_refused_and_named_with_its_version(tmp_path):

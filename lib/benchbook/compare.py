@@ -249,5 +249,5 @@ def _energy(windows: pandas.DataFrame, history: Mapping[tuple, History]) -> dict
 def samples(name_a: str, name_b: str, folder: Path) -> pandas.DataFrame:
     """Return the conditions under which runs were measured: of all runs here, and of folders that were named."""
     folders = [folder, *(Path(name) for name in (name_a, name_b) if Path(name).is_dir())]
-    parts = [condition.samples(path) for path in dict.fromkeys(folders) if path.exists()]
+    parts = [condition.samples(manifests.every(path)) for path in dict.fromkeys(folders) if path.exists()]
     return pandas.concat(parts, ignore_index=True)

@@ -9,12 +9,13 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas
 import psutil
 
-from benchbook import manifests, nvidia, sharing
+from benchbook import nvidia, sharing
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
@@ -46,15 +47,18 @@ def sample() -> dict:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def samples(folder: Path) -> pandas.DataFrame:
-    """Return the samples of every run below a folder, as their manifests hold them, in the order taken.
+def samples(described: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return the samples of runs, as their manifests hold them, in the order taken.
+
+    Args:
+        described: manifests by run id, from `manifests.every`.
 
     Returns:
         Column run_id, and one for each key of a sample; empty where no manifest has samples. A setting that
         holds for a whole run (see SETTINGS) is that of the manifest's condition_before.
     """
     lines = []
-    for run_id, manifest in manifests.every(folder).items():
+    for run_id, manifest in described.items():
         before = manifest.get("condition_before") or {}
         kept = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
         lines += [kept | line for line in manifest.get("conditions") or ()]

@@ -1,5 +1,8 @@
 """What may be said of measured joules: per image, with method and boundary, and of ratios with what they mix."""
 
+from collections.abc import Mapping
+
+import numpy
 import pandas
 
 from benchbook import intervals
@@ -8,35 +11,43 @@ from benchbook.intervals import Interval
 SHORTEST_WINDOW = 2.0  # seconds; counters such as Apple's move every second or two
 
 
-def summarise(windows: pandas.DataFrame) -> dict:
+def summarise(windows: pandas.DataFrame | Mapping[str, numpy.ndarray]) -> dict:
     """Return a point's energy.
 
     Args:
-        windows: its training windows, with energy_joules, energy_method, energy_boundary, idle_watts, samples, seconds.
+        windows: its training windows, by column: energy_joules, samples, seconds and idle_watts (of arrays, NaN where
+            missing), energy_method and energy_boundary.
 
     Returns:
         energy_per_sample (J, median; idle power is not subtracted), energy_method, energy_boundary, idle_watts and
         energy_note (what keeps the figure from being taken as it stands, empty if nothing does). All are None where no
         window was read. Of windows read by several methods those of the last one count.
     """
-    read = read_windows(windows)
-    if read.empty:
+    places = read_places(windows)
+    if not len(places):
         return dict.fromkeys(("energy_per_sample", "energy_method", "energy_boundary", "idle_watts", "energy_note"))
-    method, boundary = read["energy_method"].iloc[-1], read["energy_boundary"].iloc[-1]
-    idle = read["idle_watts"].dropna().astype(float)
+    measures = ("energy_joules", "samples", "idle_watts", "seconds")
+    joules, samples, idle, seconds = (_numbers(windows[name])[places] for name in measures)
+    method = numpy.asarray(windows["energy_method"])[places[-1]]
     return {
-        "energy_per_sample": float((read["energy_joules"] / read["samples"]).astype(float).median()),
+        "energy_per_sample": _median(joules / samples),
         "energy_method": method,
-        "energy_boundary": boundary,
-        "idle_watts": float(idle.median()) if len(idle) else None,
-        "energy_note": _note(method, read["seconds"].astype(float).min()),
+        "energy_boundary": numpy.asarray(windows["energy_boundary"])[places[-1]],
+        "idle_watts": _median(idle) if not numpy.isnan(idle).all() else None,
+        "energy_note": _note(method, float(numpy.fmin.reduce(seconds))),
     }
 
 
 def read_windows(windows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the windows whose joules were read; of several methods, by that of the last one."""
-    read = windows[windows["energy_joules"].notna()]
-    return read[read["energy_method"] == read["energy_method"].iloc[-1]] if len(read) else read
+    return windows.iloc[read_places(windows)]
+
+
+def read_places(windows: pandas.DataFrame | Mapping[str, numpy.ndarray]) -> numpy.ndarray:
+    """Return which windows, by their places, `read_windows` returns; arguments as of `summarise`."""
+    places = numpy.flatnonzero(~numpy.isnan(_numbers(windows["energy_joules"])))
+    methods = numpy.asarray(windows["energy_method"])[places]
+    return places[methods == methods[-1]] if len(places) else places
 
 
 def sentence(point: dict) -> str:
@@ -81,3 +92,14 @@ def _note(method: str, shortest: float) -> str:
     if method == "estimate_tdp":
         return "an estimate from a stated power, not measured"
     return f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if shortest < SHORTEST_WINDOW else ""
+
+
+def _numbers(values: pandas.Series | numpy.ndarray) -> numpy.ndarray:
+    """Return a column as floats, NaN where it is missing."""
+    return values.to_numpy(float, na_value=numpy.nan) if isinstance(values, pandas.Series) else values
+
+
+def _median(values: numpy.ndarray) -> float:
+    """Return the median of those that are not missing."""
+    present = values[~numpy.isnan(values)]
+    return float(numpy.median(present)) if len(present) else numpy.nan

@@ -129,8 +129,7 @@ def interval(values: Sequence[float], kernels: Sequence, history: History = NO_H
         raise ValueError(f"{len(array)} values and {len(kernels)} kernels; allowed: as many of each, 1 or more")
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    names = numpy.asarray(kernels)
-    groups = [array[names == kernel] for kernel in pandas.unique(names)]
+    groups = _by_kernel(array, kernels)
     medians = numpy.array([numpy.median(group) for group in groups])
     value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
     pool = history.plus(spread(array, kernels))
@@ -242,6 +241,11 @@ def of_windows(windows: pandas.DataFrame, measure: str, history: Mapping[tuple[s
     """
     values, kernels = _values(windows, measure).to_numpy(), windows["run_id"].astype(str).to_numpy()
     total = history.get((measure, windows["machine"].iloc[0], windows["device"].iloc[0]), NO_HISTORY)
+    return of_values(values, kernels, total)
+
+
+def of_values(values: Sequence[float], kernels: Sequence, total: History) -> Interval:
+    """Return the interval of one point's values, as `interval` does, from a history of which these are a part."""
     return interval(values, kernels, total.less(spread(values, kernels)))
 
 
@@ -251,7 +255,7 @@ def _values(windows: pandas.DataFrame, measure: str) -> pandas.Series:
 
 def spread(values: Sequence[float], kernels: Sequence) -> History:
     """Return how much the kernels of one point differ; arguments as of `interval`."""
-    levels = numpy.log([float(median) for median in _medians(values, kernels)])
+    levels = numpy.log([numpy.median(group) for group in _by_kernel(values, kernels)])
     return History(float(numpy.sum(numpy.square(levels - levels.mean()))), len(levels) - 1)
 
 
@@ -292,6 +296,7 @@ def kernel_levels(rows: pandas.DataFrame, measure: str) -> pandas.DataFrame:
     return numpy.log(levels).reset_index()
 
 
-def _medians(values: Sequence[float], kernels: Sequence) -> list[float]:
-    """Return each kernel's median, in the order of their first windows."""
-    return pandas.Series(numpy.asarray(values, float)).groupby(numpy.asarray(kernels), sort=False).median().tolist()
+def _by_kernel(values: Sequence[float], kernels: Sequence) -> list[numpy.ndarray]:
+    """Return the values of each kernel, in the order of their first windows."""
+    array, names = numpy.asarray(values, float), numpy.asarray(kernels)
+    return [array[names == kernel] for kernel in dict.fromkeys(names.tolist())]

@@ -4,50 +4,48 @@ Nothing here names a user, a host or a path: the manifests hold none (see `machi
 """
 
 from collections import Counter
-from pathlib import Path
+from collections.abc import Mapping
 
 import pandas
 
-from benchbook import condition, devices, manifests, verdicts
+from benchbook import condition, devices, verdicts
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
 COLUMNS += ["rows"]
 
 
-def table(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
     """Return one line per machine that measured; its newest run says what it is.
 
     Args:
         rows: measured ones.
-        folder: that holds them with their manifests.
+        described: the manifests of their runs by run id, from `manifests.every`.
 
     Returns:
         Columns: COLUMNS; cores are physical, condition is sentences. Of a machine without manifests only its rows tell.
     """
-    by_run = manifests.every(folder)
     lines = []
     for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
-        own_manifests = [by_run[run_id] for run_id in sorted(set(own["run_id"])) if run_id in by_run]
+        own_manifests = [described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described]
         line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
         lines.append(line | (_description(own_manifests) if own_manifests else {}))
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def tell_apart(rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+def tell_apart(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
     """Return rows in which kinds of computer that share a machine's name have names of their own.
 
     Args:
         rows: measured ones.
-        folder: that holds them with their manifests, which hold the fingerprints.
+        described: the manifests of their runs by run id, which hold the fingerprints.
 
     Returns:
         The rows; where the manifests of one machine's runs have several fingerprints, its name goes on with the first
         four digits of the run's own, or with `unknown` where the manifest has none.
     """
     kinds = {
-        run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown")
-        for run_id, manifest in manifests.every(folder).items()
+        run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown") for run_id, manifest in described.items()
     }
     kind = rows["run_id"].map(kinds).astype("object")  # missing where a run has no manifest
     several = kind.groupby(rows["machine"]).transform("nunique") > 1

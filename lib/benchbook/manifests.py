@@ -65,7 +65,7 @@ def check(content: bytes, source: str) -> dict:
         manifest = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{source} is not JSON ({str(error)[:200]})") from error
-    fault = _fault(manifest, SCHEMA, "")
+    fault = _fault(manifest, SCHEMA)
     if fault:
         raise ManifestError(f"{source}: {fault}")
     return manifest
@@ -114,32 +114,48 @@ def _readable(paths: list[Path]) -> dict[Path, dict]:
         except ManifestError:
             continue
         if manifest.get("environment"):  # hundreds of packages, alike in most runs of a machine
-            text = json.dumps(manifest["environment"], sort_keys=True)
+            text = repr(manifest["environment"])
             manifest["environment"] = environments.setdefault(text, manifest["environment"])
         good[path] = manifest
     return good
 
 
-def _fault(value: object, allowed: object, place: str) -> str | None:
-    """Return what is wrong with a value and all that it holds, or None."""
-    name = place.rpartition(".")[2].partition("[")[0]
+def _fault(value: object, allowed: object, place: tuple[str | int, ...] = ()) -> str | None:
+    """Return what is wrong with a value and all that it holds, or None.
+
+    Args:
+        value: of the manifest.
+        allowed: what the schema says of it.
+        place: the keys and numbers under which it stands.
+    """
     if isinstance(allowed, list):
         if not isinstance(value, list):
             return _complaint(place, value, "a list")
-        parts = ((part, allowed[0], f"{place}[{number}]") for number, part in enumerate(value))
+        parts = ((part, allowed[0], number) for number, part in enumerate(value))
     elif isinstance(allowed, dict):
         if not isinstance(value, dict):
             return _complaint(place, value, "an object")
+        name = next((key for key in reversed(place) if isinstance(key, str)), "")
         missing = [key for key in NEEDED.get(name, ()) if value.get(key) is None]
         if missing:
-            return f"{place} has no {missing[0]}"
-        stated = [key for key in allowed if value.get(key) is not None]
-        parts = ((value[key], allowed[key], f"{place}.{key}".lstrip(".")) for key in stated)
+            return f"{_text(place)} has no {missing[0]}"
+        parts = ((value[key], kind, key) for key, kind in allowed.items() if value.get(key) is not None)
     else:
         right = isinstance(value, allowed) and (allowed is TRUTH or not isinstance(value, bool))
         return None if right else _complaint(place, value, NAMES[allowed])
-    return next(filter(None, (_fault(*part) for part in parts)), None)
+    for part, kind, key in parts:
+        # A plain value of the right type is passed over here: thousands of manifests hold a million of them.
+        if type(part) is kind or (kind is NUMBER and type(part) in NUMBER):
+            continue
+        if fault := _fault(part, kind, (*place, key)):
+            return fault
+    return None
 
 
-def _complaint(place: str, value: object, allowed: str) -> str:
-    return f"{place or 'the whole'} is {json.dumps(value)[:80]}; allowed: {allowed}"
+def _text(place: tuple[str | int, ...]) -> str:
+    """Return a place as a message names it, such as `conditions[3].gpus`."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+
+
+def _complaint(place: tuple[str | int, ...], value: object, allowed: str) -> str:
+    return f"{_text(place) or 'the whole'} is {json.dumps(value)[:80]}; allowed: {allowed}"

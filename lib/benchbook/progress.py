@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from benchbook import condition, layout, machine, records, sharing, verdicts
+from benchbook import condition, layout, machine, manifests, records, sharing, verdicts
 from benchbook.profiles import Point
 from benchbook.runs import Run
 
@@ -61,7 +61,7 @@ class Line:
     def _rate(self) -> str:
         paths = records.find(self.folder) if self.folder.exists() else []
         rows = records.gather(paths, lambda line: None)
-        summary = verdicts.summarise(rows, condition.samples(self.folder) if len(rows) else None)
+        summary = verdicts.summarise(rows, condition.samples(manifests.every(self.folder)) if len(rows) else None)
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]

@@ -113,7 +113,7 @@ def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
         Missing: a point has no rows; the message names each.
     """
     rows = read_rows(machine_name, lambda line: None)  # the report that follows names what is left out
-    conditions = condition.samples(layout.runs(machine_name))
+    conditions = condition.samples(manifests.every(layout.runs(machine_name)))
     summaries = verdicts.summarise(rows, conditions).to_dict("records")
     measured = {(each["study"], each["point"]): each for each in summaries}
     missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in measured]

@@ -5,7 +5,7 @@ would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -42,13 +42,16 @@ class Verdict:
         return f"{self.word}: {', '.join(self.reasons)}" if self.reasons else self.word
 
 
-def stability(rates: Sequence[float], runs: Sequence, conditions: pandas.DataFrame | None = None) -> Verdict:
+def stability(
+    rates: Sequence[float], runs: Sequence, conditions: pandas.DataFrame | Sequence[dict] | None = None
+) -> Verdict:
     """Judge the windows of one point.
 
     Args:
         rates: images a second, one per window, in the order measured.
         runs: the run each window belongs to.
-        conditions: samples of these runs, from `condition.samples`; None where there are none.
+        conditions: samples of these runs, from `condition.samples`, or the same as dictionaries, in which what is
+            missing is None; None where there are none.
 
     Raises:
         ValueError: not one run per rate.
@@ -58,7 +61,9 @@ def stability(rates: Sequence[float], runs: Sequence, conditions: pandas.DataFra
         raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
     few = len(rates) < intervals.FEWEST_WINDOWS
     reasons = [] if few else [*_spread(rates), *_drift(rates, runs), *_outliers(rates)]
-    reasons += [] if conditions is None else _disturbances(conditions)
+    if conditions is not None:
+        is_table = isinstance(conditions, pandas.DataFrame)
+        reasons += _disturbances(_dictionaries(_columns(conditions)) if is_table else conditions)
     if reasons:
         return Verdict(UNSTABLE, tuple(reasons))
     return Verdict(TOO_FEW if few else STABLE)
@@ -71,17 +76,8 @@ def judge(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) ->
         rows: rows of one point of one machine.
         conditions: from `condition.samples`, of any runs.
     """
-    return _judge(statistics.newest(rows[rows["source"] == "measured"]), conditions)
-
-
-def _judge(measured: pandas.DataFrame, conditions: pandas.DataFrame | None) -> Verdict:
-    """Judge the last session of one point."""
-    windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
-    if conditions is not None:
-        conditions = conditions[conditions["run_id"].isin(windows["run_id"])]
-        if (measured["device"] == "cpu").all():
-            conditions = conditions.drop(columns="gpus", errors="ignore")  # no matter to a run on the CPU
-    return stability(windows["samples_per_second"], windows["run_id"].astype(str), conditions)
+    judged = [verdict for _, verdict in _each(rows, conditions)]
+    return judged[0] if judged else stability([], [], [])
 
 
 def add(
@@ -93,23 +89,48 @@ def add(
         summary: one line per point of `rows`.
         rows, conditions: see `judge`.
     """
-    columns = [*statistics.POINT_KEY, "run_id", "phase", "device", "samples_per_second"]
-    measured = statistics.newest(rows[rows["source"] == "measured"])[columns]
-    groups = dict(iter(measured.groupby(statistics.POINT_KEY)))
-    places = {} if conditions is None else conditions.groupby("run_id").indices
+    verdicts = {key: str(verdict) for key, verdict in _each(rows, conditions)}
+    lines = summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
+    words = [verdicts[tuple(key)] if count else None for *key, count in lines]
+    return summary.assign(verdict=pandas.Series(words, summary.index, dtype="object"))
 
-    def taken(runs: pandas.Series) -> pandas.DataFrame | None:
-        """Return the conditions of a point's runs, so that all runs' need not be searched for each point."""
-        if conditions is None:
-            return None
-        samples = sorted(place for run in runs.unique() for place in places.get(run, ()))
-        return conditions.iloc[samples]
 
-    verdicts = [
-        str(_judge(group := groups[tuple(key)], taken(group["run_id"]))) if count else None
-        for *key, count in summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
-    ]
-    return summary.assign(verdict=pandas.Series(verdicts, summary.index, dtype="object"))
+def _each(
+    rows: pandas.DataFrame, conditions: pandas.DataFrame | None
+) -> Iterator[tuple[tuple[str, str, str], Verdict]]:
+    """Judge the training windows of each point's last session; yield the point's key and its verdict.
+
+    What the conditions say of GPUs is no matter to a run on the CPU.
+    """
+    measured = statistics.newest(rows[rows["source"] == "measured"])
+    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in statistics.POINT_KEY]).all()
+    windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
+    samples_of = None if conditions is None else _by_run(conditions)
+    for key, of_point in statistics.divide(windows, statistics.POINT_KEY, ["samples_per_second"], ["run_id"]):
+        rates, runs, samples = of_point["samples_per_second"], of_point["run_id"].astype(str), None
+        if samples_of:
+            samples = [sample for run in sorted(set(runs)) for sample in samples_of(run)]
+            samples = [sample | {"gpus": None} for sample in samples] if on_cpu[key] else samples
+        yield key, stability(rates, runs, samples)
+
+
+def _by_run(conditions: pandas.DataFrame) -> Callable[[str], list[dict]]:
+    """Return what gives the samples of a run: those of thousands of runs are not all made dictionaries at once."""
+    columns, places = _columns(conditions), conditions.groupby("run_id").indices
+
+    def samples(run: str) -> list[dict]:
+        return _dictionaries({name: column[places[run]] for name, column in columns.items()}) if run in places else []
+
+    return samples
+
+
+def _columns(conditions: pandas.DataFrame) -> dict[str, numpy.ndarray]:
+    plain = conditions.astype(object).where(conditions.notna(), None)
+    return {name: plain[name].to_numpy() for name in plain}
+
+
+def _dictionaries(columns: Mapping[str, numpy.ndarray]) -> list[dict]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def summarise(
@@ -194,9 +215,8 @@ def _outliers(rates: numpy.ndarray) -> list[str]:
     return [f"{apart.sum()} of {len(rates)} windows apart"] if apart.mean() > OUTLIER_SHARE else []
 
 
-def _disturbances(conditions: pandas.DataFrame) -> list[str]:
+def _disturbances(samples: Sequence[dict]) -> list[str]:
     """Return what disturbed the runs, from samples at both ends of their windows."""
-    samples = [dict(line) for line in conditions.astype(object).where(conditions.notna(), None).to_dict("records")]
     pairs = [
         (before, after)
         for before, after in itertools.pairwise(samples)

@@ -2,15 +2,17 @@
 
 import io
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy
 import pandas
 
 from benchbook import layout, manifests
 from benchbook.records.checking import LONGEST_QUOTED, listed, validate
 from benchbook.records.migrations import migrate
-from benchbook.records.schema import COLUMNS, KEY, SchemaError, unknown_columns
+from benchbook.records.schema import COLUMNS, KEY, SCHEMA_VERSION, SchemaError, unknown_columns
 
 LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB
 MOST_COLUMNS = 500
@@ -19,6 +21,35 @@ FILES_AT_ONCE = 250  # read as one; what is wrong with one of them costs the oth
 LEFT_OUT = "Left out:"
 NOT_USED = "Manifest not used:"
 KEPT = "Kept, though this version does not know them: columns"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of several files in one table, which takes as long to read and check as a few files alone.
+
+    Attributes:
+        paths: the files.
+        counts: how many rows each has.
+        table: their rows, one file after the other.
+    """
+
+    paths: list[Path]
+    counts: list[int]
+    table: pandas.DataFrame
+
+    def apart(self) -> dict[Path, pandas.DataFrame]:
+        """Return the rows of each file."""
+        return {batch.paths[0]: batch.table for batch in self._cut(range(1, len(self.paths)))}
+
+    def halves(self) -> "list[Batch]":
+        """Return the first and the second half of the files."""
+        return self._cut([len(self.paths) // 2])
+
+    def _cut(self, places: Iterable[int]) -> "list[Batch]":
+        ends = [0, *itertools.accumulate(self.counts)]
+        parts = [slice(*pair) for pair in itertools.pairwise([0, *places, len(self.paths)])]
+        tables = [self.table.iloc[ends[part.start] : ends[part.stop]].reset_index(drop=True) for part in parts]
+        return [Batch(self.paths[part], self.counts[part], table) for part, table in zip(parts, tables, strict=True)]
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -36,15 +67,10 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
     Raises:
         SchemaError: a file breaks the schema, or two files hold the same row.
     """
-    paths = sorted(paths)
-    together = texts_together(paths)
-    tables = {path: _present(path, together.get(path)) for path in paths}
-    try:
-        merged = _checked(tables)
-    except SchemaError:
-        _find_fault(tables)
-        raise
-    return _ordered(merged)
+    rows, faults = _sound(sorted(paths))
+    if faults:
+        raise SchemaError(faults[0])
+    return rows
 
 
 def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
@@ -54,21 +80,15 @@ def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.
         paths: files of rows. A manifest beside one that breaks its own schema is named as well; its rows are kept.
         say: takes a line for each fault, and one for columns that this version does not have.
     """
-    paths, tables, faults = sorted(paths), {}, []
-    together = texts_together(paths)
-    for path in paths:
-        try:
-            tables[path] = _present(path, together.get(path))
-        except SchemaError as error:
-            faults.append(str(error))
-    rows, more = _sound(tables)
-    messages = [f"{LEFT_OUT} {fault}" for fault in (*faults, *more)]
+    paths = sorted(paths)
+    rows, faults = _sound(paths)
+    messages = [f"{LEFT_OUT} {fault}" for fault in faults]
     messages += [f"{NOT_USED} {fault}" for fault in manifests.faults(paths)]
     if unknown := unknown_columns(rows):
         messages.append(f"{KEPT} {listed(unknown)}")
     for message in messages:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
-    return _ordered(rows)
+    return rows
 
 
 def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
@@ -108,8 +128,8 @@ def _content(file: Path | io.BytesIO, source: str) -> bytes:
     return content
 
 
-def texts_together(paths: Iterable[Path]) -> dict[Path, pandas.DataFrame]:
-    """Return what `texts` does of each file, in a fraction of the time: files of the same columns are read as one.
+def together(paths: Iterable[Path]) -> Iterator[Batch]:
+    """Yield what `texts` does of each file, in a fraction of the time: files of the same columns are read as one.
 
     A file that is not plainly one row a line, or that stands beside one that is none, is left out, to be read alone.
     """
@@ -122,27 +142,20 @@ def texts_together(paths: Iterable[Path]) -> dict[Path, pandas.DataFrame]:
         header, _, body = content.partition(b"\n")
         if body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content:
             bodies.setdefault(header, []).append((path, body))
-    tables = {}
     for header, files in bodies.items():
         for start in range(0, len(files), FILES_AT_ONCE):
-            tables |= _texts_of_columns(header, files[start : start + FILES_AT_ONCE])
-    return tables
+            yield from _of_columns(header, files[start : start + FILES_AT_ONCE])
 
 
-def _texts_of_columns(header: bytes, files: list[tuple[Path, bytes]]) -> dict[Path, pandas.DataFrame]:
-    """Return the rows of each file of these columns; nothing where one of them is not one row a line."""
+def _of_columns(header: bytes, files: list[tuple[Path, bytes]]) -> Iterator[Batch]:
+    """Yield the rows of files of these columns; nothing where one of them is not one row a line."""
     try:
         table = _parse(b"\n".join([header, b"".join(body for _, body in files)]))
     except (UnicodeDecodeError, pandas.errors.ParserError, pandas.errors.EmptyDataError):
-        return {}
-    ends = list(itertools.accumulate(body.count(b"\n") for _, body in files))
-    if len(table) != ends[-1] or not isinstance(table.index, pandas.RangeIndex):
-        return {}
-    starts = [0, *ends[:-1]]
-    return {
-        path: table.iloc[start:end].reset_index(drop=True)
-        for (path, _), start, end in zip(files, starts, ends, strict=True)
-    }
+        return
+    counts = [body.count(b"\n") for _, body in files]
+    if len(table) == sum(counts) and isinstance(table.index, pandas.RangeIndex):
+        yield Batch([path for path, _ in files], counts, table)
 
 
 def _parse(content: bytes) -> pandas.DataFrame:
@@ -162,63 +175,79 @@ def _manifest(path: Path) -> dict:
         return {}
 
 
-def _ordered(rows: pandas.DataFrame) -> pandas.DataFrame:
-    return rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
+def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
+    """Return the rows of the files that obey the schema, in the order of `merge`, and what is wrong with each other.
+
+    Args:
+        paths: in order; of two files that hold the same row, the later one is wrong.
+    """
+    number_of, faults, good = {path: number for number, path in enumerate(paths)}, {}, []
+    for batch in _batches(paths, faults):
+        good += _checked(batch, faults)
+    tables = [batch.table for batch in good] or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    files = [number_of[path] for batch in good for path in batch.paths]
+    numbers = numpy.repeat(files, [count for batch in good for count in batch.counts]).astype(int)
+    order = numpy.argsort(numbers, kind="stable")
+    rows, numbers = pandas.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True), numbers[order]
+    rows = _without_repetitions(rows, numbers, paths, faults)
+    rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
+    return rows, [faults[path] for path in sorted(faults)]
 
 
-def _checked(tables: dict[Path, pandas.DataFrame]) -> pandas.DataFrame:
-    """Return the rows of all files, checked at once: a hundred files take as long as one."""
-    none = pandas.DataFrame(columns=COLUMNS, dtype="string")
-    return validate(pandas.concat([none, *tables.values()], ignore_index=True))
+def _batches(paths: list[Path], faults: dict[Path, str]) -> Iterator[Batch]:
+    """Yield the rows of files as the present version writes them, every value as text; note what cannot be read."""
+    read, tables = set(), {}
+    for batch in together(paths):
+        read |= set(batch.paths)
+        if "schema_version" not in batch.table or batch.table["schema_version"].eq(str(SCHEMA_VERSION)).all():
+            yield batch
+        else:
+            tables |= batch.apart()
+    for path in paths:
+        if path in tables or path not in read:
+            try:
+                tables[path] = _present(path, tables.get(path))
+            except SchemaError as error:
+                faults[path] = str(error)
+                tables.pop(path, None)
+    alone = list(tables)
+    for start in range(0, len(alone), FILES_AT_ONCE):
+        some = alone[start : start + FILES_AT_ONCE]
+        table = pandas.concat([tables[path] for path in some], ignore_index=True)
+        yield Batch(some, [len(tables[path]) for path in some], table)
 
 
-def _sound(tables: dict[Path, pandas.DataFrame]) -> tuple[pandas.DataFrame, list[str]]:
-    """Return the rows of the files that obey the schema together, and what is wrong with each other file.
+def _checked(batch: Batch, faults: dict[Path, str]) -> list[Batch]:
+    """Return the files of a batch that obey the schema, with its types; note what is wrong with each other.
 
-    Files are halved until the bad ones stand alone: one among thousands is found with a dozen checks.
+    Files are halved until the bad ones stand alone: one among hundreds is found with a dozen checks.
     """
     try:
-        return _checked(tables), []
-    except SchemaError:
-        if len(tables) == 1:
-            return _checked({}), [_fault(*next(iter(tables.items())))]
-    tables, faults = _without_repetitions(tables)
-    paths = list(tables)
-    halves = [paths[: len(paths) // 2], paths[len(paths) // 2 :]]
-    parts = [_sound({path: tables[path] for path in half}) for half in halves]
-    rows = pandas.concat([rows for rows, _ in parts], ignore_index=True)
-    return rows, faults + [fault for _, part_faults in parts for fault in part_faults]
-
-
-def _fault(path: Path, table: pandas.DataFrame) -> str:
-    try:
-        validate(table, str(path))
+        source = str(batch.paths[0]) if len(batch.paths) == 1 else "rows"
+        return [Batch(batch.paths, batch.counts, validate(batch.table, source))]
     except SchemaError as error:
-        return str(error)
-    raise AssertionError(f"{path} obeys the schema alone and not as one of one")
+        if len(batch.paths) == 1:
+            faults[batch.paths[0]] = str(error)
+            return []
+    return [good for half in batch.halves() for good in _checked(half, faults)]
 
 
 def _without_repetitions(
-    tables: dict[Path, pandas.DataFrame],
-) -> tuple[dict[Path, pandas.DataFrame], list[str]]:
-    """Return the files without those that hold a row of an earlier file, and a line on each of these."""
-    keys = pandas.concat([table.reindex(columns=KEY) for table in tables.values()], keys=range(len(tables)))
-    file = keys.index.get_level_values(0).to_series(index=keys.index)
-    first = file.groupby([keys[name] for name in KEY], dropna=False, sort=False).transform("first")
-    repeated, paths, faults = file != first, list(tables), []
-    for number in sorted(set(file[repeated])):
-        holder = first[repeated & (file == number)].iloc[0]
-        run_id = keys.loc[repeated & (file == number), "run_id"].iloc[0]
-        faults.append(f"{paths[number]}: run {run_id} stands in {paths[holder]} as well")
-    return {path: tables[path] for number, path in enumerate(paths) if number not in set(file[repeated])}, faults
+    rows: pandas.DataFrame, numbers: numpy.ndarray, paths: list[Path], faults: dict[Path, str]
+) -> pandas.DataFrame:
+    """Return the rows without files that hold a row of an earlier file; note which these are.
 
-
-def _find_fault(tables: dict[Path, pandas.DataFrame]) -> None:
-    """Raise what is wrong with one of the files, or with two of them."""
-    frames = {path: validate(table, str(path)) for path, table in tables.items()}
-    together = pandas.concat(frames.values(), ignore_index=True)
-    repeated = together.duplicated(KEY)
-    if repeated.any():
-        run_id = together.loc[repeated, "run_id"].iloc[0]
-        holders = [str(path) for path, frame in frames.items() if (frame["run_id"] == run_id).any()]
-        raise SchemaError(f"run {run_id} stands in more than one file: {', '.join(holders)}")
+    Args:
+        rows: of all files, in their order.
+        numbers: of each row the number of its file in `paths`.
+        paths: see above.
+        faults: gets a line for each file that is left out.
+    """
+    if not rows.duplicated(KEY).any():
+        return rows
+    file = pandas.Series(numbers)
+    first = file.groupby([rows[name] for name in KEY], dropna=False, sort=False).transform("first")
+    repeated = rows.loc[file != first, ["run_id"]].assign(file=file, holder=first).drop_duplicates("file")
+    for run_id, number, holder in repeated.itertuples(index=False):
+        faults[paths[number]] = f"{paths[number]}: run {run_id} stands in {paths[holder]} as well"
+    return rows[~file.isin(repeated["file"])]
