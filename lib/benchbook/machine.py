@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -114,11 +115,9 @@ def usable_cores() -> int:
 def environment() -> dict:
     """Return the software a run used: Python, every installed package, and the lock's SHA-256."""
     lock = layout.lock()
-    # An installation that broke off leaves a package without a name.
-    packages = {d.metadata["Name"].lower(): d.version for d in metadata.distributions() if d.metadata["Name"]}
     return {
         "python": platform.python_version(),
-        "packages": dict(sorted(packages.items())),
+        "packages": dict(sorted(_packages())),
         "lock": lock.name if lock else None,
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
     }
@@ -202,6 +201,18 @@ def _system() -> str:
     if platform.system() == "Darwin":
         return f"macOS {platform.mac_ver()[0]} ({_output('sysctl', '-n', 'kern.osversion')})"
     return f"{platform.system()} {platform.release()}"
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    """Yield name and version of every installed package; one whose installation broke off has neither.
+
+    The first lines of each package's metadata are searched: a parser of the whole of it takes twenty times as long.
+    """
+    for package in metadata.distributions():
+        header = (package.read_text("METADATA") or package.read_text("PKG-INFO") or "").partition("\n\n")[0]
+        name, version = (re.search(rf"^{field}: *(\S+)", header, re.MULTILINE) for field in ("Name", "Version"))
+        if name and version:
+            yield name[1].lower(), version[1]
 
 
 def _is_apple_silicon() -> bool:
