@@ -4,7 +4,16 @@ import numpy
 
 from benchbook.datasets.sources import Dataset
 
-OUTLINES = ("disc", "square", "triangle", "cross", "ring")
+# Which points are inside an outline, from how far they lie below and to the right of its centre, in extents.
+OUTLINES = {
+    "disc": lambda down, right: numpy.hypot(down, right) <= 1,
+    "square": lambda down, right: numpy.maximum(abs(down), abs(right)) <= 0.85,
+    "triangle": lambda down, right: (down <= 0.8) & (abs(right) <= (down + 1) / 1.8),
+    "cross": lambda down, right: (
+        (numpy.minimum(abs(down), abs(right)) <= 0.3) & (numpy.maximum(abs(down), abs(right)) <= 1)
+    ),
+    "ring": lambda down, right: (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1),
+}
 WARM, COLD = (0, 2), (2, 0)  # colour channels: the one that is bright, the one that is dark
 
 
@@ -30,28 +39,26 @@ def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[nu
     labels = random.permutation(numpy.repeat(numpy.arange(2 * len(OUTLINES)), per_class))
     count = len(labels)
     inside = _masks(labels % len(OUTLINES), size, random)
-    images = random.integers(70, 130, (count, 1, 1, 3)) + random.integers(-30, 31, (count, size, size, 3))
+    ground = random.integers(70, 130, (count, 1, 1, 3)).astype(numpy.uint8)
+    noise = random.integers(-30, 31, (count, size, size, 3)).astype(numpy.int8)
+    images = (ground + noise).astype(numpy.uint8)
     colours = random.integers(90, 150, (count, 3))
     for cold, (bright, dark) in enumerate((WARM, COLD)):
         chosen = labels // len(OUTLINES) == cold
         colours[chosen, bright] = random.integers(190, 240, chosen.sum())
         colours[chosen, dark] = random.integers(10, 60, chosen.sum())
-    images = numpy.where(inside[..., None], colours[:, None, None], images)
-    return images.clip(0, 255).astype(numpy.uint8), labels.astype(numpy.int64)
+    images = numpy.where(inside[..., None], colours[:, None, None].astype(numpy.uint8), images)
+    return images, labels.astype(numpy.int64)
 
 
 def _masks(outlines: numpy.ndarray, size: int, random: numpy.random.Generator) -> numpy.ndarray:
     """Return which pixels are inside, shape (n, size, size); centre and extent are drawn for each image."""
     extent = random.uniform(0.22, 0.38, (len(outlines), 1, 1)) * size
     centres = random.uniform(0.4, 0.6, (2, len(outlines), 1, 1)) * size
-    rows, columns = numpy.mgrid[:size, :size] + 0.5
+    rows, columns = (side + 0.5 for side in numpy.ogrid[:size, :size])
     down, right = (rows - centres[0]) / extent, (columns - centres[1]) / extent
-    radius, reach = numpy.hypot(down, right), numpy.maximum(abs(down), abs(right))
-    drawn = {
-        "disc": radius <= 1,
-        "square": reach <= 0.85,
-        "triangle": (down <= 0.8) & (abs(right) <= (down + 1) / 1.8),
-        "cross": (numpy.minimum(abs(down), abs(right)) <= 0.3) & (reach <= 1),
-        "ring": (radius <= 1) & (radius >= 0.55),
-    }
-    return numpy.stack([drawn[name] for name in OUTLINES])[outlines, numpy.arange(len(outlines))]
+    inside = numpy.empty((len(outlines), size, size), bool)
+    for number, is_inside in enumerate(OUTLINES.values()):
+        chosen = outlines == number
+        inside[chosen] = is_inside(down[chosen], right[chosen])
+    return inside
