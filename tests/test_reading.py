@@ -97,10 +97,8 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
         records.append(tmp_path / f"{number:02}.csv", make_row(run_id=f"run-{number}"))
     for number in (5, 40):
         (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"])
-    checks, validate = [], checking.SCHEMA.validate
-    monkeypatch.setattr(
-        checking.SCHEMA, "validate", lambda *rows, **options: checks.append(1) or validate(*rows, **options)
-    )
+    checks, cast = [], checking.cast
+    monkeypatch.setattr(checking, "cast", lambda *table: checks.append(1) or cast(*table))
     rows, said = gather(tmp_path)
     assert (len(rows), len(said)) == (62, 2)
     assert len(checks) < 30
@@ -170,9 +168,8 @@ def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
 
 @pytest.mark.fault("A file of hundreds of thousands of empty rows: the first thousand decide, within a little memory")
 def test_a_large_bad_table_is_refused_by_its_first_rows(monkeypatch):
-    sizes, check = [], checking.SCHEMA.validate
-    whole = lambda rows, lazy: sizes.append(len(rows)) or check(rows, lazy=lazy)  # noqa: E731
-    monkeypatch.setattr(checking.SCHEMA, "validate", whole)
+    sizes, cast = [], checking.cast
+    monkeypatch.setattr(checking, "cast", lambda rows, source: sizes.append(len(rows)) or cast(rows, source))
     rows = [make_row(index=index, phase="trian") for index in range(checking.MANY_ROWS + 1)]
     with pytest.raises(records.SchemaError, match=r"line 2: column phase is 'trian'"):
         records.validate(pandas.DataFrame(rows, columns=records.COLUMNS))

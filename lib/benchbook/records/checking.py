@@ -1,28 +1,27 @@
 """Rows given the schema's types, and held against its rules: whole tables, and one row as it is written."""
 
-import functools
 import json
 import math
 import numbers
-import re
 from collections.abc import Callable, Iterable
 
 import pandas
-import pandera.pandas as pandera
 
-from benchbook.records.schema import COLUMNS, DTYPES, KEY, SCHEMA, SchemaError, check_names, unknown_columns
+from benchbook.records.schema import (
+    COLUMNS,
+    DTYPES,
+    KEY,
+    RULES,
+    Column,
+    SchemaError,
+    check_names,
+    unknown_columns,
+    whole,
+)
 
 LONGEST_QUOTED = 80  # characters of a value in a message
 MANY_ROWS, FEW_ROWS = 5000, 1000
 LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
-# What a check of the schema asks of one value, by the check's name and from its own limits.
-RULES: dict[str, Callable[[dict], Callable[[object], bool]]] = {
-    "equal_to": lambda limits: lambda value: value == limits["value"],
-    "isin": lambda limits: lambda value: value in limits["allowed_values"],
-    "greater_than_or_equal_to": lambda limits: lambda value: value >= limits["min_value"],
-    "in_range": lambda limits: lambda value: limits["min_value"] <= value <= limits["max_value"],
-    "str_matches": lambda limits: lambda value: re.match(limits["pattern"], value) is not None,
-}
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
@@ -38,10 +37,8 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     if len(rows) > MANY_ROWS:  # a list of the faults of each row would take many times the table's memory
         validate(rows.iloc[:FEW_ROWS], source)
     typed = cast(rows, source)
-    try:
-        SCHEMA.validate(typed[COLUMNS], lazy=True)
-    except pandera.errors.SchemaErrors as error:
-        raise SchemaError(_describe(error.failure_cases, source)) from error
+    if not all(_is_sound(typed[name], column) for name, column in RULES.items()):
+        _name_faults(typed, source)
     repeated = typed.duplicated(KEY)
     if repeated.any():
         line = int(typed.index[repeated][0]) + 2
@@ -79,22 +76,39 @@ def check_row(row: dict, source: str) -> None:
     Raises:
         SchemaError: as `validate` raises it.
     """
-    complete = all(is_good(row.get(name)) for name, is_good in _value_checks().items())
+    complete = all(_is_good(row.get(name), column) for name, column in RULES.items())
     bare = row.get("energy_joules") is not None and None in (row.get("energy_method"), row.get("energy_boundary"))
     if not complete or bare or not row.keys() <= DTYPES.keys():
         validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | row]), source)
 
 
-@functools.cache
-def _value_checks() -> dict[str, Callable[[object], bool]]:
-    """Return for each column whether a value is surely allowed; where it is False, `validate` has the last word."""
-    return {name: _value_check(name, column) for name, column in SCHEMA.columns.items()}
+def _is_sound(values: pandas.Series, column: Column) -> bool:
+    """Return whether all values of a column, which are of its type, are surely allowed."""
+    there = values.dropna()
+    if column.required and len(there) < len(values):
+        return False
+    if column.dtype == "object" or there.empty:
+        return True
+    return all(map(column.allows, (there.min(), there.max()) if column.is_number else there.unique()))
 
 
-def _value_check(name: str, column: pandera.Column) -> Callable[[object], bool]:
-    rules = [RULES[check.name](check.statistics) for check in column.checks]
-    is_typed, nullable = TYPES[DTYPES[name]], column.nullable or DTYPES[name] == "object"
-    return lambda value: nullable if value is None else is_typed(value) and all(rule(value) for rule in rules)
+def _name_faults(typed: pandas.DataFrame, source: str) -> None:
+    """Let pandera, whose import takes a third of a second, find what is wrong with a table, and where.
+
+    Raises:
+        SchemaError: names line, column, value and what is allowed.
+    """
+    from pandera.errors import SchemaErrors
+
+    try:
+        whole().validate(typed[COLUMNS], lazy=True)
+    except SchemaErrors as error:
+        raise SchemaError(_describe(error.failure_cases, source)) from error
+
+
+def _is_good(value: object, column: Column) -> bool:
+    """Return whether a value is surely allowed; where it is not, `validate` has the last word."""
+    return not column.required if value is None else TYPES[column.dtype](value) and column.allows(value)
 
 
 def _is_whole(value: object) -> bool:
@@ -112,10 +126,10 @@ TYPES: dict[str, Callable[[object], bool]] = {
 
 
 def _typed(values: pandas.Series, dtype: str, source: str) -> pandas.Series:
-    if dtype == "string":
-        return values.astype(dtype)
     if dtype == "object":
         return _dictionaries(values, source)
+    if dtype == "string" or values.isna().all():
+        return values.astype(dtype)
     if dtype == "boolean":
         typed = values.map({"True": True, "False": False, True: True, False: False}, na_action="ignore")
     else:

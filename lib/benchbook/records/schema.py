@@ -1,9 +1,12 @@
 """The columns of a row: what each may hold, declared once."""
 
 import difflib
+import functools
+import math
+import re
+from dataclasses import dataclass
 
 import pandas
-import pandera.pandas as pandera
 
 from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.devices.kinds import KINDS
@@ -25,6 +28,7 @@ STATUSES = (
     "unsupported",
     "unavailable",
 )
+MOMENT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 # How alike (difflib's ratio) an unknown name and a column's are when one is taken for a misspelling of the other.
 # No two columns of the schema are that much alike.
 NEAR_MISS = 0.8
@@ -35,96 +39,144 @@ class SchemaError(ValueError):
     """A row does not obey the schema; the message names file, line, column and what is allowed."""
 
 
-def _text(*allowed: str, required: bool = False) -> pandera.Column:
-    checks = [pandera.Check.isin(allowed, error=f"allowed: {', '.join(allowed)}")] if allowed else []
-    return pandera.Column("string", checks, nullable=not required)
+@dataclass(frozen=True)
+class Column:
+    """What a column may hold where it holds a value.
+
+    Attributes:
+        dtype: as pandas calls it; of settings, which are dictionaries, object.
+        required: whether every row has a value.
+        allowed: the only values; empty: any.
+        least, most: limits of a number, both allowed.
+        pattern: what a text matches from its beginning, as a regular expression; empty: any.
+        rule: what an error calls allowed; empty where any value is.
+    """
+
+    dtype: str
+    required: bool = False
+    allowed: tuple = ()
+    least: float = -math.inf
+    most: float = math.inf
+    pattern: str = ""
+    rule: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether values are numbers."""
+        return self.dtype in ("Int64", "Float64")
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value of the column's type is allowed."""
+        if self.allowed:
+            return value in self.allowed
+        if self.pattern:
+            return re.match(self.pattern, value) is not None
+        return not self.is_number or self.least <= value <= self.most
 
 
-def _count(least: int = 0, required: bool = False) -> pandera.Column:
-    return pandera.Column("Int64", pandera.Check.ge(least, error=f"allowed: {least} or more"), nullable=not required)
+def _text(*allowed: str, required: bool = False) -> Column:
+    return Column("string", required, allowed, rule=", ".join(allowed))
 
 
-def _quantity() -> pandera.Column:
-    return pandera.Column("Float64", pandera.Check.ge(0, error="allowed: 0 or more"), nullable=True)
+def _count(least: int = 0, required: bool = False) -> Column:
+    return Column("Int64", required, least=least, rule=f"{least} or more")
 
 
-def _fraction() -> pandera.Column:
-    return pandera.Column("Float64", pandera.Check.in_range(0, 1, error="allowed: 0 to 1"), nullable=True)
+def _quantity() -> Column:
+    return Column("Float64", least=0, rule="0 or more")
 
 
-SCHEMA = pandera.DataFrameSchema(
-    {
-        # identity
-        "schema_version": pandera.Column("Int64", pandera.Check.eq(SCHEMA_VERSION, error=f"allowed: {SCHEMA_VERSION}")),
-        "session": _text(required=True),
-        "run_id": _text(required=True),
-        "study": _text(required=True),
-        "variant": _text(*VARIANTS),
-        "point": _text(required=True),
-        "machine": _text(required=True),
-        "chip": _text(),
-        "source": _text("measured", "published", "digitised", "secondary", "derived", required=True),
-        "reference": _text(),
-        # topology
-        "device": _text(*KINDS),
-        "device_name": _text(),
-        "device_count": _count(1),
-        "node_count": _count(1),
-        "num_threads": _count(1),
-        "num_workers": _count(),
-        # software
-        "framework": _text(*FRAMEWORKS),
-        "framework_version": _text(),
-        "precision": _text(*PRECISIONS),
-        "compiled": pandera.Column("boolean", nullable=True),
-        "commit": _text(),
-        # work
-        "model": _text(),
-        "parameters": _count(),
-        "dataset": _text(),
-        "dataset_samples": _count(),
-        "batch_size": _count(1),
-        "image_size": _count(1),
-        "settings": pandera.Column(object),  # a dictionary; in a file, JSON with sorted keys
-        # window
-        "phase": _text(*PHASES, required=True),
-        "repeat": _count(required=True),
-        "epoch": _count(),
-        "index": _count(required=True),
-        "started_at": pandera.Column(
-            "string",
-            pandera.Check.str_matches(
-                r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", error="allowed: UTC time, ISO 8601, ending in Z"
-            ),
-            nullable=True,
-        ),
-        # measures
-        "samples": _count(),
-        "seconds": _quantity(),
-        "input_seconds": _quantity(),
-        "samples_per_second": _quantity(),
-        "flops_per_sample": _quantity(),
-        "bytes_per_sample": _quantity(),
-        "energy_joules": _quantity(),
-        "energy_method": _text("nvml", "apple_ioreport", "rapl", "meter", "estimate_tdp"),
-        "energy_boundary": _text("board", "soc", "package", "wall"),
-        "idle_watts": _quantity(),
-        "peak_memory_bytes": _count(),
-        "memory_method": _text(),
-        "utilisation": _fraction(),
-        "loss": pandera.Column("Float64", nullable=True),
-        "accuracy": _fraction(),
-        "accuracy_metric": _text("top1", "knn", "iou"),
-        # outcome
-        "status": _text(*STATUSES, required=True),
-        "message": _text(),
-    },
-    ordered=True,
-)
-COLUMNS = list(SCHEMA.columns)
-DTYPES = {name: str(column.dtype).partition("[")[0] for name, column in SCHEMA.columns.items()}
-# A file may lack any other column.
-REQUIRED = [name for name, column in SCHEMA.columns.items() if not column.nullable and name != "settings"]
+def _fraction() -> Column:
+    return Column("Float64", least=0, most=1, rule="0 to 1")
+
+
+RULES = {
+    # identity
+    "schema_version": Column("Int64", True, (SCHEMA_VERSION,), rule=str(SCHEMA_VERSION)),
+    "session": _text(required=True),
+    "run_id": _text(required=True),
+    "study": _text(required=True),
+    "variant": _text(*VARIANTS),
+    "point": _text(required=True),
+    "machine": _text(required=True),
+    "chip": _text(),
+    "source": _text("measured", "published", "digitised", "secondary", "derived", required=True),
+    "reference": _text(),
+    # topology
+    "device": _text(*KINDS),
+    "device_name": _text(),
+    "device_count": _count(1),
+    "node_count": _count(1),
+    "num_threads": _count(1),
+    "num_workers": _count(),
+    # software
+    "framework": _text(*FRAMEWORKS),
+    "framework_version": _text(),
+    "precision": _text(*PRECISIONS),
+    "compiled": Column("boolean"),
+    "commit": _text(),
+    # work
+    "model": _text(),
+    "parameters": _count(),
+    "dataset": _text(),
+    "dataset_samples": _count(),
+    "batch_size": _count(1),
+    "image_size": _count(1),
+    "settings": Column("object"),  # a dictionary; in a file, JSON with sorted keys
+    # window
+    "phase": _text(*PHASES, required=True),
+    "repeat": _count(required=True),
+    "epoch": _count(),
+    "index": _count(required=True),
+    "started_at": Column(
+        "string", pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", rule="UTC time, ISO 8601, ending in Z"
+    ),
+    # measures
+    "samples": _count(),
+    "seconds": _quantity(),
+    "input_seconds": _quantity(),
+    "samples_per_second": _quantity(),
+    "flops_per_sample": _quantity(),
+    "bytes_per_sample": _quantity(),
+    "energy_joules": _quantity(),
+    "energy_method": _text("nvml", "apple_ioreport", "rapl", "meter", "estimate_tdp"),
+    "energy_boundary": _text("board", "soc", "package", "wall"),
+    "idle_watts": _quantity(),
+    "peak_memory_bytes": _count(),
+    "memory_method": _text(),
+    "utilisation": _fraction(),
+    "loss": Column("Float64"),
+    "accuracy": _fraction(),
+    "accuracy_metric": _text("top1", "knn", "iou"),
+    # outcome
+    "status": _text(*STATUSES, required=True),
+    "message": _text(),
+}
+COLUMNS = list(RULES)
+DTYPES = {name: column.dtype for name, column in RULES.items()}
+REQUIRED = [name for name, column in RULES.items() if column.required]  # a file may lack any other
+
+
+@functools.cache
+def whole():
+    """Return the schema of a table as pandera's, which names every value that is wrong; its import takes a while."""
+    import pandera.pandas as pandera
+
+    def checks(column: Column) -> list[pandera.Check]:
+        error = f"allowed: {column.rule}"
+        if column.allowed:
+            return [pandera.Check.isin(column.allowed, error=error)]
+        if column.pattern:
+            return [pandera.Check.str_matches(column.pattern, error=error)]
+        return [pandera.Check.in_range(column.least, column.most, error=error)] if column.is_number else []
+
+    columns = {
+        name: pandera.Column(
+            object if column.dtype == "object" else column.dtype, checks(column), nullable=not column.required
+        )
+        for name, column in RULES.items()
+    }
+    return pandera.DataFrameSchema(columns, ordered=True)
 
 
 def unknown_columns(rows: pandas.DataFrame) -> list[str]:
