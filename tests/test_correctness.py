@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchbook import compare, correctness, headline, studies, verdicts
+from benchbook import compare, correctness, headline, quantities, studies, verdicts
+from benchbook.figures import marks
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 
@@ -79,3 +80,64 @@ def test_a_comparison_says_first_that_a_side_is_wrong():
     wrong = make_rows(point("p", 200.0, session="two", parity=GOOD | {"gradient_cosine": -1.0}))
     assert compare.table(right, wrong)["verdict"].item().startswith("B is wrong: parity failed (gradient: cosine -1.0")
     assert compare.table(wrong, right)["verdict"].item().startswith("A is wrong: ")
+
+
+def asked(steps, compared=1, **columns):
+    """Return the rows of a point whose profile asks for some steps of parity, of which some were compared."""
+    rows = point("p", 100.0, parity=None, **columns)
+    again = {"phase": "parity", "loss": 2.0, "samples": 64, "point": "p", "run_id": "run-p", "precision": "fp32"}
+    rows += [
+        make_row(**again | columns, index=number, settings=GOOD | {"step": number + 1}) for number in range(compared)
+    ]
+    return [row | {"settings": row["settings"] | {"num_parity_steps": steps}} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (asked(3, 3), None),
+        (asked(3, 1), "1 of 3 steps compared with float64"),
+        (asked(3, 0), "not compared with float64"),
+        (asked(0, 0), "not compared with float64"),
+        (asked(1, 1), None),
+        (point("p", 100.0, parity=None), None),  # one's own network: it names no steps
+    ],
+)
+def test_a_point_compared_in_fewer_steps_than_its_profile_asks_is_unproven(rows, reason):
+    verdict = verdicts.summarise(make_rows(rows))["verdict"].item()
+    assert verdict == (f"unproven: {reason}; stable" if reason else "stable")
+    assert verdicts.is_unproven(verdict) is bool(reason)
+    assert not verdicts.is_unstable(verdict)
+
+
+def test_parity_in_another_precision_proves_nothing():
+    rows = asked(1, 1)
+    for row in rows:
+        row["precision"] = "fp32" if row["phase"] == "parity" else "amp_bf16"
+    assert correctness.unproven(make_rows(rows)) == {("desk", "mnist_speedup", "p"): "not compared with float64"}
+
+
+def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_says_so():
+    unproven = [row | {"point": "q", "run_id": "run-q"} for row in asked(3, 0)]
+    for row in unproven:
+        row["samples_per_second"] = 900.0 if row["phase"] == "train" else None
+    rows = make_rows([*asked(3, 3), *unproven])
+    evidence = Evidence(rows)
+    assert evidence.summary.set_index("point")["verdict"]["q"].startswith("unproven: ")
+    printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
+    table = headline.table(Evidence(make_rows([*asked(3, 3), *unproven, printed])), studies.every())
+    assert table[table["source"] == "measured"]["images_per_second"].tolist() == [100.0]
+    compared = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
+    assert compared["stability_a"].item() == "unproven: not compared with float64; stable"
+    outcomes = {marks.outcome(line) for line in evidence.summary.to_dict("records")}
+    assert outcomes == {"ok", "unproven"}
+    line = evidence.summary[evidence.summary["point"] == "q"].iloc[0].to_dict()
+    quantity = quantities.between(line | {"source": "measured"}, "rate", "samples_per_second")
+    assert quantity["note"] == "unproven: not compared with float64"
+
+
+def test_a_wrong_point_is_in_no_claim():
+    wrong = point("wrong", 900.0, parity=GOOD | {"gradient_cosine": -1.0})
+    evidence = Evidence(make_rows([*wrong, *point("right", 300.0)]))
+    assert set(evidence.without_wrong().rows["point"]) == {"right"}
+    assert Evidence(make_rows(point("right", 300.0))).without_wrong().rows["point"].unique().tolist() == ["right"]

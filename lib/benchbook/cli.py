@@ -305,8 +305,9 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
-            if line[f"stability_{side}"].startswith(verdicts.UNSTABLE):
-                _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
+            stability = line[f"stability_{side}"]
+            if verdicts.is_unstable(stability) or verdicts.is_unproven(stability):
+                _say(f"{line['point']} of {name}: {stability}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
         note = f"; {line['energy_note']}" if line["energy_note"] else ""
         kind = "95 % interval" if line["energy_interval"] == "interval" else "range"

@@ -1,4 +1,8 @@
-"""Whether points trained what they should have: fast but wrong is wrong, and never the best of anything."""
+"""Whether points trained what they should have: fast but wrong is wrong, and never the best of anything.
+
+A wrong point has that as its status. An unproven one was not compared with float64, or in fewer steps than its profile
+asks for: its figures count, and what is said of them begins with that word.
+"""
 
 import pandas
 
@@ -6,8 +10,11 @@ from benchbook import statistics
 from benchbook.parity import judging
 
 WRONG = "wrong"  # in place of a point's status
+UNPROVEN = "unproven"  # before what else is said of a point
+ASKED = "num_parity_steps"  # in settings: how many steps the profile asks for
 CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; of every other data set with labels, that of ten classes
 TEN_CLASSES = 1 / 10
+NOT_COMPARED = "not compared with float64"
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 # What the reasons are made of: a table of few columns is divided much faster.
 COLUMNS = [*statistics.POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
@@ -31,14 +38,44 @@ def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
     reasons = _guesses(trained, measured[measured["phase"] == "evaluate"])
-    precisions = trained.groupby(statistics.POINT_KEY)["precision"].first()
-    compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
-    points = pandas.MultiIndex.from_frame(compared[statistics.POINT_KEY])
-    compared = compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
+    compared = _compared(measured, trained)
     for (*key, _), verdict in judging.judge_each(judging.steps(compared), [*statistics.POINT_KEY, "run_id"]):
         if not verdict.passed:
             reasons[tuple(key)] = f"parity failed ({verdict.reason})"
     return reasons
+
+
+def unproven(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return what is missing to show that each point's last session trained the right thing; proven ones are left out.
+
+    A run that names no number of steps has nothing to be compared with: it is one's own network.
+
+    Args:
+        rows: any; measured ones count.
+
+    Returns:
+        By machine, study and point, a reason.
+    """
+    measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
+    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
+    runs = trained.drop_duplicates([*statistics.POINT_KEY, "run_id"])
+    compared = _compared(measured, trained)
+    counts = compared.groupby([*statistics.POINT_KEY, "run_id"]).size().to_dict()
+    reasons = {}
+    for run in runs[[*statistics.POINT_KEY, "run_id", "settings"]].itertuples(index=False, name=None):
+        *key, run_id, settings = run
+        asked, count = settings.get(ASKED), counts.get((*key, run_id), 0)
+        if asked is not None and count < max(1, asked):
+            reasons[tuple(key)] = f"{count} of {asked} steps compared with float64" if count else NOT_COMPARED
+    return reasons
+
+
+def _compared(measured: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the parity rows of each point in the precision that it trained in, without what a device lacks."""
+    precisions = trained.groupby(statistics.POINT_KEY)["precision"].first()
+    compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
+    points = pandas.MultiIndex.from_frame(compared[statistics.POINT_KEY])
+    return compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
 
 
 def mark(summary: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame:

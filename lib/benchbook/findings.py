@@ -85,9 +85,12 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
     others = sorted(set(own["dataset"].dropna()) - theirs) if theirs else []
     failed = summary[~summary["status"].isin(records.TRAINED)]
     ranges = summary[summary["interval"] == intervals.RANGE]
-    unstable = summary[summary["verdict"].astype(str).str.startswith(verdicts.UNSTABLE)]
+    unproven, unstable = (
+        summary[summary["verdict"].map(is_so).astype(bool)] for is_so in (verdicts.is_unproven, verdicts.is_unstable)
+    )
     counted = [
         (ranges, f"have a range and no interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
+        (unproven, "are unproven (compared with float64 in fewer steps than asked for)"),
         (unstable, "are unstable"),
         (failed, f"failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
     ]

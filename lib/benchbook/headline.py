@@ -21,9 +21,9 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
 
     Of several points one speaks for its line: one that trained before one that failed, then one in the study's own
     setting (batch size, framework and image size that most of its published rows have), then one on the study's own
-    data set, then one that is not unstable, and of those that are left the fastest (of printed ones the first). A
-    published machine has a line where a rate or a time of training was printed of it, from the study's own setting if
-    it has one; bounds are then the rounding.
+    data set, then one that is not unproven, then one that is not unstable, and of those that are left the fastest (of
+    printed ones the first). A published machine has a line where a rate or a time of training was printed of it, from
+    the study's own setting if it has one; bounds are then the rounding.
 
     An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
     timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
@@ -70,7 +70,8 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
         "failed": ~lines["status"].isin(records.TRAINED),
         "other_setting": ~same[OWN].fillna(False).astype(bool).all(axis=1),
         "other_data": ~same["dataset"].fillna(False).astype(bool),
-        "unstable": lines["verdict"].astype(str).str.startswith(verdicts.UNSTABLE),
+        "unproven": lines["verdict"].map(verdicts.is_unproven),
+        "unstable": lines["verdict"].map(verdicts.is_unstable),
         "slowness": -lines["images_per_second"].where(lines["source"] == "measured", 0),
     }
     ranked = lines.assign(**keys).sort_values(list(keys), kind="stable", na_position="last")

@@ -66,7 +66,11 @@ class Line:
             return ""
         best = summary.iloc[0]
         rate = f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
-        return rate + (f"; {best['verdict']}" if str(best["verdict"]).startswith(verdicts.UNSTABLE) else "")
+        return rate + (f"; {best['verdict']}" if _is_doubtful(best["verdict"]) else "")
+
+
+def _is_doubtful(verdict: object) -> bool:
+    return verdicts.is_unstable(verdict) or verdicts.is_unproven(verdict)
 
 
 def rate_text(rate: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy
 import pandas
 
-from benchbook import articles, chips, estimate, intervals, networks
+from benchbook import articles, chips, estimate, intervals, networks, verdicts
 from benchbook.devices.kinds import named_by_driver
 from benchbook.study import Evidence, Rule, Study
 
@@ -19,6 +19,8 @@ KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # setti
 def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     """Return every quantity that claims are made of.
 
+    Points that trained wrong have none.
+
     Args:
         evidence: published and measured rows of all studies, and prices.
         studies: that say which quantities they have.
@@ -29,6 +31,7 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
         see `intervals.Interval`), note (how it was measured where that matters, as the boundary of joules). Published
         ones carry plus or minus half the last printed digit. Counts of networks have no machine.
     """
+    evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     for study in studies:
         printed = evidence.published[evidence.published["study"] == study.name]
@@ -58,9 +61,10 @@ def exact(row: dict, name: str, value: float) -> dict:
 
 
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
-    """Return a quantity of a point, with the point's bounds and their kind."""
+    """Return a quantity of a point, with the point's bounds and their kind; its note says if the point is unproven."""
     bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}
-    return _head(point, name) | bounds
+    note = {"note": point["verdict"].partition(";")[0]} if verdicts.is_unproven(point.get("verdict")) else {}
+    return _head(point, name) | bounds | note
 
 
 def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:

@@ -4,7 +4,7 @@ Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook import articles, figures, intervals, layout, naming, records, verdicts
+from benchbook import articles, correctness, figures, intervals, layout, naming, records, statistics, verdicts
 from benchbook.intervals import History
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
@@ -67,6 +67,15 @@ class Evidence:
     def names(self) -> naming.Names:
         """Return what machines and devices are called for people; see `naming.of`."""
         return naming.of(self.rows, self.folder)
+
+    def without_wrong(self) -> "Evidence":
+        """Return the same evidence without the rows of points that trained wrong; see `correctness`."""
+        wrong = self.summary.loc[self.summary["status"] == correctness.WRONG, statistics.POINT_KEY]
+        if wrong.empty:
+            return self
+        keys = pandas.MultiIndex.from_frame(self.rows[statistics.POINT_KEY])
+        left_out = keys.isin(pandas.MultiIndex.from_frame(wrong)) & (self.rows["source"] == "measured").array
+        return replace(self, rows=self.rows[~left_out])
 
     def points(self, study: str) -> pandas.DataFrame:
         """Return the lines of the summary that belong to a study; counts are whole numbers, as in the rows."""

@@ -1,5 +1,7 @@
 """What may be said of a point's windows: stable, or unstable and why. Computed from rows, never stored in them.
 
+Before it stands whether the point is unproven; that it is wrong is its status, see `correctness`.
+
 A steady run must not be flagged: every rule asks for a difference that matters (5 %) and that noise alone
 would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
@@ -23,6 +25,7 @@ SWAPPED_BYTES = 64 * 2**20  # less than this comes and goes on an idle computer
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the time of the windows
 STABLE, UNSTABLE, TOO_FEW = "stable", "unstable", "too few windows"
+UNPROVEN = correctness.UNPROVEN
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,14 @@ def add(
 ) -> pandas.DataFrame:
     """Return a summary from `statistics.summarise` with a column `verdict`, as text; empty where no window is.
 
+    It is `unproven: why; ` before the rest where `correctness.unproven` says so.
+
     Args:
         summary: one line per point of `rows`.
         rows, conditions: see `judge`.
     """
-    verdicts = {key: str(verdict) for key, verdict in _each(rows, conditions)}
+    missing = correctness.unproven(rows)
+    verdicts = {key: with_proof(str(verdict), missing.get(key)) for key, verdict in _each(rows, conditions)}
     lines = summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
     words = [verdicts[tuple(key)] if count else None for *key, count in lines]
     return summary.assign(verdict=pandas.Series(words, summary.index, dtype="object"))
@@ -148,13 +154,28 @@ def summarise(
     return add(summary, rows, conditions)
 
 
+def is_unstable(text: object) -> bool:
+    """Return whether a verdict, as text or missing, says unstable, whatever else it says."""
+    return isinstance(text, str) and text.rpartition("; ")[2].startswith(UNSTABLE)
+
+
+def is_unproven(text: object) -> bool:
+    """Return whether a verdict, as text or missing, says unproven."""
+    return isinstance(text, str) and text.startswith(UNPROVEN)
+
+
+def with_proof(text: str, missing: str | None) -> str:
+    """Return a verdict as text, after what is missing to show that the point trained the right thing."""
+    return f"{UNPROVEN}: {missing}; {text}" if missing else text
+
+
 def worse(one: str | None, other: str | None) -> str | None:
     """Return what may be said of a figure that two points make: what is said of the one that is worse off.
 
     Args:
         one, other: verdicts as text, None where no window is.
     """
-    words = (UNSTABLE, TOO_FEW, STABLE)
+    words = (UNPROVEN, UNSTABLE, TOO_FEW, STABLE)
     judged = [text for text in (one, other) if isinstance(text, str)]
     return min(judged, key=lambda text: words.index(text.partition(":")[0]), default=None)
 

@@ -9,8 +9,13 @@ from matplotlib.patches import Patch
 
 from benchbook.figures.house import COLOURS
 
-HATCHES = {"unstable": "///", "diverged": "xxx"}
-MEANINGS = {"unstable": "unstable", "diverged": "diverged", "failed": "failed or wrong, no measure"}
+HATCHES = {"unstable": "///", "unproven": "...", "diverged": "xxx"}
+MEANINGS = {
+    "unstable": "unstable",
+    "unproven": "unproven",
+    "diverged": "diverged",
+    "failed": "failed or wrong, no measure",
+}
 # Bounds by their kind, the words of the legend, and how their lines are drawn: a range has no ends that mean chance.
 INTERVAL, RANGE, PUBLISHED = "interval", "range", "published"
 WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
@@ -63,7 +68,8 @@ def _meaning(outcome: str, on_points: bool) -> Artist:
     words = MEANINGS[outcome]
     if outcome != "failed" and not on_points:
         return Patch(facecolor=COLOURS["published"], edgecolor="white", hatch=HATCHES[outcome] * 2, label=words)
-    marker = {"marker": "o", "markerfacecolor": "white"} if outcome == "unstable" else {"marker": "X"}
+    hollow = {"unstable": "o", "unproven": "d"}
+    marker = {"marker": hollow[outcome], "markerfacecolor": "white"} if outcome in hollow else {"marker": "X"}
     label = f"{words} (at the foot)" if outcome == "failed" and on_points else words
     return Line2D([], [], color=COLOURS["line"], linestyle="none", label=label, **marker)
 

@@ -15,7 +15,7 @@ VIEW_GAP = 0.8  # of a bar, between the two views, for a heading
 
 
 def outcome(line: dict) -> str:
-    """Return how a line of a table is drawn: ok, unstable, diverged or failed.
+    """Return how a line of a table is drawn: ok, unproven, unstable, diverged or failed (wrong, too).
 
     Args:
         line: with status and, where its windows were judged, verdict.
@@ -23,7 +23,9 @@ def outcome(line: dict) -> str:
     status = line.get("status")
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
-    return "unstable" if str(line.get("verdict")).startswith(verdicts.UNSTABLE) else "ok"
+    if verdicts.is_unproven(line.get("verdict")):
+        return "unproven"
+    return "unstable" if verdicts.is_unstable(line.get("verdict")) else "ok"
 
 
 def view(line: dict) -> str:
@@ -63,9 +65,9 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey, an unstable point's is hatched, a diverged one's crossed. A point that failed has no bar,
-    but a cross and its status at the axis. Where both views are there, each stands under its name. Of more lines than
-    can be read the best are drawn, and how many that are is said; see `limits.shown`.
+    Published bars are grey, an unstable point's is hatched, an unproven one's dotted, a diverged one's crossed. A point
+    that failed has no bar, but a cross and its status at the axis. Where both views are there, each stands under its
+    name. Of more lines than can be read the best are drawn, and how many that are is said; see `limits.shown`.
 
     Args:
         axes: where to draw; the legend stands below its figure.
@@ -115,6 +117,7 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
     values = drawn[[x, y, "low", "high"]].astype(float)
     axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
     marks = {"unstable": {"marker": style["fmt"][0], "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
+    marks["unproven"] = {"marker": "d", "markerfacecolor": "white"}
     for name, mark in marks.items():
         some = values[outcomes[values.index] == name]
         if len(some):

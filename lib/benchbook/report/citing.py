@@ -67,7 +67,9 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
         return ""
     frameworks = sorted({f"{line['framework']} {line['framework_version']}" for line in points if line["framework"]})
     windows = table["num_windows"].dropna() if "num_windows" in table else pandas.Series(dtype=float)
-    unstable = sum(str(line["verdict"]).startswith(verdicts.UNSTABLE) for line in points)
+    unproven, unstable = (
+        sum(is_so(line["verdict"]) for line in points) for is_so in (verdicts.is_unproven, verdicts.is_unstable)
+    )
     parts = [
         f"Measured on {_machines(points)}",
         _join(_values(points, "device")),
@@ -76,6 +78,7 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
         f"{_range(windows)} windows a point" if len(windows) else "",
         _dates(points),
         f"commit {_join(_values(points, 'commit'))}",
+        f"{unproven} of {len(points)} points unproven" if unproven else "",
         f"{unstable} of {len(points)} points unstable" if unstable else "",
     ]
     return "; ".join(part for part in parts if part)
