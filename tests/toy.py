@@ -76,7 +76,7 @@ variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
 seed: int = 1  # of the points
 """
-# With TOY_HANGS, points of that variant never come to their windows.
+# With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
 CELL = """
 import os
 import time
@@ -87,6 +87,7 @@ from benchbook.studies.toy.workload import Line
 run = runs.start("toy", profiles.collect("toy", globals()), devices.pick(device))
 workload = Line(devices.pick(device), seed)
 protocol.warm_up(workload, run, 1)
+filled = b"x" * (int(os.environ.get("TOY_FILLS", 0)) * 2**30)
 if os.environ.get("TOY_HANGS") == variant:
     time.sleep(600)
 rows = protocol.measure_windows(workload, run, protocol.Plan(num_windows=2))

@@ -183,10 +183,34 @@ def pack(
 
 
 @app.command()
-def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`")]) -> None:
-    """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was."""
+def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
+    """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was.
+
+    Of a folder, every zip is judged alone.
+    """
+    if path.is_dir():
+        from benchbook import fleet
+
+        lines = fleet.add(path)
+        _print_table("Archives", lines.convert_dtypes())
+        if lines["problem"].notna().any():
+            raise typer.Exit(SOME_FAILED)
+        return
     folder, rows = packing.add(path)
     _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
+
+
+@app.command()
+def review(proposed: Annotated[Path, typer.Argument(help="outputs/runs of another checkout")]) -> None:
+    """Judge the rows that somebody proposes, beside those that are here, as Markdown; nothing of theirs is run."""
+    from benchbook import fleet
+
+    if not proposed.is_dir():
+        raise ValueError(f"{proposed} is no folder; allowed: outputs/runs of another checkout")
+    lines, headlines = fleet.review(proposed)
+    typer.echo(fleet.as_markdown(lines, headlines))
+    if lines["problem"].notna().any():
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -193,7 +193,8 @@ def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str) -
 
 
 class _Over:
-    """Says when all jobs of a graph are over, though Snakemake waits on: of a preempted job it expects a second start.
+    """Says when all jobs of a graph are over, and it need not be waited for: Snakemake asks seldom, and waits for ever
+    for a preempted job, of which it expects a second start.
 
     Args:
         prefix: of the jobs' names.
@@ -220,7 +221,7 @@ class _Over:
             self.since = None
             return True
         self.since = self.since or now
-        return now - self.since < (4 * self.every if "PREEMPTED" in states else SETTLE_SECONDS)
+        return now - self.since < (SETTLE_SECONDS if set(states) <= {"COMPLETED"} else 4 * self.every)
 
 
 def _kill(graph: subprocess.Popen) -> None:

@@ -75,18 +75,38 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
     """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good.
 
     A run that is here already, byte by byte, is left alone, so that a newer pack of a machine can be added to an older.
-    Rows of an older version become those of the present one.
 
     Returns:
         The machine's folder, and the rows that were in the zip.
 
     Raises:
         PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
-            a run is here already with other content; rows contradict each other or their manifest; or the machine's
-            name is taken by another chip.
+            or see `judge`.
         SchemaError: a row breaks the schema.
     """
-    contents = _read_zip(path)
+    contents, rows = judge(path.name, _read_zip(path))
+    folder = layout.runs(rows["machine"].iloc[0])
+    for name, content in contents.items():
+        if not (folder.parent / name).exists():
+            _write_file(folder.parent / name, content)
+    return folder, rows
+
+
+def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pandas.DataFrame]:
+    """Return files of one machine as they would be written here, and their rows; nothing is written.
+
+    Rows of an older version become those of the present one. Where their manifests are of another kind of computer than
+    those that are here under the same name, the name goes on with four digits of their own kind.
+
+    Args:
+        source: what messages call the files.
+        contents: files by their names below outputs/runs.
+
+    Raises:
+        PackError: a run is here already with other content; rows contradict each other or their manifest; or the
+            machine's name is taken by another chip.
+        SchemaError: a row breaks the schema.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         for name, content in contents.items():
             (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
@@ -95,15 +115,39 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
             rows = _check_tables(records.find(Path(temporary)), Path(temporary))
             _check_believable(rows, Path(temporary))
         except ValueError as error:
-            raise type(error)(f"{path.name}: {str(error).replace(f'{temporary}/', '')}") from error
+            raise type(error)(f"{source}: {str(error).replace(f'{temporary}/', '')}") from error
     contents = _present(contents)
     machine_name = rows["machine"].iloc[0]
-    _check_against_present(path.name, machine_name, contents, rows)
-    folder = layout.runs(machine_name)
+    own_name = _own_name(machine_name, contents)
+    if own_name != machine_name:
+        contents, rows = _renamed(contents, own_name), rows.assign(machine=own_name)
+    _check_against_present(source, own_name, contents, rows)
+    return contents, rows
+
+
+def _own_name(machine_name: str, contents: dict[str, bytes]) -> str:
+    """Return the name of a pack's machine, which is another where a computer of another kind has it here."""
+    packed = [json.loads(content) for name, content in contents.items() if name.endswith(".json")]
+    kinds, here = _kinds(packed), _kinds(manifests.every(layout.runs(machine_name)).values())
+    if len(kinds) != 1 or not here or kinds & here:
+        return machine_name
+    return f"{machine_name[:58]}-{min(kinds)[:4]}"
+
+
+def _kinds(described: Iterable[dict]) -> set[str]:
+    """Return the fingerprints that manifests hold."""
+    return {(manifest.get("machine") or {}).get("fingerprint") for manifest in described} - {None}
+
+
+def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
+    """Return a pack's files as those of a machine of another name; manifests stay as they are."""
+    renamed = {}
     for name, content in contents.items():
-        if not (folder.parent / name).exists():
-            _write_file(folder.parent / name, content)
-    return folder, rows
+        if name.endswith(".csv"):
+            rows = records.texts(io.BytesIO(content), name).assign(machine=machine_name)
+            content = rows.to_csv(index=False, lineterminator="\n").encode()
+        renamed[f"{machine_name}/{name.partition('/')[2]}"] = content
+    return renamed
 
 
 def _check_believable(rows: pandas.DataFrame, folder: Path) -> None:
@@ -201,14 +245,25 @@ def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
     if member.compress_type not in METHODS:
         method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
         raise PackError(f"{pack_name}: {quoted(member.filename)} is packed by {method}; allowed: store, deflate")
-    if member.file_size > LARGEST_FILE_BYTES:
-        raise PackError(
-            f"{pack_name}: {quoted(member.filename)} has {member.file_size} bytes unpacked; "
-            f"allowed: {LARGEST_FILE_BYTES}"
-        )
     if member.flag_bits & 1:
         raise PackError(f"{pack_name}: {quoted(member.filename)} is encrypted; allowed: plain files")
-    _check_name(member.filename, f"{pack_name}: ")
+    check_place(member.filename, member.file_size, f"{pack_name}: ")
+
+
+def check_place(name: str, size: int, prefix: str = "") -> None:
+    """Refuse a file that is too large, or whose name is no place of rows.
+
+    Args:
+        name: below outputs/runs.
+        size: bytes, unpacked.
+        prefix: what the message begins with.
+
+    Raises:
+        PackError: the name, and what is allowed.
+    """
+    if size > LARGEST_FILE_BYTES:
+        raise PackError(f"{prefix}{quoted(name)} has {size} bytes unpacked; allowed: {LARGEST_FILE_BYTES}")
+    _check_name(name, prefix)
 
 
 def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
