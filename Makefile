@@ -8,6 +8,7 @@ RETRY ?=
 EXECUTOR ?= local
 SITE ?=
 PRICE ?=
+EXTRAS ?=
 
 MARKS ?= not slow
 SLOW ?=
@@ -91,11 +92,13 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and note what 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
 	rm -rf .venv .venv-arm64-on-linux .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
 
-$(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
+# EXTRAS names a file of further packages, which a network of one's own needs; the next sync without it removes them.
+$(READY): requirements/$(PLATFORM).txt pyproject.toml $(EXTRAS) | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
 	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r $(EXTRAS)
 	@rm -f .venv/.ready-* && touch $@
 
 requirements/%.txt:

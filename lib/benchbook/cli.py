@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import (
+    cli_measure,
     cli_record,
     cluster,
     condition,
@@ -30,6 +31,7 @@ from benchbook.devices import installed, survey
 from benchbook.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(cli_measure.measure)
 app.command()(cli_record.predict)
 app.command()(cli_record.chips)
 app.command()(cli_record.sources)

@@ -10,7 +10,7 @@ from benchbook import condition, correctness, energy, intervals, manifests, reco
 from benchbook.intervals import History
 from benchbook.points import point_work
 
-KINDS = ("path", "machine", "session", "commit", "library")
+KINDS = ("path", "machine", "session", "commit", "library", "network")
 # What two points must have in common to be compared across machines: the work that their names stand for, and what was
 # loaded, for where a data set or weights could not be had others stand in.
 ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights"]
@@ -25,8 +25,9 @@ def resolve(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame
     """Return the rows that a name stands for, of each point's last session.
 
     A name is tried as each of KINDS, in their order: a folder or CSV of rows; a machine; a session; the first 4
-    or more characters of a commit; a library with its version, such as torch==2.10.0. A prefix says which is
-    meant: `machine:desk`.
+    or more characters of a commit; a library with its version, such as torch==2.10.0; the first 4 or more
+    characters of the commit, or of the SHA-256, of a file with a network of one's own. A prefix says which is meant:
+    `machine:desk`.
 
     Args:
         name: what the user typed.
@@ -160,12 +161,24 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
     return rows[rows["run_id"].isin(runs)]
 
 
+def _of_network(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
+    """Return the rows of the runs that trained a user's own file of one commit, or of one digest."""
+    if not re.fullmatch(r"[0-9a-f]{4,64}(\+changed)?", name):
+        return rows[:0]
+    files = {run_id: (manifest.get("own_files") or {}).values() for run_id, manifest in manifests.every(folder).items()}
+    marks = {
+        run_id: [str(each.get(key)) for each in own for key in ("commit", "sha256")] for run_id, own in files.items()
+    }
+    return rows[rows["run_id"].isin([run_id for run_id, own in marks.items() if any(m.startswith(name) for m in own)])]
+
+
 _FINDERS = {
     "path": _of_path,
     "machine": _of_column("machine"),
     "session": _of_column("session"),
     "commit": _of_commit,
     "library": _of_library,
+    "network": _of_network,
 }
 
 

@@ -42,6 +42,7 @@ SCHEMA = {
     "masks": {"start": [TEXT], "end": [TEXT]},
     "misplaced_operations": {},
     "process_seconds": NUMBER,
+    "own_files": {name: {"file": TEXT, "sha256": TEXT, "commit": TEXT} for name in ("network", "example", "loss")},
 }
 # What an object must hold where it stands at all.
 NEEDED = {

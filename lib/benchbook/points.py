@@ -11,6 +11,8 @@ from benchbook import layout
 
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root", "rendezvous"})
+# Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
+FILES = frozenset({"network", "example", "loss"})
 # A comment line of a parameters cell that ends so: what stands below it is left out of a point's readable name.
 UNNAMED_BELOW = "not part of a point's name"
 HASH = re.compile(r"-([0-9a-f]{8})$")
@@ -27,6 +29,13 @@ def unnamed(study: str) -> set[str]:
     return {node.target.id for node in ast.parse(below).body} if comment else set()
 
 
+def public(parameters: dict) -> dict:
+    """Return parameters as they may be published: without where files lie, and files by their names alone."""
+    kept = {name: value for name, value in parameters.items() if name not in PLACES}
+    files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
+    return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
+
+
 def differing(study: str, parameters: dict) -> dict:
     """Return the parameters that differ from the notebook's defaults; where files lie is none of them.
 
@@ -37,7 +46,7 @@ def differing(study: str, parameters: dict) -> dict:
         parameters: declared ones by name, with device and framework as they were picked.
     """
     defaults = declared(study)
-    kept = {name: value for name, value in sorted(parameters.items()) if name not in PLACES}
+    kept = dict(sorted(public(parameters).items()))
     typed = {name: float(value) if type(defaults.get(name)) is float else value for name, value in kept.items()}
     return {name: value for name, value in typed.items() if name not in defaults or value != defaults[name]}
 

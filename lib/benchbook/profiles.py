@@ -67,7 +67,7 @@ def read(
     points, missing = {}, None
     for study in chosen:
         try:
-            points |= {(study, point.name): point for point in _points(study, content[study], device, kinds)}
+            points |= {(study, point.name): point for point in points_of(study, content[study], device, kinds)}
         except devices.FrameworkMissing as error:
             missing = error
             if studies != "all":
@@ -160,7 +160,16 @@ def check(study: str, parameters: dict) -> None:
             raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
 
 
-def _points(study: str, entry: dict, device: str, kinds: Callable[[str], tuple[str, ...]]) -> list[Point]:
+def points_of(
+    study: str, entry: dict, device: str, kinds: Callable[[str], tuple[str, ...]] = survey.kinds
+) -> list[Point]:
+    """Return the points of one study.
+
+    Args:
+        study: its name.
+        entry: what a profile says of it, as `profile_files.read` returns it.
+        device, kinds: see `read`.
+    """
     defaults, points = declared(study), []
     for settings in entry["points"]:
         settings = {"device": "all"} | entry.get("parameters", {}) | settings

@@ -160,8 +160,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     folder = layout.runs(this.name) / study / point
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
-    # Where the data lies is nobody's business, and changes nothing.
-    stated = {name: value for name, value in parameters.items() if name not in points.PLACES}
+    stated = points.public(parameters)  # where the data lies is nobody's business, and changes nothing
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from contextlib import nullcontext
 from typing import Any
 
 # Keras's classes whose work is multiplications, and how often each number of a kernel is used: once for every
@@ -9,10 +10,10 @@ from typing import Any
 _OF_OUTPUT = ("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense")
 _OF_INPUT = ("Conv2DTranspose",)
 _SEPARABLE = ("SeparableConv2D",)
-_NONE = ("BatchNormalization", "LayerNormalization")
+_NONE = ("BatchNormalization", "LayerNormalization", "Embedding")
 
 
-def torch_flops_per_sample(model: Any, *inputs: Any) -> float:
+def torch_flops_per_sample(model: Any, *inputs: Any, device: str = "meta") -> float:
     """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
 
     A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
@@ -22,21 +23,25 @@ def torch_flops_per_sample(model: Any, *inputs: Any) -> float:
 
     Args:
         model: a torch network; it is not changed.
-        inputs: a batch as the network takes it, shapes (n, ...); its numbers do not matter.
+        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its numbers do not matter.
+        device: cpu for a network that looks at numbers and so cannot be counted on the meta device.
     """
     import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
     def convolution_backward(gradient, images, kernel, *rest, out_shape):
         transposed, mask = rest[4], rest[7]
         return sum(mask[:2]) * conv_flop_count(images, kernel, gradient, transposed)
 
-    twin, batch = (
-        copy.deepcopy(model).to_empty(device="meta"),
-        [torch.empty_like(part, device="meta") for part in inputs],
-    )
+    twin, batch = copy.deepcopy(model), inputs
+    if device == "meta":
+        twin, batch = twin.to_empty(device="meta"), [torch.empty_like(part, device="meta") for part in inputs]
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+    plain = (
+        sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()
+    )  # the CPU's fused attention is not counted
+    with plain, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         outputs = twin(*batch)
         sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
     return counter.get_total_flops() / len(inputs[0])

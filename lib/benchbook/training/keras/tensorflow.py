@@ -125,7 +125,8 @@ class TensorFlowNetwork(Network):
         with tensorflow.GradientTape() as tape:
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = loss * scale
-        return loss, tape.gradient(scaled, self.model.trainable_variables)
+        gradients = tape.gradient(scaled, self.model.trainable_variables)
+        return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's are slices
 
 
 @functools.cache

@@ -1,0 +1,48 @@
+"""A small transformer that learns to continue text, as an example of a network of your own; see the README.
+
+    benchbook measure docs/examples/transformer.py:transformer \
+        --example docs/examples/transformer.py:make_batch --loss docs/examples/transformer.py:next_character
+"""
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+CHARACTERS, LENGTH, WIDTH, HEADS, LAYERS = 128, 128, 128, 4, 2
+TEXT = "What does it cost to train a network on the computer that you have, could buy or could rent? " * 40
+
+
+class Transformer(nn.Module):
+    """Characters (n, LENGTH) to logits of the character that follows each, (n, LENGTH, CHARACTERS)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = nn.Embedding(CHARACTERS, WIDTH)
+        self.places = nn.Parameter(torch.zeros(LENGTH, WIDTH))
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+        self.logits = nn.Linear(WIDTH, CHARACTERS)
+        self.register_buffer("mask", torch.full((LENGTH, LENGTH), float("-inf")).triu(1))
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        """Return logits; a character sees those before it."""
+        return self.logits(self.layers(self.characters(text) + self.places, mask=self.mask))
+
+
+def transformer() -> nn.Module:
+    """Return the network."""
+    return Transformer()
+
+
+def make_batch(batch_size: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return pieces of the text, and the same pieces one character later."""
+    text = numpy.frombuffer(TEXT.encode("ascii"), numpy.uint8).astype("int64")
+    starts = numpy.random.default_rng(seed).integers(len(text) - LENGTH - 1, size=batch_size)
+    pieces = text[starts[:, None] + numpy.arange(LENGTH + 1)]
+    return pieces[:, :-1], pieces[:, 1:]
+
+
+def next_character(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of the characters that follow."""
+    return F.cross_entropy(logits.flatten(0, 1), following.flatten())

@@ -1,0 +1,116 @@
+"""Tables of somebody's own network: its rates, its batch sizes, and what other chips would take for it."""
+
+import pandas
+
+from benchbook import estimate, records, statistics
+from benchbook.studies.your_network import sizes
+from benchbook.study import Evidence, longest, once
+
+NAME = "your_network"
+CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
+CHIPS += ("NVIDIA H100 80GB SXM",)
+IMAGES = 1_000_000  # that the chips are compared by
+_KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
+
+
+@once
+def rates(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per measured network and setting: samples a second, or how it ended.
+
+    Returns:
+        Columns: machine, device, framework, model, dataset, image_size, batch_size, precision, variant,
+        samples_per_second, low, high, interval (its kind), num_windows, verdict, energy_per_sample, flops_per_sample,
+        peak_memory_bytes, status, message, point.
+    """
+    columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
+    columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
+    points = evidence.points(NAME)
+    rows = evidence.measured[evidence.measured["study"].eq(NAME) & evidence.measured["phase"].eq("train")]
+    peaks = rows.groupby(["machine", "point"])["peak_memory_bytes"].max()
+    points = points.join(peaks, on=["machine", "point"]).reindex(columns=columns)
+    return longest(points, [*_KEY, "point"]).sort_values(_KEY).drop(columns="num_samples").reset_index(drop=True)
+
+
+@once
+def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per batch size that was tried.
+
+    Returns:
+        Columns: machine, device, framework, model, precision, variant, point, batch_size, samples_per_second (the
+        median of its windows; missing where it failed), low, high (their range), peak_memory_bytes, status, message.
+    """
+    rows = evidence.measured[(evidence.measured["study"] == NAME) & (evidence.measured["phase"] == "calibrate")]
+    newest = statistics.newest(rows)
+    tried = newest[[settings.get("tried") == sizes.TRIED for settings in newest["settings"]]]
+    key = ["machine", "device", "framework", "model", "precision", "variant", "point", "batch_size"]
+    measures = {
+        "samples_per_second": ("samples_per_second", "median"),
+        "low": ("samples_per_second", "min"),
+        "high": ("samples_per_second", "max"),
+        "peak_memory_bytes": ("peak_memory_bytes", "max"),
+        "status": ("status", "last"),
+        "message": ("message", "last"),
+    }
+    return tried.groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
+
+
+@once
+def elsewhere(evidence: Evidence) -> pandas.DataFrame:
+    """Return what IMAGES samples take here and, predicted from the network's operations, on other chips.
+
+    Only networks whose operations were counted have lines; the fastest point of each counts here.
+
+    Returns:
+        Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
+        samples_per_second, low, high (a prediction's 90 %), hours, basis, reason (why there is no prediction).
+    """
+    own = rates(evidence)
+    own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
+    lines = []
+    for model, points in own.groupby("model", sort=True):
+        best = points.sort_values("samples_per_second").iloc[-1]
+        measured = best[["device", "precision", "samples_per_second", "low", "high"]].to_dict()
+        lines.append({"model": model, "where": best["machine"], "source": "measured"} | measured)
+        if pandas.notna(best["flops_per_sample"]):
+            lines += [{"model": model} | line for line in _predicted(evidence, best.to_dict())]
+    columns = [
+        "model",
+        "where",
+        "source",
+        "device",
+        "precision",
+        "samples_per_second",
+        "low",
+        "high",
+        "basis",
+        "reason",
+    ]
+    table = pandas.DataFrame(lines, columns=columns)
+    return table.assign(
+        hours=[estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
+    )
+
+
+def _predicted(evidence: Evidence, point: dict) -> list[dict]:
+    # What learns from the record imports scipy, which takes a second.
+    from benchbook.predictions import tables as learned
+    from benchbook.predictions.features import Unknown
+    from benchbook.predictions.question import Question
+
+    forecaster, lines = learned.learn(evidence.rows, evidence.summary), []
+    for chip in CHIPS:
+        question = Question(
+            chip,
+            precision=point["precision"],
+            flops_per_sample=float(point["flops_per_sample"]),
+            batch_size=float(point["batch_size"]),
+            image_size=None if pandas.isna(point["image_size"]) else float(point["image_size"]),
+        )
+        line = {"where": chip, "source": "predicted", "precision": point["precision"]}
+        try:
+            rate = forecaster.rate(question)
+            line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
+        except Unknown as reason:
+            line |= {"reason": str(reason)}
+        lines.append(line)
+    return lines

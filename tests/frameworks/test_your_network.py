@@ -1,0 +1,220 @@
+"""A network of the user's own, in every framework: it is measured as it computes, and what does not fit is said."""
+
+import importlib
+import subprocess
+import textwrap
+
+import numpy
+import pytest
+
+from benchbook import devices, parity
+from benchbook.datasets import Dataset
+from benchbook.studies.your_network import loading, sizes
+from benchbook.studies.your_network import workload as your_network
+from benchbook.workload import Settings
+from fakes import run
+from processes import FRAMEWORK
+
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
+CPU = devices.pick("cpu", FRAMEWORK)
+IS_KERAS = FRAMEWORK != "torch"
+CODE = {
+    "torch": """
+        import numpy, torch
+        from torch import nn
+
+        def network(num_classes, width=8):
+            convolution = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+            return nn.Sequential(convolution, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, num_classes))
+
+        def words():
+            return nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 1))
+
+        def mean_square(outputs, target):
+            return ((outputs[:, 0] - target) ** 2).mean()
+
+        def squares(outputs, target):
+            return (outputs[:, 0] - target) ** 2
+
+        def of_nothing(outputs, target):
+            return mean_square(outputs, target) / 0
+    """,
+    "keras": """
+        import keras, numpy
+        from keras import layers
+
+        def network(num_classes, width=8):
+            images = layers.Input((16, 16, 3))
+            hidden = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(images))
+            pooled = layers.GlobalAveragePooling2D()(layers.ReLU()(hidden))
+            return keras.Model(images, layers.Dense(num_classes)(pooled))
+
+        def words():
+            text = layers.Input((3,), dtype="int64")
+            return keras.Model(text, layers.Dense(1)(layers.Flatten()(layers.Embedding(10, 4)(text))))
+
+        def softened():
+            images = layers.Input((16, 16, 3))
+            return keras.Model(images, layers.Dense(4, activation="softmax")(layers.Flatten()(images)))
+
+        def mean_square(outputs, target):
+            return keras.ops.mean((outputs[:, 0] - target) ** 2)
+
+        def squares(outputs, target):
+            return (outputs[:, 0] - target) ** 2
+
+        def of_nothing(outputs, target):
+            return mean_square(outputs, target) / 0
+    """,
+}
+SHARED = """
+        def make_batch(batch_size, seed):
+            random = numpy.random.default_rng(seed)
+            return random.integers(10, size=(batch_size, 3)), random.random(batch_size)
+
+        def short(batch_size, seed):
+            return numpy.zeros((batch_size - 1, 3)), numpy.zeros(batch_size)
+
+        def alone(batch_size, seed):
+            return numpy.zeros((batch_size, 3))
+
+        def nothing():
+            return None
+
+        number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Write a user's file; return what names one of its callables."""
+    path = tmp_path / "mine.py"
+    path.write_text(textwrap.dedent(CODE["keras" if IS_KERAS else "torch"]) + textwrap.dedent(SHARED))
+    return lambda name: f"{path}:{name}"
+
+
+def plan(dataset: str = "synthetic", **choices):
+    few = {"image_size": 16, "num_classes": 4, "batch_size": 4, "num_workers": 0}
+    return your_network.plan(CPU, "reference", dataset, "", **few | choices)
+
+
+def text(own, **choices) -> dict:
+    return {"network": own("words"), "example": own("make_batch"), "loss": own("mean_square")} | choices
+
+
+def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
+    workload = your_network.build(plan(network=own("network"), arguments="width=6"))
+    described = workload.description()
+    assert described["model"] == "network"
+    assert described["flops_per_sample"] == 2 * 16 * 16 * 27 * 6 * 2 + 3 * 2 * 6 * 4
+    assert parity.check(workload, run(tmp_path), 3).passed
+    before = your_network.check(workload)
+    assert your_network.check(workload) == pytest.approx(before, rel=1e-6)
+    assert workload.evaluate().metric is None  # of random labels there is none
+
+
+def test_any_batch_and_loss_can_be_described(own, tmp_path):
+    workload = your_network.build(plan(**text(own, optimizer="adam", learning_rate=0.05)))
+    assert parity.check(workload, run(tmp_path), 3).passed
+    batches = list(workload.batches(0))
+    losses = [workload.mean_loss([workload.step(batch)]) for batch in batches * 4]
+    assert losses[-1] < losses[0] / 2
+    assert workload.evaluate().samples == 4 * workload.batch_size
+
+
+def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own, monkeypatch):
+    pixels = numpy.random.default_rng(0).integers(0, 256, (12, 8, 8), dtype=numpy.uint8)
+    data = Dataset("grey", pixels, numpy.arange(12) % 4, pixels, numpy.arange(12) % 4)
+    monkeypatch.setattr(your_network.datasets, "load", lambda name, root: data)
+    chosen = plan("mnist", network=own("network"))
+    images, labels = chosen._load(data.train_images, data.train_labels, numpy.array([3]))
+    assert images.shape == ((1, 16, 16, 3) if IS_KERAS else (1, 3, 16, 16))
+    assert images.max() == pytest.approx(pixels[3].max() / 255)
+    assert labels.tolist() == [3]
+    workload = your_network.build(chosen)
+    assert workload.evaluate().metric == "top1"
+    assert workload.description()["dataset_samples"] == 12
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"network": "no_such_package.models:net"}, "no_such_package.*EXTRAS=my-requirements.txt"),
+        ({"network": "net"}, "network 'net'; allowed: module:callable"),
+        ({"network": "nowhere.py:net"}, "nowhere.py is not a file"),
+        ({"network": "OWN:missing"}, "missing is not in it; it has .*words"),
+        ({"network": "OWN:number"}, "number is no callable"),
+        ({"network": "OWN:nothing"}, "returns a builtins.NoneType; allowed with framework"),
+        ({"network": "OWN:network", "arguments": "depth=2"}, "could not be called with .*depth"),
+        ({"network": "OWN:network", "arguments": "2"}, "arguments '2'; allowed: such as \"num_classes=10"),
+        ({"network": "OWN:words", "example": "OWN:make_batch"}, "allowed with num_classes 4"),
+        ({"example": "OWN:short"}, r"shape \(3, 3\) for batch_size 4; allowed: shapes \(4, ...\)"),
+        ({"example": "OWN:alone"}, r"returns a ndarray; allowed: \(inputs, target\)"),
+        ({"loss": "OWN:squares"}, "loss .* returns shape .*allowed: a scalar"),
+        ({"loss": "OWN:of_nothing"}, "the loss of the first step is (nan|inf); allowed: a finite number"),
+        ({"optimizer": "lion"}, "optimizer 'lion'; allowed: sgd, adam, adamw"),
+        ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
+        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
+        ({"num_classes": 1}, "num_classes 1; allowed: 2 or more"),
+    ],
+    ids=str,
+)
+@pytest.mark.fault("A network of one's own does not fit: one line with the value and what is allowed, nothing measured")
+def test_what_does_not_fit_is_said_with_what_is_allowed(own, choices, message):
+    named = {
+        name: own(value.removeprefix("OWN:")) if str(value).startswith("OWN:") else value
+        for name, value in choices.items()
+    }
+    if "network" not in named:
+        named = text(own, **named)
+    with pytest.raises(ValueError, match=message):
+        your_network.check(your_network.build(plan(**named)))
+
+
+def test_a_data_set_an_example_and_a_loss_do_not_contradict_each_other(own):
+    with pytest.raises(ValueError, match="dataset 'mnist'; allowed beside an example: synthetic"):
+        plan("mnist", **text(own))
+    with pytest.raises(ValueError, match="dataset 'books'; allowed: synthetic, image_folder, cifar10, mnist"):
+        plan("books", network=own("network"))
+    with pytest.raises(ValueError, match="variant 'fast'; allowed: reference, tuned"):
+        your_network.plan(CPU, "fast", "synthetic", "", network=own("network"))
+
+
+@pytest.mark.skipif(not IS_KERAS, reason="a softmax at the end of a torch network cannot be told")
+def test_probabilities_are_no_logits(own):
+    with pytest.raises(ValueError, match="ends in a softmax; allowed without a loss: logits"):
+        your_network.build(plan(network=own("softened")))
+
+
+def test_every_batch_size_is_a_row_and_one_that_fails_ends_it(own, tmp_path):
+    record, chosen = run(tmp_path), plan(**text(own))
+
+    def build(batch_size: int):
+        if batch_size == 16:
+            raise MemoryError("out of memory, planted")
+        return your_network.build(chosen.of_size(batch_size), Settings())
+
+    sizes.try_each(build, record, sizes.read("16 2 8 32"), 0.01)
+    rows = importlib.import_module("benchbook.records").read(record.path)
+    assert rows["batch_size"].tolist() == [2, 2, 8, 8, 16]
+    assert rows["status"].tolist() == ["ok"] * 4 + ["out_of_memory"]
+    assert (rows["samples"][:4] % rows["batch_size"][:4] == 0).all()
+    with pytest.raises(ValueError, match="batch_sizes '4 -2'; allowed: whole numbers"):
+        sizes.read("4 -2")
+
+
+def test_a_file_is_described_by_name_digest_and_commit_alone(own, tmp_path):
+    before = loading.origins({"network": own("words"), "loss": "", "example": "numpy.random:random"})
+    assert list(before) == ["network"]
+    assert before["network"]["file"] == "mine.py"
+    assert before["network"]["commit"] is None
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", tmp_path, *who, *command], check=True)
+    kept = loading.origins({"network": own("words")})["network"]
+    assert len(kept["commit"]) == 12
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write("# changed\n")
+    changed = loading.origins({"network": own("words")})["network"]
+    assert changed["commit"] == f"{kept['commit']}+changed"
+    assert changed["sha256"] != kept["sha256"] == before["network"]["sha256"]
