@@ -83,6 +83,8 @@ def _checked(plan: Plan, keras):
     own = loading.resolve(plan.loss, "loss")
 
     def loss(outputs, target):
+        if "float" in keras.backend.standardize_dtype(target.dtype):
+            target = keras.ops.cast(target, outputs.dtype)  # float64, where that is compared
         value = own(outputs, target)
         shape = tuple(getattr(value, "shape", (type(value).__name__,)))
         if shape:
