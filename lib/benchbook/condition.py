@@ -26,7 +26,7 @@ MOST_CPUS = 16  # reading an idle core's clock can wake it; these are enough
 
 def read() -> dict:
     """Return all that may change between two runs. Keys hold their unit; what this system does not tell is None."""
-    found = {
+    values = {
         "seconds_since_boot": round(time.time() - psutil.boot_time()),
         "available_memory_bytes": psutil.virtual_memory().available,
         "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
@@ -34,17 +34,17 @@ def read() -> dict:
         **(_mac() if platform.system() == "Darwin" else linux()),
         "gpus": nvidia.gpus(),
     }
-    return dict.fromkeys(KEYS) | found
+    return dict.fromkeys(KEYS) | values
 
 
 def sample() -> dict:
-    """Return the part of the condition that may change within a run; what is not told is left out.
+    """Return the part of the condition that may change within a run; what the system does not say is left out.
 
     It takes some milliseconds, and belongs between two windows, where no clock runs.
     """
     system = _mac_heat() if platform.system() == "Darwin" else linux_heat()
-    found = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
-    return {name: value for name, value in found.items() if value is not None}
+    values = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def samples(described: Mapping[str, dict]) -> pandas.DataFrame:
@@ -97,20 +97,20 @@ def battery(printed: str) -> dict:
 
 def low_power_mode(printed: str) -> bool | None:
     """Read `pmset -g`: a line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs."""
-    found = re.search(r"^\s*(?:low)?powermode\s+(\d)", printed, re.MULTILINE)
-    return None if found is None else found.group(1) == "1"
+    match = re.search(r"^\s*(?:low)?powermode\s+(\d)", printed, re.MULTILINE)
+    return None if match is None else match.group(1) == "1"
 
 
 def speed_limit(printed: str) -> int | None:
     """Read the percentage of `pmset -g therm`; Apple silicon prints none."""
-    found = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", printed)
-    return None if found is None else int(found.group(1))
+    match = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", printed)
+    return None if match is None else int(match.group(1))
 
 
 def thermal_pressure(printed: str) -> str | None:
     """Read the level of `notifyutil -g com.apple.system.thermalpressurelevel`."""
-    found = re.search(r"thermalpressurelevel\s+(\d+)\s*$", printed)
-    return PRESSURES[int(found.group(1))] if found and int(found.group(1)) < len(PRESSURES) else None
+    match = re.search(r"thermalpressurelevel\s+(\d+)\s*$", printed)
+    return PRESSURES[int(match.group(1))] if match and int(match.group(1)) < len(PRESSURES) else None
 
 
 def swapped(printed: str) -> dict:
@@ -121,7 +121,7 @@ def swapped(printed: str) -> dict:
         name: re.search(rf"^(?:{words}):?\s+(\d+)", printed, re.MULTILINE)
         for name, words in {"swapped_in_bytes": "Swapins|pswpin", "swapped_out_bytes": "Swapouts|pswpout"}.items()
     }
-    return {name: None if found is None else int(found.group(1)) * size for name, found in counts.items()}
+    return {name: None if match is None else int(match.group(1)) * size for name, match in counts.items()}
 
 
 def number(printed: str) -> int | None:
@@ -231,8 +231,8 @@ def _cpu_temperature(root: Path) -> float | None:
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:
-    found = [number(_text(path) or "") for path in sorted(folder.glob(pattern))]
-    return [value for value in found if value is not None]
+    numbers = [number(_text(path) or "") for path in sorted(folder.glob(pattern))]
+    return [value for value in numbers if value is not None]
 
 
 def _text(path: Path) -> str | None:

@@ -48,10 +48,10 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
     """
     rows = rows.reset_index(drop=True)
     places = rows.groupby("run_id", sort=False).cumcount() + 2
-    found = [(place, reason) for check in CHECKS for place, reason in check(rows, manifests)]
-    found += list(_times(rows, manifests, (now or datetime.now(UTC)).timestamp()))
-    table = rows.loc[[place for place, _ in found], ["machine", "study", "point", "run_id"]].reset_index(drop=True)
-    table = table.assign(line=[places[place] for place, _ in found], reason=[reason for _, reason in found])
+    doubts = [(place, reason) for check in CHECKS for place, reason in check(rows, manifests)]
+    doubts += list(_times(rows, manifests, (now or datetime.now(UTC)).timestamp()))
+    table = rows.loc[[place for place, _ in doubts], ["machine", "study", "point", "run_id"]].reset_index(drop=True)
+    table = table.assign(line=[places[place] for place, _ in doubts], reason=[reason for _, reason in doubts])
     table = table.sort_values(["run_id", "line"], kind="stable").drop_duplicates(["run_id", "reason"])
     return table.reindex(columns=COLUMNS).reset_index(drop=True)
 

@@ -95,13 +95,13 @@ def _sentences(own: list[dict]) -> list[str]:
 
 def _power(states: list[dict]) -> str:
     sources = sorted({state["power_source"] for state in states if state.get("power_source")})
-    text = f"Power: {' and '.join(sources)}" if sources else "Power source not told"
+    text = f"Power: {' and '.join(sources)}" if sources else "Power source not recorded"
     return text + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else ".")
 
 
 def _load(befores: list[dict]) -> str:
     loads = [state["load_average_1_minute"] for state in befores if state.get("load_average_1_minute") is not None]
-    return f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not told."
+    return f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded."
 
 
 def _heat(states: list[dict]) -> str:
@@ -116,7 +116,7 @@ def _swap(own: list[dict]) -> str:
     pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in own]
     growths = [after["swap_used_bytes"] - before["swap_used_bytes"] for before, after in pairs if _tell(before, after)]
     if not growths:
-        return "Swap not told."
+        return "Swap not recorded."
     return (
         f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if max(growths) > 0 else "Swap did not grow."
     )

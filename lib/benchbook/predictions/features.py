@@ -17,7 +17,7 @@ COLUMNS += ["origin", "product", "vendor", "rate", "batch_size", "date", "loader
 COLUMNS += ["source"]
 CHIP = ["peak", "bandwidth", "fp32", "released", "memory"]  # the first four, and memory, as logarithms or years / 3
 RECORD, ARTICLES = "the record", "the articles of our studies"
-BATCH, DATE = 64.0, 2021.0  # where none was told
+BATCH, DATE = 64.0, 2021.0  # where none was stated
 MATRIX = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell 2.0")  # with matrix units
 
 
@@ -33,7 +33,7 @@ def observations(figures: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: origin (the record, articles, or measured here), publication, setting (what within a publication is
-        compared chip by chip: network, size, precision, framework, data and the switches it told), work (network and
+        compared chip by chip: network, size, precision, framework, data and the switches it names), work (network and
         image size), network, image_size (pixels), precision (as computed), family (of precisions: fp32, tf32, half),
         framework, chip, product, vendor, rate (images a second), batch_size, date (a year), loader, no_update (1 where
         a loader ran, where no optimizer did), flops_per_sample (missing where nobody counted), source, and the features
@@ -110,9 +110,9 @@ def family(precision: str) -> str:
 
 
 def reason(line: dict) -> str:
-    """Return why a rate cannot be used: its precision or its chip's figures are not told; empty where they are."""
+    """Return why a rate cannot be used: its precision or its chip's figures are not stated; empty where they are."""
     if not isinstance(line["computed"], str):
-        return f"precision {line['precision'] or 'not told'}"
+        return f"precision {line['precision'] or 'not stated'}"
     try:
         chip_figures(line["chip"], line["computed"])
     except (Unknown, chips.UnknownChip) as error:
@@ -121,11 +121,11 @@ def reason(line: dict) -> str:
 
 
 def _line(line: dict) -> dict:
-    told = json.loads(line["settings"] or "{}")
+    details = json.loads(line["settings"] or "{}")
     framework = re.sub(r"\W+", " ", re.sub(r"\d[\w.+]*", "", line["framework"])).strip().lower()
     size = line["image_size"] if line["image_size"] > 0 else None
     work = f"{line['network']}, {size:g} px" if size else line["network"]
-    switches = [f"{name} {told[name]}" for name in TOLD if name in told]
+    switches = [f"{name} {details[name]}" for name in TOLD if name in details]
     printed = chips.table().loc[line["chip"]]
     return {
         "publication": line["publication"],
@@ -142,8 +142,8 @@ def _line(line: dict) -> dict:
         "rate": line["rate"],
         "batch_size": line["batch_size"] if line["batch_size"] > 0 else BATCH,
         "date": line["date"] if line["date"] > 0 else DATE,
-        "loader": float(not str(told.get("data", "synthetic")).startswith(("synthetic", "not stated"))),
-        "no_update": float("none" in str(told.get("optimizer"))),
+        "loader": float(not str(details.get("data", "synthetic")).startswith(("synthetic", "not stated"))),
+        "no_update": float("none" in str(details.get("optimizer"))),
         "flops_per_sample": networks.describe(line["network"], size).flops_per_sample,
         "source": record.citation(line),
         "origin": RECORD,

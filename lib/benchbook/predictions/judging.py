@@ -33,15 +33,15 @@ def judge(path: Path) -> tuple[pandas.DataFrame, pandas.Series]:
     figures = record.read(path)
     targets, reasons = features.observations(figures), features.refusals(figures)
     forecaster = of_the_record()
-    known, residuals = forecaster.model.observations, forecaster.residuals
+    observations, residuals = forecaster.model.observations, forecaster.residuals
     parts = []
     for product, group in targets.groupby("product"):
-        others = known[known["product"] != product].reset_index(drop=True)
-        told = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
-        reasons = pandas.concat([reasons, pandas.Series(UNLIKE, index=group.index[~told])])
-        if told.any():
+        others = observations[observations["product"] != product].reset_index(drop=True)
+        comparable = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
+        reasons = pandas.concat([reasons, pandas.Series(UNLIKE, index=group.index[~comparable])])
+        if comparable.any():
             residuals_of_others = judged.columns(residuals[residuals["product"] != product])
-            parts.append(_predict(group[told], others, residuals_of_others))
+            parts.append(_predict(group[comparable], others, residuals_of_others))
     lines = pandas.concat(parts) if parts else pandas.DataFrame(columns=[*COLUMNS, "off", "hit"])
     return lines.sort_index(), reasons.sort_index()
 

@@ -79,7 +79,7 @@ def _of_row(row: dict) -> dict | None:
     computed = "tf32" if printed == "fp32" and marks.has_tf32(chip) else printed
     if reason({"chip": chip or "", "computed": computed, "precision": computed}):
         return None
-    told = row["settings"] or {}
+    settings = row["settings"] or {}
     publication = row["reference"].partition(";")[0]
     point = row["point"].removesuffix(f"-{row['device']}")
     line = _work(row) | {
@@ -94,7 +94,7 @@ def _of_row(row: dict) -> dict | None:
         "batch_size": float(row["batch_size"] or BATCH),
         "date": _year(publication),
         "loader": float(row["dataset"] != "synthetic"),
-        "no_update": float("none" in str(told.get("optimizer"))),
+        "no_update": float("none" in str(settings.get("optimizer"))),
         "source": row["reference"],
         "origin": ARTICLES,
     }

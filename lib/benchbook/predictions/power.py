@@ -27,13 +27,13 @@ def measured(figures: pandas.DataFrame) -> pandas.DataFrame:
     rates = {_key(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
     lines = []
     for line in energy.to_dict("records"):
-        told = json.loads(line["settings"])
-        images, seconds = _images(line, told), told.get("seconds")
+        details = json.loads(line["settings"])
+        images, seconds = _images(line, details), details.get("seconds")
         rate = images / seconds if images and seconds else rates.get(_key(line))
         if rate:
             kept = {name: line[name] for name in ("chip", "network", "device_count", "article", "source", "mark")}
             watts = line["value"] * rate / (line["device_count"] or 1)
-            kept |= {"product": chips.product(line["chip"]), "watts": watts, "boundary": told["energy_boundary"]}
+            kept |= {"product": chips.product(line["chip"]), "watts": watts, "boundary": details["energy_boundary"]}
             lines.append(kept)
     return pandas.DataFrame(lines)
 
@@ -58,14 +58,14 @@ def of(chip: str, table: pandas.DataFrame) -> tuple[float, float, float, str, st
 
 
 def _key(line: dict) -> tuple:
-    told = json.loads(line["settings"])
-    return line["article"], line["chip"], line["network"], told.get("power_limit_watts"), told.get("batch_size")
+    details = json.loads(line["settings"])
+    return line["article"], line["chip"], line["network"], details.get("power_limit_watts"), details.get("batch_size")
 
 
-def _images(line: dict, told: dict) -> float | None:
+def _images(line: dict, details: dict) -> float | None:
     """Return the images of a whole training: those that the note tells, or epochs of ImageNet."""
     stated = re.search(r"J / (\d+) images", line["note"])
     if stated:
         return float(stated[1])
-    epochs = float(told.get("epochs") or math.nan)
-    return epochs * IMAGENET if told.get("dataset") == "imagenet" and epochs > 0 else None
+    epochs = float(details.get("epochs") or math.nan)
+    return epochs * IMAGENET if details.get("dataset") == "imagenet" and epochs > 0 else None

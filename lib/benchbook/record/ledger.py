@@ -50,13 +50,13 @@ def _read(path: Path) -> pandas.DataFrame:
     settings = [_settings(text, path, line) for line, text in enumerate(figures["settings"], start=2)]
     figures["chip"] = figures["chip"].map(chips.canonical)
     figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
-    figures["network"] = [networks.canonical(str(told.get("model", ""))) for told in settings]
+    figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
     for name in ("phase", "data"):
-        figures[name] = pandas.Series([told.get(name) for told in settings], dtype="object")
+        figures[name] = pandas.Series([details.get(name) for details in settings], dtype="object")
     for name in ("image_size", "device_count"):
-        figures[name] = pandas.to_numeric(pandas.Series([told.get(name) for told in settings]), errors="coerce")
-    figures["batch_size"] = [_batch(told) for told in settings]
-    figures["date"] = [_year(told, article) for told, article in zip(settings, figures["article"], strict=True)]
+        figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
+    figures["batch_size"] = [_batch(details) for details in settings]
+    figures["date"] = [_year(details, article) for details, article in zip(settings, figures["article"], strict=True)]
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
     figures["mark"], figures["refused"] = marks.judge(figures)
@@ -99,31 +99,31 @@ def _sources() -> pandas.DataFrame:
 
 def _settings(text: str, path: Path, line: int) -> dict:
     try:
-        told = json.loads(text or "{}")
+        details = json.loads(text or "{}")
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        details = None
+    if not isinstance(details, dict):
         raise ValueError(f"{path}, line {line}: settings {text[:60]!r}; allowed: a JSON object")
-    return told
+    return details
 
 
-def _batch(told: dict) -> float:
+def _batch(details: dict) -> float:
     """Return the images that one device takes in a step; a batch of all devices is divided."""
     try:
-        if told.get("batch_size_per_device"):
-            return float(told["batch_size_per_device"])
-        return float(told["batch_size"]) / float(told.get("device_count") or 1)
+        if details.get("batch_size_per_device"):
+            return float(details["batch_size_per_device"])
+        return float(details["batch_size"]) / float(details.get("device_count") or 1)
     except (KeyError, TypeError, ValueError):
         return numpy.nan
 
 
-def _year(told: dict, article: str) -> float:
+def _year(details: dict, article: str) -> float:
     """Return the year of a figure: the one it states, else its source's."""
-    stated = re.search(r"\b(20\d\d)\b", str(told.get("date", "")))
+    stated = re.search(r"\b(20\d\d)\b", str(details.get("date", "")))
     if stated:
         return float(stated[1])
-    known = _sources()["date"].get(article)
-    return float(known) if known else numpy.nan
+    date = _sources()["date"].get(article)
+    return float(date) if date else numpy.nan
 
 
 def _computed(line: dict) -> str | None:

@@ -36,10 +36,10 @@ def _row(line: dict) -> dict | None:
     measures = _measures(line)
     if measures is None:
         return None
-    told = json.loads(line["settings"])
-    named = networks.canonical(str(told["model"])) if told.get("model") else None
+    details = json.loads(line["settings"])
+    named = networks.canonical(str(details["model"])) if details.get("model") else None
     batch = line["batch_size"] * (line["device_count"] or 1)
-    kept = told | {"metric": line["metric"], "precision_printed": line["precision"], "note": line["note"]}
+    kept = details | {"metric": line["metric"], "precision_printed": line["precision"], "note": line["note"]}
     kept |= {"mark": line["mark"], "framework_printed": line["framework"], "device_printed": line["device"]}
     return {
         "schema_version": records.SCHEMA_VERSION,
@@ -55,12 +55,12 @@ def _row(line: dict) -> dict | None:
         "device": _device(line),
         "device_name": line["chip"],
         "device_count": _whole(line["device_count"]),
-        "node_count": told.get("node_count"),
+        "node_count": details.get("node_count"),
         "framework": _framework(line["framework"]),
         "framework_version": line["framework"],
         "precision": line["computed"],
         "model": named or MODELS.get(line["metric"]),
-        "dataset": told.get("dataset") or line["data"],
+        "dataset": details.get("dataset") or line["data"],
         "batch_size": _whole(batch),
         "image_size": _whole(line["image_size"]),
         "settings": kept,
@@ -71,14 +71,14 @@ def _row(line: dict) -> dict | None:
 
 def _measures(line: dict) -> dict | None:
     """Return phase and measures of a figure, in the schema's units; None where no column holds it."""
-    value, metric, told = line["value"], line["metric"], json.loads(line["settings"])
+    value, metric, details = line["value"], line["metric"], json.loads(line["settings"])
     if metric in MODELS:
         measure = "bytes_per_sample" if metric == "memory_bandwidth" else "flops_per_sample"
         amount = value * (1e9 if metric == "memory_bandwidth" else 1e12)
         return {"phase": "calibrate", "samples": 1, "seconds": 1.0, measure: amount}
     phase = {"inference": "evaluate"}.get(line["phase"], line["phase"])
     if metric == "energy_per_image":
-        boundary = next((kind for begin, kind in ENERGY.items() if begin in str(told.get("energy_boundary"))), None)
+        boundary = next((kind for begin, kind in ENERGY.items() if begin in str(details.get("energy_boundary"))), None)
         if boundary is None:
             return None
         return dict(zip(("energy_method", "energy_boundary"), boundary, strict=True)) | {
