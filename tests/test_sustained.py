@@ -30,6 +30,11 @@ def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
     assert rows["epoch"].max() > 1
 
 
+def test_a_short_run_takes_about_as_long_as_it_should_in_several_windows(tmp_path, clock):
+    seconds = sustained.measure_minutes(FakeWorkload(clock), run(tmp_path), 0.25)["seconds"].tolist()
+    assert seconds == [5, 5, 5]
+
+
 def test_a_loss_that_is_no_number_ends_it(tmp_path, clock):
     rows = sustained.measure_minutes(FakeWorkload(clock, {3: float("nan")}), run(tmp_path), 10.0)
     assert rows["status"].tolist() == ["ok", "ok", "diverged"]

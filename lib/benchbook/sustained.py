@@ -9,11 +9,12 @@ from benchbook.runs import Run
 from benchbook.workload import Workload
 
 WINDOW_SECONDS = 10.0
+LEAST_WINDOWS = 6  # so that a short run has a first and a last part, too
 MINUTE = 60.0
 
 
 def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.DataFrame:
-    """Train for so long, in windows of about ten seconds that follow each other, each appended as a row.
+    """Train for so long, in windows of about ten seconds, or a sixth of the time, each appended as a row.
 
     Args:
         workload: warmed up.
@@ -30,6 +31,7 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
         raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
     sensor, stream = measure.open_sensor(workload.device), protocol.endless(workload)
     seconds, num_steps = 0.0, 1
+    length = min(WINDOW_SECONDS, minutes * MINUTE / LEAST_WINDOWS)
     with record.during("train"):
         while seconds < minutes * MINUTE:
             measures = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
@@ -37,7 +39,7 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
             if measures["status"] == "diverged":
                 break
             seconds += measures["seconds"]
-            num_steps = max(1, round(num_steps * WINDOW_SECONDS / measures["seconds"]))
+            num_steps = max(1, round(num_steps * length / measures["seconds"]))
     stream.close()
     return records.read(record.path)
 
