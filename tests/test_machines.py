@@ -92,7 +92,8 @@ def test_operations_that_a_device_left_to_the_host_are_named(table):
 def test_what_is_not_told_is_missing_and_said(table):
     line = table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
     assert line[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
-    assert line["condition"] == "Power source not recorded. Load not recorded. Heat: no sensor tells it. Swap not recorded."
+    expected = "Power source not recorded. Load not recorded. Heat: no sensor tells it. Swap not recorded."
+    assert line["condition"] == expected
 
 
 def test_a_machine_without_manifests_is_told_by_its_rows(table):
