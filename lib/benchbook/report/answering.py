@@ -1,0 +1,104 @@
+"""The answer pages: what a task costs on every machine, one page a task; the first page of the report holds one."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import asdict
+from hashlib import sha256
+
+from benchbook.answers import axis, costs, words
+from benchbook.answers.marks import KINDS, Mark
+from benchbook.answers.tasks import TASKS, Task
+from benchbook.wording import duration
+
+FIRST = TASKS[0]
+NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count")
+FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
+
+
+def address(task: Task, first: str = "") -> str:
+    """Return a task's page, from the report's folder; `first` is the one that stands on the first page, if any."""
+    return "index.html" if task.key == first else f"{task.key}.html"
+
+
+def slug(text: str) -> str:
+    """Return a plain name for files and addresses; different texts have different ones."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return plain if plain == text else f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}"
+
+
+def content(task: Task, marks: list[Mark], links: dict[str, str] | None = None) -> dict:
+    """Return what the template shows of a task.
+
+    Args:
+        task: chosen.
+        marks: of all tasks.
+        links: the notebook's page by the source of a measured mark.
+
+    Returns:
+        task, tasks, sentences, rows, ticks, legend (marks by source), axes and choices (for the script).
+    """
+    own = [mark for mark in marks if mark.task == task.key]
+    bounds = [value for mark in own for value in (mark.seconds, mark.low, mark.high) if value]
+    ticks = axis.steps(bounds, axis.TIME) if bounds else [1.0, 10.0]
+    names = Counter((mark.name, mark.family) for mark in own)
+    rows = [_row(mark, ticks, names, links or {}) for mark in own]
+    return {
+        "task": task,
+        "tasks": [(each, address(each)) for each in TASKS],
+        "sentences": words.sentences(task, own),
+        "rows": rows,
+        "ticks": [(duration(value), axis.share(value, ticks)) for value in ticks],
+        "sources": Counter(mark.source for mark in own),
+        "kinds": [kind for kind in KINDS if any(mark.kind == kind for mark in own)],
+        "families": {name: text for name, text in FAMILIES.items() if any(mark.family == name for mark in own)},
+        "terms": asdict(costs.TERMS),
+        "operations": next((list(mark.operations) for mark in own if mark.operations), []),
+        "script": _script(task, own),
+        "here": next((row["id"] for row in rows if row["here"]), ""),
+    }
+
+
+def _script(task: Task, own: list[Mark]) -> str:
+    """Return what the script has to know, as JSON that a page may hold."""
+    told = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
+    told |= {"images": task.images}
+    return json.dumps(told).replace("<", "\\u003c")
+
+
+def _row(mark: Mark, ticks: list[float], names: Counter, links: dict[str, str]) -> dict:
+    """Return a mark as the template shows it: where it stands, its texts, and its numbers for the script."""
+    low, high = mark.low or mark.seconds, mark.high or mark.seconds
+    left, right = axis.share(low, ticks), axis.share(high, ticks)
+    texts = {
+        "time": duration(mark.seconds),
+        "rented": _dollars(costs.rented(mark)),
+        "bought": _dollars(costs.bought(mark)),
+        "energy": words.energy(mark.joules) if mark.joules else "",
+    }
+    numbers = {name: getattr(mark, name) for name in NUMBERS}
+    return {
+        "id": identifier(mark),
+        "mark": mark,
+        "here": mark.here,
+        "place": f"machines/{slug(mark.place)}.html",
+        "left": left,
+        "width": round(right - left, 2),
+        "at": axis.share(mark.seconds, ticks),
+        "texts": texts,
+        "range": f"{duration(low)} to {duration(high)}" if mark.low else "",
+        "data": {name: f"{value:.6g}" for name, value in numbers.items() if value is not None},
+        "curve": json.dumps({"operations": mark.operations} | dict(mark.curve)) if mark.curve else "",
+        "basis": words.basis(mark),
+        "links": [links[source] for source in mark.sources if source in links],
+    }
+
+
+def identifier(mark: Mark) -> str:
+    """Return a mark's own anchor: its machine, device, variant and family."""
+    told = [mark.place, mark.name, mark.family, mark.settings.get("precision", ""), mark.source[:4]]
+    return slug(" ".join(told))
+
+
+def _dollars(value: float | None) -> str:
+    return "" if value is None else words.dollars(value)
