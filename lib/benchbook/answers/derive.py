@@ -22,7 +22,7 @@ from benchbook.predictions.question import Question
 
 FILE = Path(__file__).parent / "record.json"
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
-OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(2e9, 2e12, 10))  # of one's own network
+OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of one's own network
 MOST_DEVICES = 16  # of a machine that a reader may want; for the accuracy any
 DIGITS = 4
 
@@ -115,7 +115,9 @@ def _own() -> Iterator[dict]:
 
 def _rates(figures: pandas.DataFrame) -> Iterator[dict]:
     """Yield what published rates of ResNet-50 make of its 90 epochs."""
-    kept = figures[figures["network"].eq("resnet50") & figures["rate"].gt(0) & figures["phase"].isin(["train", "total"])]
+    kept = figures[
+        figures["network"].eq("resnet50") & figures["rate"].gt(0) & figures["phase"].isin(["train", "total"])
+    ]
     kept = kept[kept["refused"].eq("") & kept["image_size"].eq(224) & kept["device_count"].between(1, MOST_DEVICES)]
     kept = kept.assign(seconds=90 * IMAGENET / kept["rate"].astype(float))
     family = kept["computed"].map({"fp32": "fp32", "tf32": "fp32"}, na_action="ignore").fillna("half")
@@ -169,7 +171,9 @@ def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
 
 def _told(price: pandas.Series, *further: str) -> dict[str, str]:
     """Return of a price its date, what it includes and its source; a date that was not told is empty."""
-    return {name: price[name] if isinstance(price[name], str) else "" for name in (*further, "date", "includes", "source")}
+    return {
+        name: price[name] if isinstance(price[name], str) else "" for name in (*further, "date", "includes", "source")
+    }
 
 
 if __name__ == "__main__":

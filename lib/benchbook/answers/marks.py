@@ -1,7 +1,7 @@
 """What each machine takes for each task: a mark with its interval, and what it stands on."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas
@@ -141,9 +141,7 @@ def _count(point: dict) -> dict:
     return {"device_count": point.get("device_count")}
 
 
-def _row_mark(
-    task: Task, line: dict, point: dict, seconds: float, name: str, here: str, printed: dict
-) -> Mark:
+def _row_mark(task: Task, line: dict, point: dict, seconds: float, name: str, here: str, printed: dict) -> Mark:
     measured = line["source"] == MEASURED
     low, high, bounds = _bounds(line, seconds)
     chip = _chip(point, line)
@@ -251,7 +249,7 @@ def _predicted(worked_out: dict, marks: list[Mark]) -> list[Mark]:
         for line in worked_out["predictions"]
         if (line["task"], chips.product(line["chip"]), line["family"]) not in taken
     ]
-    middle = worked_out["operations"].index(reference_operations(worked_out))
+    middle = worked_out["operations"].index(reference_operations(worked_out["operations"]))
     for line in worked_out["own"]:
         curve = {name: line[name] for name in ("seconds", "low", "high")}
         numbers = {name: values[middle] for name, values in curve.items()}
@@ -260,10 +258,10 @@ def _predicted(worked_out: dict, marks: list[Mark]) -> list[Mark]:
     return lines
 
 
-def reference_operations(worked_out: dict) -> float:
+def reference_operations(operations: Sequence[float]) -> float:
     """Return the operations at which one's own network is shown first: those nearest to ResNet-50's."""
     resnet = networks.describe("resnet50").flops_per_sample
-    return min(worked_out["operations"], key=lambda value: abs(math.log(value / resnet)))
+    return min(operations, key=lambda value: abs(math.log(value / resnet)))
 
 
 def _prediction(line: dict, own: dict, **further) -> Mark:

@@ -71,7 +71,9 @@ def _least_energy(marks: list[Mark]) -> str:
     if not read:
         return "not known: of none of these machines a sensor was read."
     first = min(read, key=lambda mark: mark.joules)
-    return f"{first.name}, {energy(first.joules)}, of the {len(read)} with a sensor ({first.energy_note.split(';')[0]})."
+    return (
+        f"{first.name}, {energy(first.joules)}, of the {len(read)} with a sensor ({first.energy_note.split(';')[0]})."
+    )
 
 
 def _break_even(marks: list[Mark], here: Mark | None) -> str:
@@ -94,5 +96,3 @@ def _break_even(marks: list[Mark], here: Mark | None) -> str:
         worth = costs.rented(renting) / (here.seconds / estimate.SECONDS_PER_HOUR)
         return f"what this machine does in an hour costs {dollars(worth)} on a rented {renting.name}."
     return "no purchase price was read."
-
-

@@ -16,9 +16,11 @@ from pathlib import Path
 import jinja2
 
 from benchbook import articles, kernel, layout, studies
+from benchbook.answers import reading as answers
+from benchbook.answers.marks import Mark
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
-from benchbook.report import citing, executed, tables
+from benchbook.report import answer_pages, answering, citing, executed, tables
 from benchbook.report.citing import Published
 from benchbook.study import Chart, Study
 
@@ -42,8 +44,9 @@ def write() -> Path:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, **quiet) as aggregation:
         try:
+            every = answers.of_folder(outputs / "runs")
             notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
-            return write_pages(outputs / "figures", outputs / "report", notebooks)
+            return write_pages(outputs / "figures", outputs / "report", notebooks, every)
         except BaseException:
             aggregation.kill()
             raise
@@ -73,13 +76,31 @@ def _printed(output: dict) -> list[str]:
     return "".join(output.get("text", "")).splitlines()
 
 
-def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
-    """Write index.html, points.html and a page per notebook into a folder, with a copy of every file they show.
+def write_answers() -> Path:
+    """Write the answer's pages alone, from the rows there are; return that of the first task.
+
+    The first page is written as well, unless a report stands there already.
+    """
+    folder = layout.outputs() / "report"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = _environment()
+    answer_pages.write_tasks(answers.of_folder(), folder, environment)
+    page, index = folder / answering.address(answering.FIRST), folder / "index.html"
+    if not (folder / "points.html").exists():
+        shutil.copyfile(page, index)
+    return page
+
+
+def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), every: list[Mark] | None = None) -> Path:
+    """Write the report's pages into a folder, with a copy of every file they show.
+
+    There are index.html, points.html, one for each notebook, and, of marks, one for each task and machine.
 
     Args:
         figures: what the aggregation wrote; read when all notebooks have their pages.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
+        every: the marks of all tasks; the first page begins with those of the first task. Without them it has none.
 
     Returns:
         The path of index.html.
@@ -98,7 +119,10 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         "measured": citing.measured(lines),
         "citation": citing.report(lines),
         "pages": pages,
+        "answer": answering.content(answering.FIRST, every) if every else None,
     }
+    if every:
+        answer_pages.write(every, folder, environment, content["citation"])
     for name in ("points", "index"):
         path = folder / f"{name}.html"
         path.write_text(environment.get_template(path.name).render(content), encoding="utf-8")

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
 
-from benchbook.answers import axis, costs, words
+from benchbook.answers import axis, costs, marks, words
 from benchbook.answers.marks import KINDS, Mark
 from benchbook.answers.tasks import TASKS, Task
 from benchbook.wording import duration
@@ -16,9 +16,9 @@ NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", 
 FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
 
 
-def address(task: Task, first: str = "") -> str:
-    """Return a task's page, from the report's folder; `first` is the one that stands on the first page, if any."""
-    return "index.html" if task.key == first else f"{task.key}.html"
+def address(task: Task) -> str:
+    """Return a task's page, from the report's folder."""
+    return f"{task.key}.html"
 
 
 def slug(text: str) -> str:
@@ -27,22 +27,22 @@ def slug(text: str) -> str:
     return plain if plain == text else f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}"
 
 
-def content(task: Task, marks: list[Mark], links: dict[str, str] | None = None) -> dict:
+def content(task: Task, every: list[Mark], links: dict[str, str] | None = None) -> dict:
     """Return what the template shows of a task.
 
     Args:
         task: chosen.
-        marks: of all tasks.
+        every: the marks of all tasks.
         links: the notebook's page by the source of a measured mark.
 
     Returns:
         task, tasks, sentences, rows, ticks, legend (marks by source), axes and choices (for the script).
     """
-    own = [mark for mark in marks if mark.task == task.key]
+    own = [mark for mark in every if mark.task == task.key]
     bounds = [value for mark in own for value in (mark.seconds, mark.low, mark.high) if value]
     ticks = axis.steps(bounds, axis.TIME) if bounds else [1.0, 10.0]
-    names = Counter((mark.name, mark.family) for mark in own)
-    rows = [_row(mark, ticks, names, links or {}) for mark in own]
+    rows = [_row(mark, ticks, links or {}) for mark in own]
+    operations = next((list(mark.operations) for mark in own if mark.operations), [])
     return {
         "task": task,
         "tasks": [(each, address(each)) for each in TASKS],
@@ -53,20 +53,20 @@ def content(task: Task, marks: list[Mark], links: dict[str, str] | None = None) 
         "kinds": [kind for kind in KINDS if any(mark.kind == kind for mark in own)],
         "families": {name: text for name, text in FAMILIES.items() if any(mark.family == name for mark in own)},
         "terms": asdict(costs.TERMS),
-        "operations": next((list(mark.operations) for mark in own if mark.operations), []),
-        "script": _script(task, own),
+        "operations": operations,
+        "script": _script(task, operations),
         "here": next((row["id"] for row in rows if row["here"]), ""),
     }
 
 
-def _script(task: Task, own: list[Mark]) -> str:
+def _script(task: Task, operations: list[float]) -> str:
     """Return what the script has to know, as JSON that a page may hold."""
     told = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
-    told |= {"images": task.images}
+    told |= {"images": task.images, "operations": marks.reference_operations(operations) if operations else None}
     return json.dumps(told).replace("<", "\\u003c")
 
 
-def _row(mark: Mark, ticks: list[float], names: Counter, links: dict[str, str]) -> dict:
+def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
     """Return a mark as the template shows it: where it stands, its texts, and its numbers for the script."""
     low, high = mark.low or mark.seconds, mark.high or mark.seconds
     left, right = axis.share(low, ticks), axis.share(high, ticks)

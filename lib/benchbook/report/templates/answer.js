@@ -131,7 +131,7 @@ function sentences(compared, base) {
   const said = [
     fastest ? `${fastest.name} takes ${duration(fastest.seconds)} to ${told.does} (${fastest.basis})${compare}.` : "no machine is left.",
     renting ? `renting ${renting.name}, ${dollars(costs("rented")(renting))} (${dollars(renting.rent)} an hour: ${renting.rentNote}).` : "of none of these machines a price by the hour was read.",
-    frugal ? `${frugal.name}, ${energy(costs("energy")(frugal))}, of the ${read.length} with a sensor.` : "not known: of none of these machines a sensor was read.",
+    frugal ? `${frugal.name}, ${energy(costs("energy")(frugal))}, of the ${read.length} with a sensor (${frugal.energyNote.split(";")[0]}).` : "not known: of none of these machines a sensor was read.",
     buyOrRent(base, renting, least(buyable, costs("bought")), word),
   ];
   document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
@@ -215,6 +215,6 @@ table.addEventListener("click", (event) => {  // a mark opens what stands behind
 addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
 recall();
 update();
-const target = !location.hash.includes("=") && location.hash && document.getElementById(location.hash.slice(1));
+const target = document.getElementById(location.hash.slice(1));
 if (target?.matches("tr")) { target.hidden = false; target.querySelector("details").open = true; target.scrollIntoView(); }
 }

@@ -1,0 +1,42 @@
+"""Marks from the rows in a folder, as the aggregation takes them."""
+
+import json
+from pathlib import Path
+
+import pandas
+
+from benchbook import articles, crosschecks, layout, machine, machines, manifests, records, studies
+from benchbook.answers import derive, marks
+from benchbook.answers.marks import Mark
+from benchbook.study import Evidence
+
+
+def of_folder(folder: Path | None = None) -> list[Mark]:
+    """Return the marks of all tasks, from measured rows, published ones and the public record.
+
+    Args:
+        folder: of measured rows; None takes all machines' under `outputs/runs`.
+    """
+    folder = folder or layout.outputs() / "runs"
+    rows = records.gather(records.find(folder) if folder.exists() else [], _nobody_asked)
+    rows = crosschecks.without(rows, manifests.every(folder), _nobody_asked)
+    rows = machines.tell_apart(rows, folder)
+    evidence = Evidence(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
+    return marks.gather(evidence, studies.every(), here(folder), derive.read())
+
+
+def here(folder: Path) -> str:
+    """Return this machine's name in the rows of a folder: its own, else that of a machine of its very kind."""
+    this = machine.identify()
+    if (folder / this.name).is_dir():
+        return this.name
+    for own in sorted(path for path in folder.glob("*") if path.is_dir()):
+        manifest = next(own.rglob(manifests.FILES), None)
+        told = json.loads(manifest.read_text(encoding="utf-8")).get("machine") if manifest else None
+        if (told or {}).get("fingerprint") == this.fingerprint:
+            return own.name
+    return this.name
+
+
+def _nobody_asked(line: str) -> None:
+    """Say nothing of what is left out: the aggregation, which runs beside this, names it."""

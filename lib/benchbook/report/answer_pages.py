@@ -1,0 +1,64 @@
+"""Writing the answer's pages: one a task, one a machine, and the same numbers as data."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+
+from benchbook.answers import export
+from benchbook.answers.marks import Mark
+from benchbook.answers.tasks import TASKS, task
+from benchbook.report import answering
+from benchbook.wording import duration
+
+DATA = "data"
+LICENCE = "MIT; published figures and prices belong to the sources that each line names"
+
+
+def write(every: list[Mark], folder: Path, environment: jinja2.Environment, citation: str) -> None:
+    """Write a page for each task and machine, and the data, into the report's folder.
+
+    Args:
+        every: the marks of all tasks.
+        folder: of the report.
+        environment: of the templates.
+        citation: of the report.
+    """
+    write_tasks(every, folder, environment)
+    _write_machines(every, folder / "machines", environment)
+    table, data = export.lines(every), folder / DATA
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "answers.csv").write_text(export.as_csv(table), encoding="utf-8")
+    (data / "answers.json").write_text(export.as_json(table, LICENCE, citation), encoding="utf-8")
+    (data / "answers.schema.json").write_text(json.dumps(export.schema(), indent=1) + "\n", encoding="utf-8")
+
+
+def write_tasks(every: list[Mark], folder: Path, environment: jinja2.Environment) -> None:
+    """Write a page for each task; a reader who has one open never sees half of one."""
+    template = environment.get_template("task.html")
+    for each in TASKS:
+        whole = folder / f".{each.key}.part"
+        whole.write_text(template.render(answer=answering.content(each, every)), encoding="utf-8")
+        whole.replace(folder / answering.address(each))
+
+
+def _write_machines(every: list[Mark], folder: Path, environment: jinja2.Environment) -> None:
+    """Write a page for each machine, with all that is known of it; pages of before that no mark has are deleted."""
+    template = environment.get_template("machine.html")
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = set()
+    by_place = sorted(every, key=lambda mark: mark.place)
+    for place, own in groupby(by_place, key=lambda mark: mark.place):
+        own = sorted(own, key=lambda mark: [each.key for each in TASKS].index(mark.task))
+        name = own[0].name.removesuffix(f", {own[0].settings.get('variant', '')}")
+        lines = [
+            {"id": answering.identifier(mark), "mark": mark, "task": task(mark.task), "time": duration(mark.seconds)}
+            | {"range": f"{duration(mark.low)} to {duration(mark.high)}" if mark.low else ""}
+            for mark in own
+        ]
+        path = folder / f"{answering.slug(place)}.html"
+        path.write_text(template.render(place=place, name=name, lines=lines), encoding="utf-8")
+        pages.add(path)
+    for path in set(folder.glob("*.html")) - pages:
+        path.unlink()
