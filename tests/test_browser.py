@@ -8,6 +8,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, studies, verdicts
+from benchbook.answers import derive, marks
 from benchbook.report import executed
 from benchbook.studies.mnist_speedup import results
 from benchbook.study import Evidence
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
-PAGES = ("index.html", "points.html", "notebook")
+PAGES = ("index.html", "points.html", "notebook", "resnet50.html")
+ASKED = ("RTX 4090", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
 
 
 def measured_rows():
@@ -59,7 +61,9 @@ def site(tmp_path_factory):
     hostile = f"<script>document.title='run'</script>{HOSTILE}"
     picture = new_output("display_data", {"image/png": PIXEL})
     write_notebook(runs, html_output(table + hostile), picture, new_output("stream", text="a long line " * 30))
-    return report.write_pages(tables, folder / "report", executed.newest(runs)).parent
+    every = marks.gather(Evidence(rows), studies.every(), "desk", derive.read())
+    every = [mark for mark in every if mark.source == "measured" or any(chip in mark.name for chip in ASKED)]
+    return report.write_pages(tables, folder / "report", executed.newest(runs), every).parent
 
 
 RATES = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0, "a": 9000.0, "b": 80.0}
@@ -243,7 +247,7 @@ def test_the_keyboard_reaches_the_skip_link_first_and_then_the_content(visit):
     assert skip.evaluate("link => link.getBoundingClientRect().left >= 0")
     assert skip.evaluate("link => getComputedStyle(link).outlineStyle") == "solid"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('href')") == "#headline"
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "mnist.html"
     skip.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "content"
@@ -283,3 +287,124 @@ def test_hostile_names_and_messages_are_text_and_run_nothing(visit, site):
     titles += [points.title(), notebook.title()]
     assert "run" not in titles
     assert all(page.locator("img[src=x]").count() == 0 for page in (page, points, notebook))
+
+
+COSTS = ("time", "rented", "bought", "energy")
+
+
+def shown(page):
+    """Return the machines of an answer that are shown, from top to bottom."""
+    return page.locator("#marks tbody tr:visible").evaluate_all("rows => rows.map(row => row.dataset.name)")
+
+
+def sentences(page):
+    return page.locator("#sentences dd").all_inner_texts()
+
+
+def apart(sentence):
+    """Return a sentence without its numbers, and these."""
+    number = re.compile(r"\d[\d,]*(?:\.\d+)?")
+    return number.sub("#", sentence), [float(text.replace(",", "")) for text in number.findall(sentence)]
+
+
+def cells(page, name):
+    return page.locator(f"#marks tbody tr:visible td.{name}").all_inner_texts()
+
+
+def test_a_choice_stands_in_the_address_and_whoever_opens_that_sees_the_same(visit):
+    page = visit("resnet50.html")
+    everything = shown(page)
+    page.locator("[name=show]").select_option("rented")
+    page.get_by_label("Find").fill("4090, A100 80GB")
+    page.get_by_text("Filters and prices").click()
+    page.get_by_label("Devices, at most").fill("1")
+    page.get_by_label("Electricity, $ a kWh").fill("0.1")
+    page.get_by_label("predicted").uncheck()
+    mine, told = shown(page), sentences(page)
+    assert mine
+    assert mine != everything
+    assert all("4090" in name or "A100 80GB" in name for name in mine)
+    rents = [float(text.removeprefix("$").replace(",", "")) for text in cells(page, "rented")]
+    assert rents == sorted(rents)
+    theirs = visit(page.url.rpartition("/")[2])
+    assert (shown(theirs), sentences(theirs)) == (mine, told)
+    assert theirs.get_by_label("Electricity, $ a kWh").is_visible()
+    theirs.get_by_role("button", name="Start again").click()
+    theirs.wait_for_function("!location.hash")
+    assert shown(theirs) == everything
+    page.get_by_role("link", name="SimCLR").click()
+    assert page.get_by_label("Find").input_value() == "4090, A100 80GB"
+
+
+def test_a_machine_is_compared_with_another_one(visit):
+    page = visit("resnet50.html#find=4090")
+    page.get_by_label("Compare with").select_option(label="Apple M1, 16 bits")
+    assert shown(page)[-1] == "Apple M1"
+    assert "Apple M1 takes 53 days" in sentences(page)[0]
+    row = page.locator("#marks tbody tr:visible").first
+    base = page.locator("#marks tr.base").get_attribute("data-seconds")
+    ratio = row.locator("td.time small").inner_text().removesuffix(" times")
+    assert float(ratio) == pytest.approx(float(row.get_attribute("data-seconds")) / float(base), rel=0.05)
+
+
+def test_a_network_of_ones_own_takes_time_with_its_operations_and_images(visit):
+    page = visit("own.html")
+    unit = {"s": 1, "min": 60, "h": 3600, "days": 86_400}
+
+    def fastest():
+        value, name = re.search(r"takes ([\d.,]+) (\w+)", sentences(page)[0]).groups()
+        return float(value.replace(",", "")) * unit[name]
+
+    before, first = fastest(), cells(page, "time")
+    operations = page.evaluate("JSON.parse(document.getElementById('told').textContent).operations")
+    page.locator("[name=images]").fill("1e8")
+    assert fastest() == pytest.approx(100 * before, rel=0.05)
+    page.locator("[name=operations]").fill(str(operations * 4))
+    assert fastest() > 120 * before
+    page.locator("[name=operations]").fill(str(operations))
+    page.locator("[name=images]").fill("1e6")
+    assert cells(page, "time") == first
+
+
+def test_the_answer_works_by_keyboard(visit):
+    page = visit("resnet50.html")
+    page.get_by_label("Find").focus()
+    page.keyboard.type("4090")
+    for _ in range(2):  # over the fold of the filters
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent").startswith("NVIDIA RTX 4090")
+    page.keyboard.press("Enter")
+    about = page.locator("#marks .about:visible")
+    assert about.count() == 1
+    assert "published rates of NVIDIA RTX 4090" in about.inner_text()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')").startswith("machines/nvidia-rtx-4090")
+
+
+def test_a_click_on_a_mark_opens_what_stands_behind_it(visit):
+    page = visit("mnist.html")
+    page.locator("#marks tr.here .track a").first.click()
+    about = page.locator("#marks tr.here .about").first
+    assert about.is_visible()
+    assert "rows in outputs/runs/desk/mnist_speedup" in about.inner_text()
+    about.get_by_role("link", name="All of this machine").click()
+    assert "what training costs on it" in page.locator("h1").inner_text()
+
+
+@pytest.mark.parametrize("name", ["index.html", "resnet50.html", "resnet50-accuracy.html", "own.html"])
+def test_the_answer_without_scripts_is_the_same_picture_and_table(visit, name):
+    plain, scripted = visit(name, scripts=False), visit(name)
+    if scripted.get_by_role("button", name="Show all").is_visible():
+        scripted.get_by_role("button", name="Show all").click()
+    assert not plain.locator("form").is_visible()
+    assert shown(plain) == shown(scripted)
+    read = [[*sentences(page), *(text for name in COSTS for text in cells(page, name))] for page in (plain, scripted)]
+    for texts in zip(*read, strict=True):
+        (words, numbers), (others, recomputed) = map(apart, texts)
+        assert words == others
+        assert numbers == pytest.approx(recomputed, rel=0.04)  # of two digits the last: halves round up in scripts
+    places = "marks => marks.map(mark => parseFloat(mark.style.left))"
+    pairs = [page.locator("#marks tr:visible .track a").evaluate_all(places) for page in (plain, scripted)]
+    assert pairs[0] == pytest.approx(pairs[1], abs=0.02)
+    plain.locator("#marks summary").first.click()
+    assert plain.locator("#marks .about:visible").count() == 1

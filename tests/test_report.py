@@ -15,8 +15,10 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from benchbook import figures, ledger, report, studies
+from benchbook import articles, figures, ledger, report, studies
+from benchbook.answers import derive, marks
 from benchbook.report import executed, tables
+from benchbook.study import Evidence
 
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
 PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)
@@ -48,6 +50,8 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag, attributes):
         self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
 
     def handle_data(self, data):
         if "style" in self.open:
@@ -157,7 +161,15 @@ def write_site(tmp_path):
     """Return a function that writes the pages from lines of the summary and other tables, and reads them."""
 
     def write(
-        *lines, claims=(CLAIM,), alt="A bar.", title="Bars", names=FIGURES[:1], parity=PARITY, values=(DRAWN,), **others
+        *lines,
+        claims=(CLAIM,),
+        alt="A bar.",
+        title="Bars",
+        names=FIGURES[:1],
+        parity=PARITY,
+        values=(DRAWN,),
+        every=None,
+        **others,
     ):
         folder = tmp_path / "figures"
         with figures.style():
@@ -172,7 +184,7 @@ def write_site(tmp_path):
         for name, content in others.items():
             figures.save_table(pandas.DataFrame(content), folder, name.replace("_", "-"))
         site = tmp_path / "report"
-        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
+        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"), every)
         return SimpleNamespace(index=Page(index), points=Page(site / "points.html"), folder=site)
 
     return write
@@ -213,9 +225,11 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    site = write_site(names=(*FIGURES, *PREDICTIONS), **others).folder
+    every = marks.gather(Evidence(articles.rows()), studies.every(), "desk", derive.read())
+    every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
+    site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) == 3
+    assert {path.parent.name for path in pages} == {"report", "machines", "claims", "notebooks"}
     for path in pages:
         for link in Page(path).links:
             target = urlsplit(link)

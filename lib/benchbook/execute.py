@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from benchbook import kernel, layout, ledger, machine, marker, processes, profiles, records, runs, slurm, temporary
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
+from benchbook.renewal import renew_answers
 from benchbook.runs import Run
 
 POLL_SECONDS = 0.5
@@ -238,6 +239,7 @@ def main() -> None:
         line.end(["interrupted"])
         sys.exit(stop.status)
     line.end(statuses)
+    renew_answers()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a mark costs: rented, bought and shared out over its years, and in electricity, at prices that a reader states."""
+"""What a mark costs: rented, bought and shared out over its years, in electricity; at prices that a reader states."""
 
 from dataclasses import dataclass
 

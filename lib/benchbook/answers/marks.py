@@ -26,7 +26,8 @@ class Mark:
     Attributes:
         task: its key.
         place: the machine's name in rows, or that of a chip and how many; what has one place has one page.
-        name: of the machine, for people.
+        name: of the machine, for people, with its device and variant.
+        machine: its name without these.
         kind: one of KINDS.
         source: measured, published or predicted.
         family: of precisions: fp32, half, or `not told`.
@@ -54,6 +55,7 @@ class Mark:
     task: str
     place: str
     name: str
+    machine: str
     kind: str
     source: str
     family: str
@@ -112,7 +114,8 @@ def _of_rows(evidence: Evidence, studies: Mapping[str, Study], here: str, printe
         if not math.isfinite(seconds):
             continue
         point = _point(points, line) if line["source"] == MEASURED else _printed(evidence.published, line)
-        yield _row_mark(task, line, point, seconds, names.place(line | _count(point)), here, printed)
+        called = names.place(line | _count(point)), names.machine(line["machine"])
+        yield _row_mark(task, line, point, seconds, called, here, printed)
 
 
 def _seconds(line: dict, task: Task) -> float:
@@ -141,7 +144,9 @@ def _count(point: dict) -> dict:
     return {"device_count": point.get("device_count")}
 
 
-def _row_mark(task: Task, line: dict, point: dict, seconds: float, name: str, here: str, printed: dict) -> Mark:
+def _row_mark(
+    task: Task, line: dict, point: dict, seconds: float, called: tuple[str, str], here: str, printed: dict
+) -> Mark:
     measured = line["source"] == MEASURED
     low, high, bounds = _bounds(line, seconds)
     chip = _chip(point, line)
@@ -153,8 +158,8 @@ def _row_mark(task: Task, line: dict, point: dict, seconds: float, name: str, he
     apart = f"{size:g} px instead of {task.image_size:g}" if task.image_size and _differs(size, task.image_size) else ""
     own = printed.get(chip, {})
     return Mark(
-        task.key, line["machine"], name + variant, _kind(line["device"], own.get("vendor"), chip), line["source"],
-        _family(point.get("precision")), seconds, low, high, bounds,
+        task.key, line["machine"], called[0] + variant, called[1], _kind(line["device"], own.get("vendor"), chip),
+        line["source"],        _family(point.get("precision")), seconds, low, high, bounds,
         _stands_on(line, point) if measured else "one printed figure",
         apart, measured and line["machine"] == here, joules, note,
         settings=_settings(line, point), sources=_sources(line, point),
@@ -220,8 +225,13 @@ def _settings(line: dict, point: dict) -> dict[str, str]:
 
 def _sources(line: dict, point: dict) -> tuple[str, ...]:
     if line["source"] == MEASURED:
-        return (f"rows in outputs/runs/{line['machine']}/{line['study']}/{point['point']}",)
+        return (rows_of(line["machine"], line["study"], point["point"]),)
     return (str(point.get("reference")),)
+
+
+def rows_of(machine: str, study: str, point: str) -> str:
+    """Return where a point's rows lie, in words."""
+    return f"rows in outputs/runs/{machine}/{study}/{point}"
 
 
 def _published_mark(line: dict, own: dict) -> Mark:
@@ -230,9 +240,9 @@ def _published_mark(line: dict, own: dict) -> Mark:
     several = line["figures"] > 1
     publications = f"{line['publications']} publication{'s' * (line['publications'] > 1)}"
     stands_on = f"{line['figures']} figures of {publications}" if several else "one printed figure"
-    chip = line["chip"]
+    chip, place = line["chip"], _place(line["chip"], count)
     return Mark(
-        line["task"], _place(chip, count), _place(chip, count), _kind(None, own.get("vendor"), chip), PUBLISHED,
+        line["task"], place, place, place, _kind(None, own.get("vendor"), chip), PUBLISHED,
         UNKNOWN if line["family"] == "any" else line["family"], line["seconds"],
         line["low"] if several else None, line["high"] if several else None,
         "least and most of what was published" if several else "",
@@ -255,7 +265,11 @@ def _predicted(worked_out: dict, marks: list[Mark]) -> list[Mark]:
         numbers = {name: values[middle] for name, values in curve.items()}
         further = {"operations": tuple(worked_out["operations"]), "curve": curve}
         lines.append(_prediction(line | numbers | {"task": "own"}, worked_out["chips"][line["chip"]], **further))
-    return lines
+    # Sizes of a product whose printed figures are the same have one prediction; the shortest name stands for them.
+    lines.sort(key=lambda mark: len(mark.name))
+    return list(
+        {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in lines[::-1]}.values()
+    )
 
 
 def reference_operations(operations: Sequence[float]) -> float:
@@ -267,7 +281,7 @@ def reference_operations(operations: Sequence[float]) -> float:
 def _prediction(line: dict, own: dict, **further) -> Mark:
     chip = line["chip"]
     return Mark(
-        line["task"], _place(chip, 1), chip, _kind(None, own.get("vendor"), chip), PREDICTED, line["family"],
+        line["task"], _place(chip, 1), chip, chip, _kind(None, own.get("vendor"), chip), PREDICTED, line["family"],
         line["seconds"], line["low"], line["high"], "90 % interval of the prediction", line["basis"],
         sources=("the public record, by benchbook's model; see Predictions in the report",),
         **_energy(own, 1, line["seconds"]), **_prices(own, chip, 1), **further,

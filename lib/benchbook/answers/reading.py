@@ -25,6 +25,11 @@ def of_folder(folder: Path | None = None) -> list[Mark]:
     return marks.gather(evidence, studies.every(), here(folder), derive.read())
 
 
+def source(run: dict) -> str:
+    """Return what a mark names as its source, of a run's machine, study and point."""
+    return marks.rows_of(run["machine"], run["study"], run["point"])
+
+
 def here(folder: Path) -> str:
     """Return this machine's name in the rows of a folder: its own, else that of a machine of its very kind."""
     this = machine.identify()

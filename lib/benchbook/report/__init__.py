@@ -20,7 +20,7 @@ from benchbook.answers import reading as answers
 from benchbook.answers.marks import Mark
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
-from benchbook.report import answer_pages, answering, citing, executed, tables
+from benchbook.report import answer_pages, answering, citing, claim_pages, executed, tables
 from benchbook.report.citing import Published
 from benchbook.study import Chart, Study
 
@@ -84,7 +84,7 @@ def write_answers() -> Path:
     folder = layout.outputs() / "report"
     folder.mkdir(parents=True, exist_ok=True)
     environment = _environment()
-    answer_pages.write_tasks(answers.of_folder(), folder, environment)
+    answer_pages.write(answers.of_folder(), folder, environment, citing.report([]))
     page, index = folder / answering.address(answering.FIRST), folder / "index.html"
     if not (folder / "points.html").exists():
         shutil.copyfile(page, index)
@@ -107,6 +107,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), eve
     """
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
+    links = {answers.source(page): f"notebooks/{page['file']}" for page in pages if page["machine"]}
     _copy(figures, folder / "files")
     lines, printed = tables.lines(figures / "summary.csv"), functools.cache(articles.rows)
     sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
@@ -119,10 +120,12 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), eve
         "measured": citing.measured(lines),
         "citation": citing.report(lines),
         "pages": pages,
-        "answer": answering.content(answering.FIRST, every) if every else None,
+        "dataset": answer_pages.dataset(citing.project(), citing.report(lines)),
+        "answer": answering.content(answering.FIRST, every, links) if every else None,
     }
     if every:
-        answer_pages.write(every, folder, environment, content["citation"])
+        answer_pages.write(every, folder, environment, content["citation"], links)
+    claim_pages.write(figures / "claims.csv", folder / "claims", environment)
     for name in ("points", "index"):
         path = folder / f"{name}.html"
         path.write_text(environment.get_template(path.name).render(content), encoding="utf-8")

@@ -16,7 +16,9 @@ DATA = "data"
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 
 
-def write(every: list[Mark], folder: Path, environment: jinja2.Environment, citation: str) -> None:
+def write(
+    every: list[Mark], folder: Path, environment: jinja2.Environment, citation: str, links: dict[str, str] | None = None
+) -> None:
     """Write a page for each task and machine, and the data, into the report's folder.
 
     Args:
@@ -24,8 +26,9 @@ def write(every: list[Mark], folder: Path, environment: jinja2.Environment, cita
         folder: of the report.
         environment: of the templates.
         citation: of the report.
+        links: the page of the notebook that ran, by a mark's source.
     """
-    write_tasks(every, folder, environment)
+    _write_tasks(every, folder, environment, links or {})
     _write_machines(every, folder / "machines", environment)
     table, data = export.lines(every), folder / DATA
     data.mkdir(parents=True, exist_ok=True)
@@ -34,12 +37,40 @@ def write(every: list[Mark], folder: Path, environment: jinja2.Environment, cita
     (data / "answers.schema.json").write_text(json.dumps(export.schema(), indent=1) + "\n", encoding="utf-8")
 
 
-def write_tasks(every: list[Mark], folder: Path, environment: jinja2.Environment) -> None:
+def dataset(project: dict, citation: str) -> str:
+    """Return what search engines for data read of the answers: https://schema.org/Dataset, as JSON-LD.
+
+    Args:
+        project: from `citing.project`.
+        citation: of the report.
+    """
+    kinds = {"csv": "text/csv", "json": "application/json"}
+    files = [
+        {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": f"{DATA}/answers.{ending}"}
+        for ending, kind in kinds.items()
+    ]
+    names = [f"{each.short}: seconds, joules and US dollars" for each in TASKS]
+    described = {
+        "@context": "https://schema.org",
+        "@type": "Dataset",
+        "name": project["title"],
+        "description": "What training a network takes on many machines: measured, published and predicted.",
+        "license": "https://spdx.org/licenses/MIT.html",
+        "citation": citation,
+        "creator": [{"@type": "Organization", "name": author["name"]} for author in project["authors"]],
+        "version": project["version"],
+        "variableMeasured": names,
+        "distribution": files,
+    }
+    return json.dumps(described, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _write_tasks(every: list[Mark], folder: Path, environment: jinja2.Environment, links: dict[str, str]) -> None:
     """Write a page for each task; a reader who has one open never sees half of one."""
     template = environment.get_template("task.html")
     for each in TASKS:
         whole = folder / f".{each.key}.part"
-        whole.write_text(template.render(answer=answering.content(each, every)), encoding="utf-8")
+        whole.write_text(template.render(answer=answering.content(each, every, links)), encoding="utf-8")
         whole.replace(folder / answering.address(each))
 
 
@@ -51,14 +82,13 @@ def _write_machines(every: list[Mark], folder: Path, environment: jinja2.Environ
     by_place = sorted(every, key=lambda mark: mark.place)
     for place, own in groupby(by_place, key=lambda mark: mark.place):
         own = sorted(own, key=lambda mark: [each.key for each in TASKS].index(mark.task))
-        name = own[0].name.removesuffix(f", {own[0].settings.get('variant', '')}")
         lines = [
             {"id": answering.identifier(mark), "mark": mark, "task": task(mark.task), "time": duration(mark.seconds)}
             | {"range": f"{duration(mark.low)} to {duration(mark.high)}" if mark.low else ""}
             for mark in own
         ]
         path = folder / f"{answering.slug(place)}.html"
-        path.write_text(template.render(place=place, name=name, lines=lines), encoding="utf-8")
+        path.write_text(template.render(place=place, name=own[0].machine, lines=lines), encoding="utf-8")
         pages.add(path)
     for path in set(folder.glob("*.html")) - pages:
         path.unlink()

@@ -126,10 +126,18 @@ def table(path: Path, name: str) -> dict:
     return {
         "columns": [{"name": key, "header": head, "numeric": numeric[key]} for key, head in COLUMNS[name].items()],
         "lines": [
-            [_cell(column, line[column], numeric[column], line.get(notes.get(column))) for column in numeric]
+            [
+                _cell(column, line[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
+                for column in numeric
+            ]
             for line in content.to_dict("records")
         ],
     }
+
+
+def _link(name: str, column: str, line: dict) -> dict[str, str]:
+    """Return the page that a cell leads to: a claim's own."""
+    return {"link": f"claims/{line['id']}.html"} if (name, column) == ("claims", "sentence") and line.get("id") else {}
 
 
 def is_number(text: str) -> bool:

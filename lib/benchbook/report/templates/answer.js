@@ -4,7 +4,7 @@ const told = JSON.parse(document.getElementById("told").textContent);
 const form = document.getElementById("choice");
 const table = document.getElementById("marks");
 const more = document.getElementById("more");
-const SHOWN_AT_FIRST = 24;
+const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
 const JOULES_PER_KWH = 3.6e6, HOURS_PER_YEAR = 365 * 24;
 const numbers = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count"];
 const rows = [...table.tBodies[0].rows].map((element) => {
@@ -158,7 +158,8 @@ function remember() {
   const text = choice.toString();
   if (text || location.hash.includes("=")) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   choice.delete("with");
-  for (const link of document.querySelectorAll(".tasks a")) link.hash = choice.toString();
+  for (const link of document.querySelectorAll(".tasks a"))
+    link.setAttribute("href", [link.getAttribute("href").split("#")[0], choice.toString()].filter(Boolean).join("#"));
 }
 function recall() {
   const choice = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");

@@ -1,0 +1,173 @@
+"""What a task costs on each machine: marks from rows, record and predictions, their money, sentences and data."""
+
+import json
+import math
+from dataclasses import replace
+
+import jsonschema
+import pandas
+import pytest
+
+from benchbook import articles, networks, renewal, studies
+from benchbook.answers import axis, costs, derive, export, marks, words
+from benchbook.answers.tasks import TASKS, task
+from benchbook.predictions.answer import of_the_record
+from benchbook.predictions.question import Question
+from benchbook.study import Evidence
+from rows import make_row, make_rows
+
+RATE = 400.0
+
+
+@pytest.fixture(scope="module")
+def every():
+    """Return the marks over two machines' MobileNetV2, one at another image size, one failure, and all published."""
+    mobilenet = {"study": "mobilenetv2_energy", "framework": "tensorflow", "image_size": 128, "dataset": "cifar10"}
+    runs = [("desk", "run-1", {}), ("desk", "run-2", {}), ("small", "run-3", {"image_size": 64})]
+    lines = [
+        make_row(
+            machine=machine, run_id=run, index=index, samples_per_second=RATE * (1 + index / 100), **mobilenet | own
+        )
+        for machine, run, own in runs
+        for index in range(6)
+    ]
+    failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
+    failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
+    rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
+    return marks.gather(Evidence(rows), studies.every(), "desk", derive.read())
+
+
+def of(every, key, **named):
+    """Return the marks of a task whose fields have these values."""
+    return [mark for mark in every if mark.task == key and all(getattr(mark, n) == v for n, v in named.items())]
+
+
+def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
+    (mark,) = of(every, "mobilenetv2", place="desk")
+    assert mark.seconds == pytest.approx(1e6 / (RATE * 1.025))  # the median of the windows
+    assert mark.low == pytest.approx(1e6 / (RATE * 1.05))
+    assert mark.high == pytest.approx(1e6 / RATE)
+    assert mark.here
+    assert mark.stands_on.startswith("2 starts, 12 windows")
+    assert not of(every, "mobilenetv2", place="broken")
+
+
+def test_another_image_size_stands_apart_and_is_in_no_sentence(every):
+    (small,) = of(every, "mobilenetv2", place="small")
+    assert "64 px instead of 128" in small.apart
+    assert not small.here
+    fast = replace(small, seconds=1e-3)
+    told = words.sentences(task("mobilenetv2"), [fast, *of(every, "mobilenetv2")])
+    assert fast.name not in told[0][1]
+
+
+@pytest.mark.fault("A chip has a published time and a prediction for one task: the published one alone is shown")
+def test_a_prediction_stands_only_where_nothing_is_published(every):
+    published, predicted = (of(every, "resnet50", source=source, count=1) for source in ("published", "predicted"))
+    taken = {(mark.chip, mark.family) for mark in published}
+    assert ("NVIDIA RTX 4090", "half") in taken
+    assert predicted
+    assert not taken & {(mark.chip, mark.family) for mark in predicted}
+    assert not of(every, "mnist", source="predicted")  # too unlike the record
+
+
+def test_the_file_of_the_record_was_made_from_todays_tables():
+    assert derive.read()["inputs"] == derive.inputs(), "run: python -m benchbook.answers.derive"
+
+
+@pytest.mark.slow
+def test_the_file_of_the_record_says_what_the_forecaster_says():
+    line = next(line for line in derive.read()["predictions"] if line["chip"] == "NVIDIA RTX 4090")
+    this = task(line["task"])
+    precision = derive.PRECISIONS[line["family"]]
+    rate = of_the_record().rate(Question(line["chip"], this.work, precision, image_size=this.image_size))
+    assert line["seconds"] == pytest.approx(this.images / rate.value, rel=0.001)
+    assert line["high"] == pytest.approx(this.images / rate.low, rel=0.001)
+
+
+def test_published_times_of_the_record_are_the_medians_of_their_publications():
+    line = next(line for line in derive.read()["published"] if line["publications"] > 1)
+    assert line["low"] <= line["seconds"] <= line["high"]
+    assert len(line["sources"]) <= line["figures"]
+    assert derive.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
+
+
+def made(**fields):
+    """Return a mark that takes an hour, rented for 2 dollars an hour or bought for 26,280, at 1 kW."""
+    plain = {"task": "resnet50", "place": "box", "name": "box", "machine": "box", "kind": "other", "source": "measured"}
+    plain |= {"family": "fp32", "seconds": 3600.0, "low": 3000.0, "high": 4000.0, "bounds": "range", "stands_on": "x"}
+    plain |= {
+        "joules": 3.6e6,
+        "energy_note": "read at: wall",
+        "rent": 2.0,
+        "rent_note": "an offer",
+        "purchase": 26_280.0,
+    }
+    return marks.Mark(**plain | {"purchase_note": "2024-01-01, the chip alone"} | fields)
+
+
+def test_money_is_rent_the_share_of_a_purchase_and_electricity():
+    mark, terms = made(), costs.Terms(years=3, hours_per_day=12, usd_per_kwh=0.5)
+    assert costs.rented(mark) == pytest.approx(2.0)
+    assert costs.electricity(mark, terms) == pytest.approx(0.5)
+    assert costs.bought(mark, terms) == pytest.approx(26_280 / (3 * 365 * 12) + 0.5)
+    assert costs.bought(made(joules=None), terms) == pytest.approx(26_280 / (3 * 365 * 12))
+    assert costs.rented(made(rent=None)) is None
+    assert costs.break_even(mark, made(seconds=7200.0), terms) == pytest.approx(26_280 / (2 * 2.0 - 0.5))
+    assert costs.break_even(mark, made(rent=0.1), terms) == math.inf
+
+
+def test_each_sentence_names_the_least_and_what_it_rests_on():
+    fast, cheap, frugal = (
+        made(name="fast", seconds=60.0, stands_on="two runs", rent=999.0, joules=None),
+        made(name="cheap", rent=0.1, joules=9e6, rent_note="by Alice"),
+        made(name="frugal", joules=1.0, rent=None, purchase=None),
+    )
+    told = dict(words.sentences(task("resnet50"), [fast, cheap, frugal]))
+    assert told["Fastest"].startswith("fast takes 60 s")
+    assert "measured, two runs" in told["Fastest"]
+    assert told["Cheapest"] == "renting cheap, $0.10 ($0.10 an hour: by Alice)."
+    assert told["Least energy"].startswith("frugal, 0.28 mWh, of the 2 with a sensor")
+    told = dict(words.sentences(task("resnet50"), [fast, replace(cheap, here=True, purchase=None)]))
+    assert told["Fastest"].endswith("this machine takes 60 min, 60 times as long.")
+    assert "an hour costs $0.10 on a rented cheap" in told["Buy or rent"]
+    empty = dict(words.sentences(task("resnet50"), []))
+    assert empty["Fastest"] == "no machine is left."
+
+
+@pytest.mark.parametrize("values", [[5.0], [0.02, 3e7], [10.0, 60.0], [1e-5, 1e12]])
+def test_an_axis_holds_all_values_in_order(values):
+    ticks = axis.steps(values, axis.TIME)
+    assert 2 <= len(ticks) <= axis.MOST_TICKS + 2
+    shares = [axis.share(value, ticks) for value in sorted(values)]
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 100 for share in shares)
+
+
+def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
+    table = export.lines(every)
+    document = json.loads(export.as_json(table, "a licence", "a citation"))
+    jsonschema.validate(document, export.schema())
+    assert {line["task"] for line in document["answers"]} == {each.key for each in TASKS}
+    document["answers"][0]["seconds"] = 0
+    with pytest.raises(jsonschema.ValidationError, match="seconds"):
+        jsonschema.validate(document, export.schema())
+    rows = export.as_csv(table).splitlines()
+    assert len(rows) == len(table) + 1
+
+
+@pytest.mark.fault("The answer page cannot be written while a study runs: the study goes on, the page of before stays")
+def test_the_page_is_renewed_between_points_and_never_fails_a_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setattr(renewal, "LIMIT_SECONDS", 600.0)  # other tests have the cores, and it yields to all of them
+    report = tmp_path / "report"
+    report.write_text("of before")  # no folder
+    assert not renewal.renew_answers()
+    assert report.read_text() == "of before"
+    report.unlink()
+    assert renewal.renew_answers()
+    assert (report / "mnist.html").read_text() == (report / "index.html").read_text()
+    assert not renewal.renew_answers()  # so young a page stays as it is
+    monkeypatch.setattr(renewal, "SECONDS_APART", 0.0)
+    monkeypatch.setattr(renewal, "LIMIT_SECONDS", 0.01)
+    assert not renewal.renew_answers()
