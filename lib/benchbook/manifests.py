@@ -39,6 +39,7 @@ SCHEMA = {
     "condition_after": STATE,
     "conditions": [STATE],
     "trials": [{}],
+    "tuning": {"chosen": TEXT, "settings": {}},
     "masks": {"start": [TEXT], "end": [TEXT]},
     "misplaced_operations": {},
     "process_seconds": NUMBER,

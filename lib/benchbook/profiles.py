@@ -17,6 +17,7 @@ from benchbook.devices import survey
 from benchbook.points import declared, point_name
 from benchbook.records.checking import quoted
 
+CALIBRATION = "calibrate"  # the study of ceilings
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 
@@ -74,7 +75,21 @@ def read(
                 raise
     if missing and not points:
         raise missing
-    return list(points.values())
+    return _calibrate_when_needed(list(points.values()))
+
+
+def _calibrate_when_needed(points: list[Point]) -> list[Point]:
+    """Return the points with each framework's calibration right before the first study that computes with it.
+
+    The first study's answer then waits for no other framework. A calibration that no study needs keeps its place.
+    """
+    ordered = [point for point in points if point.study != CALIBRATION]
+    for point in reversed([point for point in points if point.study == CALIBRATION]):
+        framework = point.parameters.get("framework", "torch")
+        users = [other.study for other in ordered if other.parameters.get("framework", "torch") == framework]
+        first = [other.study for other in ordered].index(users[0]) if users else 0
+        ordered.insert(first, point)
+    return ordered
 
 
 def write_points(path: Path, points: list[Point]) -> None:

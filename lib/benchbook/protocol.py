@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas
@@ -18,6 +18,7 @@ from benchbook import intervals, measure, records, roofline, runs
 from benchbook.runs import Run
 from benchbook.workload import Workload
 
+TELLING_SECONDS = 0.5  # a window this long tells how long a step is
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 MOST_NAMED = 5  # of the operations that are computed elsewhere
 
@@ -35,6 +36,8 @@ class Plan:
             windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
         evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
             end.
+        window_seconds: where above 0, a window has as many steps as last so long on this device, and samples_per_window
+            is the least it has; how many steps that are is tried out before, in rows of phase `warmup`.
 
     Raises:
         ValueError: a number is out of range, or an evaluation of each epoch where windows are parts of one.
@@ -46,6 +49,7 @@ class Plan:
     cooldown_seconds: float = 0.0
     widest_interval: float = 0.0
     evaluate_each_epoch: bool = False
+    window_seconds: float = 0.0
 
     MOST = 4  # no annotation: a constant, not a field
 
@@ -54,10 +58,16 @@ class Plan:
         for name, value in vars(self).items():
             if value < least.get(name, 0):
                 raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
-        if self.evaluate_each_epoch and self.samples_per_window:
+        if self.evaluate_each_epoch and not self.whole_epochs:
             raise ValueError(
-                "evaluate_each_epoch True; allowed with samples_per_window 0 (whole epochs): True, else False"
+                "evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 (whole epochs): True,"
+                " else False"
             )
+
+    @property
+    def whole_epochs(self) -> bool:
+        """Return whether a window is an epoch."""
+        return not (self.samples_per_window or self.window_seconds)
 
     def stretches(self) -> list["Plan"]:
         """Return the parts of a repeat after each of which there is an evaluation."""
@@ -133,13 +143,16 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
         This run's rows. A loss that is not finite ends its repeat early, in a row of status `diverged`.
     """
     sensor, fresh = measure.open_sensor(workload.device), workload.snapshot()
-    samples = plan.samples_per_window or workload.description()["dataset_samples"]
+    num_steps = _steps_of_a_window(workload, record, sensor, plan)
+    if plan.window_seconds:
+        workload.restore(fresh)
+    samples = num_steps * workload.batch_size or workload.description()["dataset_samples"]
     total, rates = plan.num_repeats * plan.num_windows * samples, []
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
             for stretch in plan.stretches():
-                last = _train(workload, record, sensor, stretch, repeat, bar, rates)
+                last = _train(workload, record, sensor, stretch, num_steps, repeat, bar, rates)
                 with record.during("evaluate"):
                     _evaluate(workload, record, sensor, repeat, last["epoch"])
                 if last["status"] == "diverged":
@@ -191,10 +204,51 @@ def endless(workload: Workload) -> Iterator:
         workload.end_epoch()
 
 
-def _train(workload: Workload, record: Run, sensor, plan: Plan, repeat: int, bar: tqdm, rates: list[float]) -> dict:
+def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int = 1) -> int:
+    """Return how many steps last so many seconds, by windows that grow until one is long enough to say it.
+
+    Args:
+        seconds: above 0.
+        train: takes so many steps and returns their seconds.
+        num_steps: the least number of steps.
+    """
+    tried = num_steps
+    while (took := train(tried)) < min(seconds / 2, TELLING_SECONDS):
+        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
+    return max(num_steps, math.ceil(tried * seconds / took))
+
+
+def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> int:
+    """Return the steps of a window, 0 for a whole epoch; to try out how many last long enough, train on."""
+    if plan.whole_epochs:
+        return 0
+    least = max(1, round(plan.samples_per_window / workload.batch_size))
+    if not plan.window_seconds:
+        return least
+    batches = endless(workload)
+    stream = started(batches)
+    with record.during("warmup"):
+        num_steps = steps_lasting(
+            plan.window_seconds,
+            lambda count: record.append(**train_window(workload, sensor, itertools.islice(stream, count)))["seconds"],
+            least,
+        )
+    batches.close()
+    return num_steps
+
+
+def _train(
+    workload: Workload,
+    record: Run,
+    sensor,
+    plan: Plan,
+    num_steps: int,
+    repeat: int,
+    bar: tqdm,
+    rates: list[float],
+) -> dict:
     """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
-    num_steps = max(1, round(plan.samples_per_window / workload.batch_size))
-    stream = _started(endless(workload)) if plan.samples_per_window else None
+    stream = started(endless(workload)) if num_steps else None
     with record.during("train"):
         for number in itertools.count(1):
             batches = itertools.islice(stream, num_steps) if stream else workload.batches(workload.epoch)
@@ -236,6 +290,6 @@ def _status(loss: float) -> str:
     return "ok" if math.isfinite(loss) else "diverged"
 
 
-def _started(batches: Iterator) -> Iterator:
+def started(batches: Iterator) -> Iterator:
     """Fetch the first batch now: a window shorter than an epoch must not carry the loader's whole start."""
     return itertools.chain([next(batches)], batches)

@@ -1,8 +1,9 @@
 """The fastest settings of a workload on a device that still compute the right thing.
 
 One dimension after the other is tried on top of the best so far, so that a search takes seconds and not the product
-of all choices. A setting is taken if it passes parity and its windows, alternating with those of the best so far, are
-clearly faster; see `gain`. What the search measured is never published: it chooses, and fresh windows follow.
+of all choices. A setting is taken if its windows, alternating with those of the best so far, are clearly faster (see
+`gain`) and it passes parity; what is not faster is not worth that comparison. What the search measured is never
+published: it chooses, `tuning` confirms, and fresh windows follow.
 """
 
 import itertools
@@ -12,30 +13,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy
 import pandas
 
-from benchbook import devices, manifests, measure, parity, protocol, records, runs
+from benchbook import devices, measure, parity, protocol, records, runs
 from benchbook.devices import Device
 from benchbook.devices.frameworks import FRAMEWORKS
+from benchbook.kept import KeptReference
 from benchbook.runs import Run
-from benchbook.workload import Settings, Workload
+from benchbook.workload import ParityWorkload, Settings, Workload
 
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
-TRIAL_SECONDS = 600.0  # for a trial in a process of its own, which builds and warms up both networks
 WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
 COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # of the table of trials
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """What a search ended with.
 
     Attributes:
@@ -46,6 +47,11 @@ class Found:
 
     settings: Settings
     trials: pandas.DataFrame
+
+    @property
+    def promised(self) -> float:
+        """Return how many times as fast as at the reference's settings the search saw the chosen ones."""
+        return float(self.trials.loc[self.trials["outcome"] == "taken", "ratio"].astype(float).prod())
 
 
 def candidates(device: Device) -> dict[str, tuple]:
@@ -60,61 +66,59 @@ def candidates(device: Device) -> dict[str, tuple]:
     return {name: values for name, values in choices.items() if values}
 
 
-def for_point(
-    run: Run, build: Callable[[Settings], Workload], device: Device, time_limit_seconds: float, parity_steps: int
-) -> Found:
-    """Return the fastest settings of a run's point, and tell the run: what was chosen, and all that was tried.
-
-    The first kernel of a point searches; those of the same session that follow take its settings over, so that all
-    windows of a point are of one setting, and the time is spent once.
-
-    Args:
-        run: the run that will be measured with them.
-        build, device, time_limit_seconds, parity_steps: see `fastest`.
-    """
-    found = _found_before(run) or fastest(build, device, time_limit_seconds, parity_steps)
-    # Precision and compiler are columns of the rows; the rest is told here, where there was a choice.
-    told = {"channels_last", "fused", "autotuned", "graphs"} & candidates(device).keys()
-    run.tell(found.trials.to_dict("records"), **{name: getattr(found.settings, name) for name in sorted(told)})
-    return found
-
-
 def fastest(
     build: Callable[[Settings], Workload],
     device: Device,
     time_limit_seconds: float = 120.0,
     parity_steps: int = 3,
     choices: dict[str, tuple] | None = None,
-) -> Found:
+) -> Outcome:
     """Search for the fastest settings that pass parity.
+
+    The limit counts all that a search does: building, compiling, windows, and parity with its reference, which is
+    computed once. No trial begins where less time is left than the longest one so far took.
 
     Args:
         build: from settings to a workload with fresh weights; its batches should lie on the device.
         device: where it computes.
-        time_limit_seconds: no new trial begins after this; one that has begun is finished. 0: none is begun.
-        parity_steps: steps each trial is compared with float64.
+        time_limit_seconds: of the whole search.
+        parity_steps: steps each faster setting is compared with float64.
         choices: what to try; None takes `candidates`.
 
     Returns:
         The reference settings themselves where nothing was faster.
+
+    Raises:
+        ValueError: the limit leaves no time at all: what was not searched for is not tuned.
     """
-    deadline = time.monotonic() + time_limit_seconds
+    if not time_limit_seconds > 0:
+        raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned is what a search chose)")
+    started, longest = time.monotonic(), 0.0
     best, trials, apart = Settings(), [], device.features.aborts
-    best_workload = _warm(build(best)) if time_limit_seconds and not apart else None
-    for name, values in (choices or candidates(device)).items():
-        for value in values:
-            # A graph is made of compiled code, whether or not compiling alone was faster.
-            trial = replace(best, **{name: value} | ({"compiled": True} if name == "graphs" else {}))
-            if not time_limit_seconds or time.monotonic() > deadline:
+    best_workload = None if apart else warm(build(best))
+    with tempfile.TemporaryDirectory() as folder:
+        for change in _changes(choices or candidates(device)):
+            trial, begun = replace(best, **change), time.monotonic()
+            left = started + time_limit_seconds - begun
+            if left <= longest:
                 line, workload = {"outcome": "no time left"}, None
             elif apart:
-                line, workload = _try_apart(build, best, trial, parity_steps), None
+                line, workload = _try_apart(build, best, trial, parity_steps, Path(folder), left), None
             else:
-                line, workload = _try(build, trial, best_workload, parity_steps)
+                line, workload = _try(build, trial, best_workload, parity_steps, Path(folder))
+            longest = max(longest, time.monotonic() - begun)
             trials.append(asdict(trial) | line)
             if line["outcome"] == "taken":
                 best, best_workload = trial, workload
-    return Found(best, pandas.DataFrame(trials, columns=COLUMNS))
+    return Outcome(best, pandas.DataFrame(trials, columns=COLUMNS))
+
+
+def _changes(choices: dict[str, tuple]) -> Iterator[dict]:
+    """Yield what each trial changes of the best settings so far."""
+    for name, values in choices.items():
+        for value in values:
+            # A graph is made of compiled code, whether or not compiling alone was faster.
+            yield {name: value} | ({"compiled": True} if name == "graphs" else {})
 
 
 def gain(seconds: numpy.ndarray) -> float:
@@ -129,31 +133,26 @@ def gain(seconds: numpy.ndarray) -> float:
     return float(min(numpy.median(best.sum(axis=1) / trial.sum(axis=1)), best.min() / trial.min()))
 
 
-def _found_before(run: Run) -> Found | None:
-    """Return what an earlier run of the same point and session found, if there was one."""
-    session = run.common["session"]
-    for run_id, manifest in manifests.every(run.folder).items():
-        if "trials" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
-            taken = [trial for trial in manifest["trials"] if trial["outcome"] == "taken"]
-            last = {field.name: taken[-1][field.name] for field in fields(Settings)} if taken else {}
-            return Found(Settings(**last), pandas.DataFrame(manifest["trials"], columns=COLUMNS))
-    return None
-
-
-def _try_apart(build: Callable[[Settings], Workload], best: Settings, trial: Settings, parity_steps: int) -> dict:
+def _try_apart(
+    build: Callable[[Settings], Workload],
+    best: Settings,
+    trial: Settings,
+    parity_steps: int,
+    folder: Path,
+    time_limit_seconds: float,
+) -> dict:
     """Return a trial's outcome, tried in a process of its own: what a device lacks may end the whole process."""
     import cloudpickle  # notebooks hold `build` in a cell, which pickle itself cannot send
 
-    with tempfile.TemporaryDirectory() as folder:
-        task, answer = Path(folder) / "task", Path(folder) / "answer"
-        task.write_bytes(cloudpickle.dumps((build, best, trial, parity_steps)))
-        command = [sys.executable, "-m", "benchbook.search", str(task), str(answer)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRIAL_SECONDS)
-        except subprocess.TimeoutExpired:
-            return {"outcome": "unsupported", "reason": f"did not end in {TRIAL_SECONDS:g} s"}
-        if done.returncode == 0:
-            return json.loads(answer.read_text())
+    task, answer = folder / "task", folder / "answer"
+    task.write_bytes(cloudpickle.dumps((build, best, trial, parity_steps, folder)))
+    command = [sys.executable, "-m", "benchbook.search", str(task), str(answer)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=time_limit_seconds)
+    except subprocess.TimeoutExpired:
+        return {"outcome": "no time left", "reason": f"did not end in {time_limit_seconds:.0f} s"}
+    if done.returncode == 0:
+        return json.loads(answer.read_text())
     ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
     words = runs.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
     return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300]}
@@ -162,27 +161,31 @@ def _try_apart(build: Callable[[Settings], Workload], best: Settings, trial: Set
 def main() -> None:
     """Try what the file on the command line says, and write the outcome to the other file: the process of a trial."""
     task, answer = map(Path, sys.argv[1:])
-    build, best, trial, parity_steps = pickle.loads(task.read_bytes())
-    outcome, _ = _try(build, trial, _warm(build(best)), parity_steps)
+    build, best, trial, parity_steps, folder = pickle.loads(task.read_bytes())
+    outcome, _ = _try(build, trial, warm(build(best)), parity_steps, folder)
     answer.write_text(json.dumps(outcome))
 
 
 def _try(
-    build: Callable[[Settings], Workload], trial: Settings, best: Workload, parity_steps: int
+    build: Callable[[Settings], Workload], trial: Settings, best: Workload, parity_steps: int, folder: Path
 ) -> tuple[dict, Workload | None]:
-    """Return a trial's outcome, and its workload if it was measured."""
+    """Return a trial's outcome, and its workload if it is faster and right; a folder keeps the reference's answers."""
     try:
         workload = build(trial)
-        verdict = _check(workload, parity_steps)
-        if not verdict.passed:
-            return {"outcome": "parity failed", "reason": verdict.reason}, None
-        ratio = gain(_times(best, _warm(workload)))
+        fresh = workload.snapshot()
+        ratio = gain(_times(best, warm(workload)))
+        if ratio <= LEAST_GAIN:
+            return {"outcome": "not faster", "ratio": ratio}, None
+        workload.restore(fresh)
+        verdict = _check(KeptReference(workload, folder), parity_steps)
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
         return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
-    return {"outcome": "taken" if ratio > LEAST_GAIN else "not faster", "ratio": ratio}, workload
+    if not verdict.passed:
+        return {"outcome": "parity failed", "ratio": ratio, "reason": verdict.reason}, None
+    return {"outcome": "taken", "ratio": ratio}, workload
 
 
-def _check(workload: Workload, num_steps: int) -> parity.Verdict:
+def _check(workload: ParityWorkload, num_steps: int) -> parity.Verdict:
     """Check parity in rows that are thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
@@ -190,7 +193,8 @@ def _check(workload: Workload, num_steps: int) -> parity.Verdict:
         return parity.check(workload, scratch, num_steps)
 
 
-def _warm(workload: Workload) -> Workload:
+def warm(workload: Workload) -> Workload:
+    """Build and compile a workload by some steps, off the clock, and return it."""
     stream = protocol.endless(workload)
     for step in range(WARM_UP_STEPS):
         window = protocol.train_window(workload, measure.NoSensor(), [next(stream)])

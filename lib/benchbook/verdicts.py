@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook import condition, correctness, intervals, nvidia, sharing, statistics
+from benchbook import condition, confirmation, correctness, intervals, nvidia, sharing, statistics
 from benchbook.intervals import History
 
 LIMIT = 0.05  # spread or drift over 5 % is unstable
@@ -146,11 +146,13 @@ def summarise(
 ) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with its verdict; a point that trained wrong has that status.
 
+    A tuned point is called so only where it was confirmed to be faster; see `confirmation.name`.
+
     Args:
         rows, conditions: see `judge`; the rows may be of many points.
         history: see `statistics.summarise`.
     """
-    summary = correctness.mark(statistics.summarise(rows, history=history), rows)
+    summary = correctness.mark(confirmation.name_variants(statistics.summarise(rows, history=history)), rows)
     return add(summary, rows, conditions)
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy
@@ -35,6 +35,11 @@ class Dataset:
     train_labels: numpy.ndarray
     test_images: numpy.ndarray
     test_labels: numpy.ndarray
+
+    def with_tests(self, num_images: int) -> "Dataset":
+        """Return the data set with the first so many test images alone; 0: with all."""
+        tested = slice(num_images or None)
+        return replace(self, test_images=self.test_images[tested], test_labels=self.test_labels[tested])
 
 
 def roots(data_root: str) -> list[Path]:

@@ -68,8 +68,9 @@ class Job:
             raise ValueError(
                 f"device_count {self.device_count} on node_count {self.node_count}; allowed: a multiple of the nodes"
             )
-        if self.plan.widest_interval:
-            raise ValueError(f"widest_interval {self.plan.widest_interval}; allowed on several devices: 0")
+        for name in ("widest_interval", "window_seconds"):  # each process would go by its own clock
+            if getattr(self.plan, name):
+                raise ValueError(f"{name} {getattr(self.plan, name)}; allowed on several devices: 0")
         if self.device.framework != "torch" or self.device.features.group_backend is None:
             where = f"{self.device.framework} on {self.device.kind}"
             having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)

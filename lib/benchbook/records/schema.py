@@ -16,7 +16,7 @@ KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
 
 VARIANTS = ("reference", "controlled", "tuned")
 TRAINED = ("ok", "diverged")  # statuses of points whose windows count
-PHASES = ("setup", "compile", "warmup", "train", "evaluate", "total", "parity", "idle", "calibrate")
+PHASES = ("setup", "compile", "warmup", "confirm", "train", "evaluate", "total", "parity", "idle", "calibrate")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "amp_bf16", "amp_fp16")
 STATUSES = (
     "ok",

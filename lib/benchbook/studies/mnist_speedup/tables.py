@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import input_shares, intervals, statistics, verdicts
+from benchbook import confirmation, input_shares, intervals, statistics, verdicts
 from benchbook.epochs import ArticleEpoch
 from benchbook.intervals import Interval
 from benchbook.study import Evidence, longest, once
@@ -16,7 +16,7 @@ EPOCH = ArticleEpoch(
     train_images=60_000,
     evaluated_images=10_000,
     unit="seconds",
-    ways=("loader", ("reference", "equal loader", "resident", "tuned")),
+    ways=("loader", ("reference", "equal loader", "resident", *confirmation.TUNED_NAMES)),
     setup_phases=("setup", "compile"),
 )
 
@@ -26,8 +26,8 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return seconds for what the article timed: data set-up, one training epoch, the test.
 
     Returns:
-        What `ArticleEpoch.table` returns, with loader (reference, equal loader, resident, tuned), of points at the
-        article's batch size and of those that failed before they had one.
+        What `ArticleEpoch.table` returns, with loader (reference, equal loader, resident, or what
+        `confirmation.name` says), of points at the article's batch size and of those that failed before they had one.
     """
     printed = evidence.published[(evidence.published["study"] == NAME) & (evidence.published["phase"] == "total")]
     points = _points(evidence)

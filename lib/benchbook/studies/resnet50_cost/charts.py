@@ -161,7 +161,7 @@ def _set_batches(axes: Axes, table: pandas.DataFrame) -> None:
 def _style(line: dict) -> dict[str, str]:
     """Return a line's colour, marker (how many devices) and dash (the variant)."""
     marker = MARKERS.get(line["device_count"], "*")
-    return {"color": _shade(line), "fmt": marker + ("--" if line["variant"] == "tuned" else "-")}
+    return {"color": _shade(line), "fmt": marker + ("--" if str(line["variant"]).startswith("tuned") else "-")}
 
 
 def _shade(line: dict) -> str:

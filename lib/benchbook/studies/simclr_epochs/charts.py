@@ -8,6 +8,8 @@ from benchbook.studies.simclr_epochs import matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
 from benchbook.study import Drawing, Evidence
 
+DASHES = {"reference": "-", "controlled": "--"}  # of tuned dots, with joint views dots and dashes
+
 
 def epochs(evidence: Evidence) -> Drawing:
     """Draw the minutes of one epoch and its evaluation."""
@@ -34,13 +36,13 @@ def shares(evidence: Evidence) -> Drawing:
 
 def accuracies(evidence: Evidence) -> Drawing:
     """Draw nearest-neighbour accuracy over epochs, whiskers for its range over runs, published ends in grey."""
-    table, (_, variants) = tables.accuracies(evidence), EPOCH.ways
+    table = tables.accuracies(evidence)
     figure, axes = figures.canvas(4.0)
     key = ["source", "machine", "device", "variant", "dataset"]
     for (source, *_), curve in figures.of_few_machines(axes, table).groupby(key, sort=True):
         first = curve.iloc[0].to_dict()
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
-        dash = ("-", "--", ":", "-.")[variants.index(first["variant"])]
+        dash = "-." if first["variant"].endswith(tables.JOINT) else DASHES.get(first["variant"], ":")
         errors = [curve["accuracy"] - curve["low"], curve["high"] - curve["accuracy"]]
         label = _name(first).replace("\n", ", ") + figures.num_runs(curve)
         axes.errorbar(curve["epochs"], curve["accuracy"], errors, fmt=f"o{dash}", color=shade, capsize=3, label=label)

@@ -2,19 +2,21 @@
 
 import pandas
 
-from benchbook import curves, input_shares, intervals, quantities, statistics, support
+from benchbook import confirmation, curves, input_shares, intervals, quantities, statistics, support
+from benchbook.confirmation import TUNED_NAMES
 from benchbook.epochs import ArticleEpoch
 from benchbook.study import Evidence, longest, once
 
 NAME = "simclr_epochs"
 BATCH_SIZE, EPOCHS = 128, 200  # the article's
+JOINT = ", joint views"
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
     train_images=50_000 // BATCH_SIZE * BATCH_SIZE,  # a last batch with fewer is dropped
     evaluated_images=50_000 + 10_000,  # those that vote and those that are judged
     unit="minutes",
-    ways=("variant", ("reference", "controlled", "tuned", "tuned, joint views")),
+    ways=("variant", ("reference", "controlled", *TUNED_NAMES, *(name + JOINT for name in TUNED_NAMES))),
     described=("precision", "compiled"),
 )
 
@@ -108,4 +110,4 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
 
 
 def _variant(row: dict) -> str:
-    return "tuned, joint views" if row["settings"].get("joint_views") else row["variant"]
+    return confirmation.name(row) + (JOINT if row["settings"].get("joint_views") else "")
