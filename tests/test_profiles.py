@@ -45,7 +45,9 @@ VARIANTS = {
     "segmentation_scaling": segmentation.VARIANTS,
     "resnet50_cost": resnet50.VARIANTS,
 }
-LEFT_OUT = {("quick", "simclr_epochs", "controlled")}  # other workers alone: seconds a step are too many for that
+# Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
+LEFT_OUT = {("quick", "vae_stability", "reference"), ("quick", "simclr_epochs", "controlled")}
+LEFT_OUT |= {("quick", study, "tuned") for study in VARIANTS if study not in ("calibrate", "mnist_speedup")}
 WITHOUT_TORCH = {"segmentation_scaling"}  # whose accelerators are not torch's
 
 
@@ -241,7 +243,7 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
     def ask(framework):
         if framework == "torch":
             raise FrameworkMissing("torch cannot be imported here")
-        return survey.Answer((survey.Kind("cpu", "a chip", 1),))
+        return survey.Answer((survey.Kind("tpu", "a chip", 1), survey.Kind("cpu", "a chip", 1)))
 
     monkeypatch.setattr(survey, "ask", ask)
     monkeypatch.setattr(devices, "installed", lambda: ("jax",))
@@ -257,6 +259,25 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
 def test_committed_profile_uses_only_words_that_are_read(profile):
     for entry in yaml.safe_load(layout.profile(profile).read_text()).values():
         assert set(entry) <= {"points", "parameters", "num_kernels", "time_limit_minutes"}
+
+
+def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(monkeypatch):
+    _has(monkeypatch, "cpu")
+    monkeypatch.setattr(devices, "installed", lambda: ("torch", "tensorflow"))
+    order = [(point.study, point.parameters.get("framework")) for point in profiles.read("quick")]
+    assert order[0] == ("calibrate", "torch")
+    assert order[1][0] == "mnist_speedup"  # the first answer waits for nothing else
+    assert order[order.index(("calibrate", "tensorflow")) + 1] == ("mobilenetv2_energy", "tensorflow")
+
+
+def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypatch):
+    _has(monkeypatch, "cpu")
+    measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
+    by_time = [point for point in measured if point.study != "vae_stability"]  # whose windows are whole epochs
+    assert min(point.parameters["window_seconds"] for point in by_time) >= 1.0
+    assert {point.parameters["num_windows"] for point in measured} == {6}  # as many as make an interval
+    alone = [study for study in VARIANTS if sum(point.study == study for point in measured) == 1]
+    assert {point.num_kernels for point in measured if point.study not in alone} == {2}
 
 
 def test_smoke_quick_and_paper_profiles_are_committed():

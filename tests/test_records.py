@@ -62,7 +62,7 @@ def write_version_1(folder):
 @pytest.mark.parametrize(
     ("column", "value", "allowed"),
     [
-        ("phase", "trian", "allowed: setup, compile, warmup, train, evaluate, total, parity, idle, calibrate"),
+        ("phase", "trian", "allowed: setup, compile, warmup, confirm, train, evaluate, total, parity, idle, calibrate"),
         ("source", "guessed", "allowed: measured, published, digitised, secondary, derived"),
         ("device", "gpu", "allowed: cpu, mps, metal, cuda, tpu"),
         ("status", "failed", "crashed, timeout, interrupted"),

@@ -5,14 +5,12 @@ import time
 from dataclasses import replace
 
 import numpy
-import pandas
 import pytest
 
-from benchbook import datasets, devices, parity, runs, search
+from benchbook import datasets, devices, parity, search
 from benchbook.devices import Device
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.workload import Settings
-from fakes import run
 
 CPU = Device("cpu", "a test's CPU")
 SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}
@@ -29,6 +27,12 @@ class Sleeper:
         self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
 
     def enter(self):
+        pass
+
+    def snapshot(self):
+        return None
+
+    def restore(self, state):
         pass
 
     def end_epoch(self):
@@ -50,13 +54,16 @@ class Sleeper:
 
 @pytest.fixture
 def judged(monkeypatch):
-    """Let parity fail for float16 alone, and windows be short."""
+    """Let parity fail for float16 alone, and windows be short; return the settings that were compared."""
+    compared = []
 
     def check(workload, record, num_steps):
+        compared.append(workload.settings)
         return parity.Verdict(workload.settings.precision != "amp_fp16", "planted", num_steps)
 
     monkeypatch.setattr(parity, "check", check)
     monkeypatch.setattr(search, "WINDOW_SECONDS", 0.02)
+    return compared
 
 
 def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
@@ -70,6 +77,8 @@ def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
         ["amp_bf16", False, True, "unsupported"],
     ]
     assert found.trials["ratio"].iloc[0] > 1
+    assert found.promised == found.trials["ratio"].iloc[0]  # what was not taken promises nothing
+    assert Settings("amp_bf16", channels_last=True) not in judged  # what is slower is not worth float64
     assert "no compiler here" in found.trials["reason"].iloc[-1]
 
 
@@ -114,10 +123,60 @@ def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monk
     assert workloads[1].steps < 20  # a window of 0.2 s would have 50
 
 
-def test_without_time_the_reference_settings_stay(judged):
-    found = search.fastest(Sleeper, CPU, 0, choices=CHOICES)
+def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(judged):
+    found = search.fastest(Sleeper, CPU, 1e-6, choices=CHOICES)
     assert found.settings == Settings()
     assert set(found.trials["outcome"]) == {"no time left"}
+    assert found.promised == 1.0
+
+
+@pytest.mark.fault("A point is called tuned without a search: refused before anything runs")
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+def test_tuned_without_a_search_is_refused(judged, seconds):
+    with pytest.raises(ValueError, match=f"search_seconds {seconds}; allowed: above 0"):
+        search.fastest(Sleeper, CPU, seconds, choices=CHOICES)
+
+
+@pytest.mark.fault("A search's parity takes longer than its limit: it is counted, and no trial begins without time")
+def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judged, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(search.time, "monotonic", lambda: now[0])
+
+    def check(workload, record, num_steps):
+        now[0] += 70.0
+        return parity.Verdict(True, "planted", num_steps)
+
+    monkeypatch.setattr(parity, "check", check)
+    found = search.fastest(Sleeper, CPU, 120, choices={"precision": ("amp_bf16", "amp_fp16"), "channels_last": (True,)})
+    assert found.trials["outcome"].tolist() == ["taken", "no time left", "no time left"]
+
+
+def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
+    """And says the same as one of its own for each: a gradient off by a tenth still fails."""
+    digits = datasets.load("digits")
+    few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
+    references, planted = [], {"channels_last"}
+
+    def build(settings):
+        workload = mnist.build(few, CPU, "tuned", data_resident=True, batch_size=16, settings=settings)
+        make = workload.parity_subject
+
+        def parity_subject(device, precision):
+            if precision == "fp64":
+                references.append(settings)
+            subject = make(device, precision)
+            if precision == "fp32" and any(getattr(settings, name) for name in planted):
+                subject.model.dense2.weight.register_hook(lambda gradient: 1.1 * gradient)
+            return subject
+
+        workload.parity_subject = parity_subject
+        return workload
+
+    monkeypatch.setattr(search, "_times", lambda best, trial: numpy.array([FASTER]))
+    choices = {"channels_last": (True,), "fused": (True,), "autotuned": (True,)}
+    found = search.fastest(build, CPU, 60, 3, choices)
+    assert found.trials["outcome"].tolist() == ["parity failed", "taken", "taken"], found.trials["reason"].tolist()
+    assert len(references) == 1
 
 
 def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch):
@@ -139,32 +198,6 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
     ]  # a CPU has no tf32
     assert "signal 6" in outcomes.loc[(True, "fp32"), "reason"]
     assert result.settings == Settings()
-
-
-def test_a_point_is_searched_once_in_a_session(judged, monkeypatch, tmp_path):
-    monkeypatch.setattr(search, "candidates", lambda device: CHOICES)
-    built = []
-
-    def settings_of(number: int, session: str) -> tuple[search.Found, runs.Run]:
-        record = run(tmp_path, f"20260101T00000{number}Z-00000000")
-        record.manifest = {"commit": "a-commit"}
-        record.describe(session=session, settings={})
-        found = search.for_point(record, lambda chosen: built.append(chosen) or Sleeper(chosen), CPU, 60, 1)
-        record.append(seconds=1.0)
-        record.end()
-        return found, record
-
-    first, searched = settings_of(1, "a-session")
-    assert first.settings == Settings(precision="amp_bf16")
-    assert searched.common["settings"] == {"channels_last": False}  # precision is a column of the rows
-    assert len(built) == 5
-    second, taken_over = settings_of(2, "a-session")
-    assert len(built) == 5
-    assert second.settings == first.settings
-    pandas.testing.assert_frame_equal(second.trials, first.trials)
-    assert len(taken_over.manifest["trials"]) == len(searched.manifest["trials"])
-    settings_of(3, "another-session")
-    assert len(built) == 10
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,15 @@ def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, mon
         told = ids | {"framework": framework, "variant": "reference", "image_size": image_size}
         records.append(folder / f"{ids['run_id']}.csv", row | told | {"samples_per_second": rate})
     windows = {"num_repeats": 1, "num_windows": 1, "samples_per_window": 1000, "framework": "torch"}
+    windows |= {"window_seconds": 0.0}
     for image_size, rate in ((112, 40.0), (64, 100.0), (224, (100 * (64 / 224) ** 2 + 40 / 4) / 2)):
         planned = replace(point, parameters=point.parameters | windows | {"image_size": image_size})
         found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
         assert found == pytest.approx(1000 / rate)
     rest = {"image_size": 112, "samples_per_window": 0, "num_images": 400, "num_repeats": 3, "cooldown_seconds": 5}
-    for told, seconds in (({}, 3 * 400 / 40 + 2 * 5), ({"sustained_minutes": 10, "num_repeats": 1}, 600)):
+    by_time = {"window_seconds": 50.0}
+    cases = [({}, 3 * 400 / 40 + 2 * 5), ({"sustained_minutes": 10, "num_repeats": 1}, 600), (by_time, 3 * 50 + 2 * 5)]
+    for told, seconds in cases:
         planned = replace(point, parameters=point.parameters | windows | rest | told)
         assert session.estimate_seconds([planned], name)["seconds"].iloc[0] == pytest.approx(seconds)
 
@@ -183,14 +186,14 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
     folder = layout.runs(name) / "resnet50_cost" / "p"
     folder.mkdir(parents=True)
     records.append(folder / "Z-r.csv", row | {"samples_per_second": 10.0})
-    whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1}
+    whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1, "window_seconds": 0.0}
     for dataset, expected in (("imagenet", 90 * 1_281_167 / 10), ("image_folder", None)):
         planned = replace(point, parameters=point.parameters | whole | {"dataset": dataset})
         found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
         assert found == expected or (expected is None and pandas.isna(found))
     told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
-    hours = 3 * point.parameters["num_windows"] * point.parameters["samples_per_window"] / 10 / 3600
-    assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $300.00 at the very most." in told.output
+    hours = point.parameters["num_windows"] * point.parameters["window_seconds"] / 3600
+    assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $100.00 at the very most." in told.output
 
 
 @pytest.mark.fault("A job does not heed a stop: it is killed with all of its processes")

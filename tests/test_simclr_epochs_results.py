@@ -16,6 +16,7 @@ CHARTS = {chart.name: chart for chart in results.STUDY.charts}
 def point(variant="reference", rates=(50.0, 60.0, 80.0), evaluation_rate=200.0, device="cpu", **columns):
     """Return the rows of a run: windows of one step, an evaluation of 1,000 images, one step on ready batches."""
     settings = {"seed": columns.pop("seed", 0), "joint_views": columns.pop("joint_views", False)}
+    settings |= {"chosen": variant} if variant == "tuned" else {}
     resident = columns.pop("resident", 75.0)
     name = f"{variant}-{device}-{settings['seed']}-{columns.get('dataset', 'cifar10')}"
     common = {

@@ -14,6 +14,7 @@ from benchbook import (
     cli_record,
     cluster,
     condition,
+    confirmation,
     crosschecks,
     estimate,
     layout,
@@ -331,6 +332,8 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
+            if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
+                _say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
             stability = line[f"stability_{side}"]
             if verdicts.is_unstable(stability) or verdicts.is_unproven(stability):
                 _say(f"{line['point']} of {name}: {stability}")

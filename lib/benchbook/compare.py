@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import condition, correctness, energy, intervals, manifests, records, statistics, verdicts
+from benchbook import condition, confirmation, correctness, energy, intervals, manifests, records, statistics, verdicts
 from benchbook.intervals import History
 from benchbook.points import point_work
 
@@ -16,7 +16,7 @@ KINDS = ("path", "machine", "session", "commit", "library", "network")
 ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights"]
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
-    *("ratio", "low", "high", "interval", "verdict", "stability_a", "stability_b"),
+    *("ratio", "low", "high", "interval", "verdict", "variant_a", "variant_b", "stability_a", "stability_b"),
     *("energy_a", "energy_b", "energy_ratio", "energy_low", "energy_high", "energy_interval", "energy_note"),
 ]
 
@@ -74,7 +74,7 @@ def table(
 
     The same point on the same machine is one pair. Sets of two different machines are paired by what a point
     does (ALIKE) and by whether it ran on the CPU or on an accelerator. What a tuned point chose may differ: both are
-    the best that their device can do.
+    the best that their device can do, and variant_a and variant_b say whether that was faster than the reference.
 
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
@@ -236,6 +236,7 @@ def _line(
             side: rates[side].value,
             f"machine_{side}": windows["machine"].iloc[0],
             f"device_{side}": windows["device"].iloc[0],
+            f"variant_{side}": confirmation.name(windows.iloc[-1]),
             f"stability_{side}": str(verdicts.judge(windows, conditions)),
         }
     bounds = {"low": ratio.low, "high": ratio.high, "interval": ratio.kind}

@@ -166,13 +166,14 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
     if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
         return None
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
-    window = plan["samples_per_window"] or epoch
+    lasting = plan.get("window_seconds", 0)
+    window = plan["samples_per_window"] or (0 if lasting else epoch)
     if pandas.isna(window):  # an epoch of a data set that was not read here yet
         return None
-    samples = plan["num_repeats"] * plan["num_windows"] * window
     sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
     rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
-    seconds = 60 * plan.get("sustained_minutes", 0) or samples / rates.median()
+    windows = plan["num_repeats"] * plan["num_windows"]
+    seconds = 60 * plan.get("sustained_minutes", 0) or windows * max(lasting, window / rates.median())
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
     return point.num_kernels * (seconds + pauses + beside)
 

@@ -187,8 +187,8 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
 
-    def try_here(build, best, trial, parity_steps):
-        return search._try(build, trial, search._warm(build(best)), parity_steps)[0]
+    def try_here(build, best, trial, parity_steps, folder, time_limit_seconds):
+        return search._try(build, trial, search.warm(build(best)), parity_steps, folder)[0]
 
     monkeypatch.setattr(search, "_try_apart", try_here)  # another process has no impostor; test_search.py has that one
     choices = {"precision": ("tf32",), "channels_last": (True,)} if KIND == "cuda" else {"channels_last": (True,)}

@@ -47,6 +47,15 @@ COLUMNS = {
         "passed": "agrees",
         "reason": "why",
     },
+    "tuning": {
+        "machine": "machine",
+        "study": "study",
+        "framework": "framework",
+        "device": "device",
+        "promised": "promised",
+        "confirmed": "confirmed",
+        "outcome": "outcome",
+    },
     "claims": {
         "sentence": "claim",
         "published": "claimed",
@@ -90,6 +99,7 @@ NOTES = {
         "joules_per_image": "energy_boundary",
     },
     "claims": {"value": "bounds", "verdict": "reason"},
+    "tuning": {"confirmed": "bounds"},
 }
 
 
@@ -119,8 +129,8 @@ def table(path: Path, name: str) -> dict:
     """
     notes = NOTES.get(name, {})
     content = read(path)
-    if name in ("headline", "claims"):
-        content = (_headline if name == "headline" else _claims)(content)
+    prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded}.get(name)
+    content = prepare(content) if prepare else content
     content = _with(content, *COLUMNS[name], *notes.values())
     numeric = {column: _is_numeric(content[column]) for column in COLUMNS[name]}
     return {
