@@ -30,6 +30,7 @@ from benchbook.workload import ParityWorkload, Settings, Workload
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
 BLOCKS = 3  # of four windows: best, trial, trial, best
 WINDOW_SECONDS = 0.4
+TRIAL_STEPS = 3  # that a trial is compared with float64: what is chosen is compared in all steps afterwards
 WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
 COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # of the table of trials
@@ -82,7 +83,7 @@ def fastest(
         build: from settings to a workload with fresh weights; its batches should lie on the device.
         device: where it computes.
         time_limit_seconds: of the whole search.
-        parity_steps: steps each faster setting is compared with float64.
+        parity_steps: steps each faster setting is compared with float64, up to TRIAL_STEPS.
         choices: what to try; None takes `candidates`.
 
     Returns:
@@ -190,7 +191,7 @@ def _check(workload: ParityWorkload, num_steps: int) -> parity.Verdict:
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
         scratch = Run(Path(folder), "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
-        return parity.check(workload, scratch, num_steps)
+        return parity.check(workload, scratch, min(num_steps, TRIAL_STEPS))
 
 
 def warm(workload: Workload) -> Workload:
