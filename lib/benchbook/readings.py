@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import energy, statistics
+from benchbook import confirmation, energy, statistics
 from benchbook.study import Drawing
 
 
@@ -13,7 +13,7 @@ def training(rows: pandas.DataFrame) -> str:
         rows: of one run.
     """
     point = statistics.summarise(rows).iloc[0]
-    named = [point[name] for name in ("variant", "framework", "device", "precision", "dataset")]
+    named = [confirmation.name(point), *(point[name] for name in ("framework", "device", "precision", "dataset"))]
     run = f"This run ({', '.join(word for word in named if pandas.notna(word))})"
     if not point["num_windows"]:
         return f"{run} measured no window: {point['status'].replace('_', ' ')}."
