@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import articles, crosschecks, layout, machine, machines, manifests, records, studies
+from benchbook import articles, condition, crosschecks, layout, machine, machines, manifests, records, studies
 from benchbook.answers import derive, marks
 from benchbook.answers.marks import Mark
 from benchbook.study import Evidence
@@ -19,9 +19,10 @@ def of_folder(folder: Path | None = None) -> list[Mark]:
     """
     folder = folder or layout.outputs() / "runs"
     rows = records.gather(records.find(folder) if folder.exists() else [], _nobody_asked)
-    rows = crosschecks.without(rows, manifests.every(folder), _nobody_asked)
-    rows = machines.tell_apart(rows, folder)
-    evidence = Evidence(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
+    described = manifests.every(folder)
+    rows = machines.tell_apart(crosschecks.without(rows, described, _nobody_asked), described)
+    rows = pandas.concat([rows, articles.rows()], ignore_index=True)
+    evidence = Evidence(rows, condition.samples(described), folder)
     return marks.gather(evidence, studies.every(), here(folder), derive.read())
 
 
