@@ -36,6 +36,7 @@ JobAcctGatherParams=OverMemoryKill
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 MpiDefault=none
+ReturnToService=2
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 SlurmdParameters=config_overrides
@@ -90,8 +91,8 @@ def start_node(node: str) -> None:
 
 
 def fail_node(folder: Path, node: str) -> None:
-    """Kill a node's daemon and all that it runs, as when its power fails; the controller is told at once."""
-    steps = [each for each in psutil.process_iter() if f"slurmstepd-{node}" in name_of(each)]
+    """Kill a node's daemon and all that the cluster runs, as when its power fails; the controller is told at once."""
+    steps = [each for each in psutil.process_iter() if name_of(each).startswith("slurmstepd: [")]
     for step in steps:
         for process in [*step.children(recursive=True), step]:
             process.kill()
@@ -102,7 +103,6 @@ def fail_node(folder: Path, node: str) -> None:
 def mend_node(node: str) -> None:
     """Start a node again that failed, and wait until it takes jobs."""
     start_node(node)
-    call("scontrol", "update", f"NodeName={node}", "State=RESUME")
     wait_for(lambda: call("sinfo", "--noheader", "--nodes", node, "--format=%T").split()[0] == "idle", 60)
 
 

@@ -34,6 +34,12 @@ tot:
   time_limit_minutes: 2
   points:
     - {variant: reference, device: cpu}
+resnet50_cost:
+  time_limit_minutes: 8
+  parameters: {framework: torch, num_windows: 2, samples_per_window: 4, batch_size: 4, image_size: 32,
+    num_warmup_steps: 1, num_parity_steps: 0, parity_batch_size: 4}
+  points:
+    - {variant: reference, device: cpu, device_count: 2, node_count: 2}
 """
 RUN = """
 import sys
@@ -152,7 +158,9 @@ def test_a_study_is_a_job_that_keeps_the_order_and_holds_its_own_calibration(des
 
 
 def take_the_node(desk, cluster) -> None:
-    slurm_cluster.call("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--time=1", "--wrap=sleep 5")
+    slurm_cluster.call(
+        "sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--time=1", "--output=/dev/null", "--wrap=sleep 5"
+    )
 
 
 def fail_the_node(desk, cluster) -> None:
@@ -166,6 +174,42 @@ FAULTS = {
     "NODE_FAIL": (fail_the_node, "interrupted", "its node failed"),
     "PREEMPTED": (take_the_node, "interrupted", "a job of higher priority took its node"),
 }
+
+
+@pytest.mark.fault("A kernel takes more memory than its job was given: its row is `out_of_memory`")
+def test_a_kernel_that_takes_more_memory_than_its_job_has_is_out_of_memory(desk):
+    desk.start(site="memory_gib: 2\n", TOY_FILLS="3", TOY_HANGS="reference")
+    assert desk.end()[0] == 1
+    failed = desk.rows().query("status != 'ok'")
+    assert failed["status"].tolist() == ["out_of_memory"]
+    assert "it took more memory than the job was given (OUT_OF_MEMORY)" in failed["message"].item()
+
+
+@pytest.mark.fault("The process that submits is asked to stop: its jobs are cancelled, and their rows say so")
+def test_a_study_that_is_stopped_cancels_its_jobs(desk):
+    desk.start(TOY_HANGS="reference")
+    slurm_cluster.wait_for(desk.measures, SECONDS)
+    desk.process.terminate()
+    assert desk.end()[0] == 128 + signal.SIGTERM
+    assert not slurm_cluster.call("squeue", "--noheader")
+    failed = desk.rows().query("status != 'ok'")
+    assert failed["status"].tolist() == ["interrupted"]
+    assert "(CANCELLED)" in failed["message"].item()
+    assert not list(desk.outputs.rglob("*.running"))
+
+
+def test_two_nodes_of_a_job_train_together(desk):
+    desk.start("resnet50_cost")
+    steps = ("squeue", "--steps", "--noheader", "--format=%N")
+    slurm_cluster.wait_for(
+        lambda: desk.process.poll() is not None or "first,second" in slurm_cluster.call(*steps).split(), SECONDS
+    )
+    status, text = desk.end()
+    assert status == 0, text
+    rows = desk.rows()
+    measured = rows[rows["phase"] == "train"]
+    assert measured[["device_count", "node_count", "status"]].to_numpy().tolist() == [[2, 2, "ok"]] * 2
+    assert measured["loss"].notna().all()
 
 
 @pytest.mark.fault("Slurm ends a job (cancelled, out of time, node failed, preempted): its run's row says which")

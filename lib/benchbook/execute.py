@@ -132,7 +132,7 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
     run = Run(folder, run_id, reserved)
     run.mark()
     notebook = folder / f"{run_id}.ipynb"
-    stopped = None
+    stopped, kills = None, processes.memory_kills()
     try:
         status, message = _supervise(point, run, notebook, machine_name, watch)
     except Stopped as stop:
@@ -143,6 +143,8 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
     unfinished = runs.resume(folder, run_id)
     if unfinished is not None:  # neither finished nor failed by itself
         error = _error_in(notebook)
+        if not status and not error and processes.memory_kills() > kills:
+            status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
         if not status:
             status = runs.status_of(*error) if error else "crashed"
         unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))

@@ -61,8 +61,7 @@ def is_alive(path: Path) -> bool:
 def ending(path: Path) -> tuple[str, str]:
     """Return status and message of a run whose process is gone."""
     job = (read(path) or {}).get("job")
-    by_slurm = slurm.ending(job) if job else None
-    return by_slurm or ("interrupted", "the process that measured was gone")
+    return slurm.ending(job or "") or ("interrupted", "the process that measured was gone")
 
 
 def replace(path: Path, content: str) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import psutil
 
@@ -66,6 +67,23 @@ def when_gone(process: int, act: Callable[[], None], poll_seconds: float = 0.5) 
         act()
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def memory_kills(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many processes of this one's control group Linux has killed for want of memory; 0 where none tells.
+
+    A container or a job of a scheduler has such a group, with a limit.
+    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events) and cgroup-v1/memory.html (oom_control)
+    """
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        number, controllers, path = line.split(":", 2)
+        of_memory = {"": mounted / path.lstrip("/") / "memory.events"} if number == "0" else {}
+        of_memory |= {"memory": mounted / "memory" / path.lstrip("/") / "memory.oom_control"}
+        for file in (file for name, file in of_memory.items() if name in controllers.split(",") and file.exists()):
+            counts = dict(row.split() for row in file.read_text().splitlines())
+            if "oom_kill" in counts:
+                return int(counts["oom_kill"])
+    return 0
 
 
 def family(process: int) -> list[psutil.Process]:

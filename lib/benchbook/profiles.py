@@ -197,7 +197,8 @@ def points_of(
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             name = point_name(study, parameters)
             limit = round(entry["time_limit_minutes"] * 60)
-            if survey.compiles_first(place["device"], place.get("framework", "torch")):
+            here = kinds is survey.kinds  # only this machine can be asked
+            if here and survey.compiles_first(place["device"], place.get("framework", "torch")):
                 limit += FIRST_USE_SECONDS
             points.append(Point(study, name, parameters, entry.get("num_kernels", 1), limit))
     return points

@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 ASK_SECONDS = 60.0  # that a busy controller may take to answer
 GONE = "GONE"  # of a job that the controller has forgotten: it keeps ended ones for MinJobAge, 5 minutes by default
@@ -21,6 +22,11 @@ ENDINGS = {
     "PREEMPTED": ("interrupted", "a job of higher priority took its node"),
     "CANCELLED": ("interrupted", "it was cancelled"),
 }
+
+
+# What Slurm writes into a job's log where it ends a step for its memory; the job's state need not say so.
+MEMORY = re.compile(r"slurmstepd.*(exceeded memory limit|oom.kill)")
+LOG_BYTES = 2**16
 
 
 class Unreachable(RuntimeError):
@@ -61,6 +67,8 @@ def state(job: str) -> str:
             return "TIMEOUT"
         if known.get("PreemptTime", "None") not in ("None", "Unknown"):
             return "PREEMPTED"
+        if MEMORY.search(_end_of(known.get("StdOut", ""))):
+            return "OUT_OF_MEMORY"
     return known["JobState"]
 
 
@@ -73,7 +81,9 @@ def is_over(job: str) -> bool:
 
 
 def ending(job: str) -> tuple[str, str] | None:
-    """Return status and message of a run whose job Slurm ended, or is ending; None if it was not Slurm."""
+    """Return status and message of a run whose job Slurm ended, or is ending; None if it was not Slurm, or no job."""
+    if not job:
+        return None
     try:
         name = state(job)
     except Unreachable:
@@ -108,6 +118,20 @@ def cancel(names: Iterable[str], seconds: float) -> None:
         time.sleep(0.5)
 
 
+def num_nodes() -> int:
+    """Return how many nodes this process's job has; 0 outside Slurm."""
+    return int(os.environ.get("SLURM_JOB_NUM_NODES", 0)) if own_job() else 0
+
+
+def on_every_node(count: int) -> list[str]:
+    """Return what stands before a command to run it once on each node of this job, beside the step that asks.
+
+    Source: https://slurm.schedmd.com/srun.html (--overlap, --kill-on-bad-exit)
+    """
+    options = {"nodes": count, "ntasks": count, "ntasks-per-node": 1, "mem": 0, "kill-on-bad-exit": 1}
+    return ["srun", "--overlap", "--cpu-bind=none", *(f"--{name}={value}" for name, value in options.items())]
+
+
 def first_address() -> str:
     """Return the address of the first node of this process's job.
 
@@ -116,6 +140,16 @@ def first_address() -> str:
     """
     name = _ask("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")).split()[0]
     return re.search(r"NodeAddr=(\S+)", _ask("scontrol", "show", "node", name))[1]
+
+
+def _end_of(log: str) -> str:
+    """Return the last part of a job's log; nothing where this host does not see it."""
+    try:
+        with Path(log).open("rb") as file:
+            file.seek(max(0, Path(log).stat().st_size - LOG_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _ask(*command: str) -> str:

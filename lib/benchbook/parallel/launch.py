@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import devices, machine, processes, records, runs
+from benchbook import devices, machine, processes, records, runs, slurm
 from benchbook.devices import Device, DeviceUnavailable
 from benchbook.protocol import Plan
 from benchbook.runs import Run
@@ -44,7 +44,8 @@ class Job:
         node_count: nodes; each has as many devices as the others.
         plan: how much to measure.
         num_warmup_steps: see `protocol.warm_up`.
-        rendezvous: host:port of the first node; empty: all nodes are agents on this host.
+        rendezvous: host:port of the first node; empty: the nodes of this Slurm job, if it has so many, which srun
+            reaches; else all nodes are agents on this host.
         timeout_seconds: how long a process waits for the others before it fails.
 
     Raises:
@@ -76,7 +77,7 @@ class Job:
             having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)
             raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on {having}")
         there = devices.count(self.device)
-        needed = self.per_node if self.rendezvous else self.device_count
+        needed = self.device_count if self.on_one_host else self.per_node
         if needed > there:
             raise DeviceUnavailable(f"device_count {needed} on this host; allowed: up to {there}, as it has")
 
@@ -84,6 +85,16 @@ class Job:
     def per_node(self) -> int:
         """Return the processes on a node."""
         return self.device_count // self.node_count
+
+    @property
+    def by_slurm(self) -> bool:
+        """Return whether the nodes are those of this Slurm job."""
+        return not self.rendezvous and 1 < self.node_count <= slurm.num_nodes()
+
+    @property
+    def on_one_host(self) -> bool:
+        """Return whether all nodes are agents on this host."""
+        return not self.rendezvous and not self.by_slurm
 
 
 def measure(job: Job, record: Run) -> pandas.DataFrame:
@@ -128,7 +139,7 @@ def command(job: Job, folder: Path, run_id: str, endpoint: str) -> list[str]:
         "rdzv-endpoint": endpoint,
         "rdzv-conf": f"join_timeout={job.timeout_seconds:.0f}",
     }
-    if not job.rendezvous:
+    if endpoint.startswith("127."):
         options["local-addr"] = "127.0.0.1"  # a host's own name may lead nowhere
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     return [sys.executable, "-m", "torch.distributed.run", *words, "-m", "benchbook.parallel.rank", str(folder)]
@@ -136,14 +147,16 @@ def command(job: Job, folder: Path, run_id: str, endpoint: str) -> list[str]:
 
 def _run(job: Job, folder: Path, run_id: str, log) -> bool:
     """Run the agents of this host to their end; return whether one failed. None is left running."""
-    endpoint = job.rendezvous or f"127.0.0.1:{_free_port()}"
+    endpoint = job.rendezvous or f"{slurm.first_address() if job.by_slurm else '127.0.0.1'}:{_free_port()}"
     words = command(job, folder, run_id, endpoint)
     if job.rendezvous:
         print("On every other node, with this folder shared:\n" + " ".join(words), flush=True)
-    agents = []
+    if job.by_slurm:
+        words = [*slurm.on_every_node(job.node_count), *words]
+    agents, environment = [], _environment(job, loopback=endpoint.startswith("127."))
     try:
-        while len(agents) < (1 if job.rendezvous else job.node_count):
-            agents.append(subprocess.Popen(words, stdout=log, stderr=log, env=_environment(job)))
+        while len(agents) < (job.node_count if job.on_one_host else 1):
+            agents.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
         while any(agent.poll() is None for agent in agents):
             if any(agent.poll() for agent in agents):
                 return True
@@ -155,13 +168,13 @@ def _run(job: Job, folder: Path, run_id: str, log) -> bool:
             agent.wait()
 
 
-def _environment(job: Job) -> dict[str, str]:
-    """Return the variables of the agents: cores are shared out, and each process ends with this one."""
-    here = job.per_node if job.rendezvous else job.device_count
-    variables = dict(os.environ) | {"BENCHBOOK_KERNEL": str(os.getpid())}
+def _environment(job: Job, loopback: bool) -> dict[str, str]:
+    """Return the variables of the agents: cores are shared out, and each process on this host ends with this one."""
+    here = job.device_count if job.on_one_host else job.per_node
+    variables = dict(os.environ) | {"BENCHBOOK_KERNEL": f"{os.getpid()} {platform.node()}"}
     if job.device.is_cpu:
         variables["OMP_NUM_THREADS"] = str(max(1, machine.usable_cores() // here))
-    if not job.rendezvous and platform.system() in LOOPBACK:
+    if loopback and platform.system() in LOOPBACK:
         variables["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
     return variables
 

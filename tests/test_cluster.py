@@ -1,0 +1,127 @@
+"""What becomes one job of a cluster, what it asks for, and what is made of Slurm's answers."""
+
+import json
+
+import pytest
+
+from benchbook import cluster, layout, marker, profile_files, profiles, runs, sites, slurm
+from benchbook.profiles import Point
+from rows import make_row
+
+
+def point(study: str, number: int = 1, kernels: int = 1, minutes: int = 10, **parameters) -> Point:
+    parameters = {"device": "cpu", "framework": "torch"} | parameters
+    return Point(study, f"{study}-{number}", parameters, kernels, 60 * minutes)
+
+
+def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
+    points = [point("calibrate", 1), point("calibrate", 2, framework="jax"), point("calibrate", 3, device="cuda")]
+    points += [point("mnist_speedup", 1, kernels=3), point("mnist_speedup", 2, kernels=3, device="cuda")]
+    points += [point("resnet50_cost", 1), point("resnet50_cost", 2, device="cuda", device_count=8, node_count=2)]
+    made = {group.name: group for group in cluster.groups(points)}
+    names = {name: [each["name"] for each in group.points] for name, group in made.items()}
+    assert names == {
+        "mnist_speedup": ["calibrate-1", "calibrate-3", "mnist_speedup-1", "mnist_speedup-2"],
+        "resnet50_cost": ["calibrate-1", "calibrate-3", "resnet50_cost-1", "resnet50_cost-2"],
+        "calibrate": ["calibrate-2"],
+    }
+    sizes = {name: (group.node_count, group.gpus_per_node) for name, group in made.items()}
+    assert sizes == {"mnist_speedup": (1, 1), "resnet50_cost": (2, 4), "calibrate": (1, 0)}
+    assert made["mnist_speedup"].minutes == 80 + cluster.MARGIN_MINUTES
+
+
+def test_a_job_asks_for_whole_nodes_and_for_what_the_site_says():
+    group = cluster.Group("resnet50_cost", [], node_count=2, gpus_per_node=4, minutes=600)
+    site = {"partition": "gpu", "account": "us", "gpu_type": "a100", "max_minutes": 90}
+    asked = cluster.resources(group, site)
+    assert (asked["nodes"], asked["tasks"], asked["gres"], asked["runtime"]) == (2, 2, "gpu:a100:4", 90)
+    assert (asked["slurm_partition"], asked["slurm_account"], asked["slurm_extra"]) == ("gpu", "us", "--exclusive")
+    plain = cluster.resources(cluster.Group("vae_stability", [], 1, 0, 30), {})
+    assert not {"gres", "slurm_partition", "slurm_account", "qos", "constraint"} & set(plain)
+    assert plain["runtime"] == 30
+
+
+def test_the_example_of_a_site_is_one_and_says_what_its_nodes_have():
+    site = sites.read(layout.root() / "sites" / "example.yaml")
+    assert (site.partition, site.gpu_type, site.kinds("torch"), site.kinds("jax")) == (
+        "gpu",
+        "a100",
+        ("cuda", "cpu"),
+        ("cuda", "cpu"),
+    )
+    points = profiles.read("quick", "vae_stability", kinds=site.kinds)
+    assert {each.parameters["device"] for each in points} == {"cuda", "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("partitions: gpu", "line 1: unknown key 'partitions'; allowed: partition, "),
+        ("account: us\nmax_minutes: a day", "line 2: max_minutes is 'a day'; allowed: a whole number, 0 or more"),
+        ("devices: gpu", "line 1: devices is 'gpu'; allowed: cpu, mps"),
+        ("status_command: qstat", "status_command is 'qstat'; allowed: squeue, sacct"),
+        ("- partition", "allowed: a mapping of partition"),
+    ],
+)
+def test_a_wrong_site_is_one_line_with_its_place(tmp_path, content, message):
+    (tmp_path / "site.yaml").write_text(content)
+    with pytest.raises(profile_files.ProfileError, match=message):
+        sites.read(tmp_path / "site.yaml")
+
+
+# What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.
+ANSWERS = {
+    "timeout": "JobId=3 JobName=j JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None ExitCode=0:15",
+    "interrupted": "JobId=2 JobName=j JobState=COMPLETING Reason=None Restarts=0 ExitCode=0:15 Comment=rule_g",
+    "preempted": "JobId=5 JobState=COMPLETING Reason=None PreemptEligibleTime=2026-11-22T15:27:01 "
+    "PreemptTime=2026-11-22T15:27:03 ExitCode=0:15",
+    "node": "JobId=4 JobName=j JobState=NODE_FAIL Reason=NodeDown Restarts=0 ExitCode=0:15",
+    "going on": "JobId=6 JobName=j JobState=RUNNING Reason=None Restarts=0 ExitCode=0:0",
+}
+
+
+@pytest.fixture
+def scontrol(tmp_path, monkeypatch):
+    """Let `scontrol` answer a text; without one it is a controller that has forgotten the job."""
+
+    def answer(text: str) -> None:
+        lines = f"echo '{text}'" if text else "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+        (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / "scontrol").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("timeout", "timeout", "(TIMEOUT)"),
+        ("interrupted", "interrupted", "(CANCELLED)"),
+        ("preempted", "interrupted", "(PREEMPTED)"),
+        ("node", "interrupted", "(NODE_FAIL)"),
+    ],
+)
+def test_a_run_whose_job_slurm_ends_gets_its_reason(scontrol, name, status, words):
+    scontrol(ANSWERS[name])
+    assert slurm.ending("7")[0] == status
+    assert words in slurm.ending("7")[1]
+
+
+def test_the_run_of_another_job_goes_on_as_long_as_that_job_does(scontrol, tmp_path, monkeypatch):
+    run = runs.Run(tmp_path / "point", "20260101T000000Z-1", make_row(), "train")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    run.mark()
+    state = json.loads(run.marker.read_text())
+    run.marker.write_text(json.dumps(state | {"process": 2**22 + 1}))  # of another host: no process here has it
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    scontrol(ANSWERS["going on"])
+    assert marker.is_alive(run.marker)
+    assert runs.recover(run.folder) == []
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))  # who does not answer has not said that it is over
+    assert marker.is_alive(run.marker)
+    scontrol("")
+    assert not marker.is_alive(run.marker)
+    scontrol(ANSWERS["node"])
+    assert runs.recover(run.folder) == [run.run_id]
+    assert "its node failed (NODE_FAIL)" in run.path.read_text()
