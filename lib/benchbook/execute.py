@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -170,13 +171,14 @@ def _supervise(
         child = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
         )
+        ended = threading.Event()  # says so at once; to look often would disturb the windows
+        threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
-            while child.poll() is None:
+            while not ended.wait(POLL_SECONDS):
                 if time.monotonic() > deadline:
                     return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
                 _stop_if_orphaned()
                 watch(run)
-                time.sleep(POLL_SECONDS)
         finally:
             processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
             child.wait()

@@ -9,7 +9,7 @@ from benchbook import machine, processes
 
 OTHERS_SHARE = 0.05  # of the CPU time of the cores that we may use; an idle system takes about a hundredth
 STOLEN_SHARE = 0.05
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 
 
 def cpu_seconds() -> dict[str, float]:
