@@ -315,6 +315,6 @@ def test_arithmetic_is_counted_as_on_paper():
     model.layers[1].trainable = model.layers[2].trainable = model.layers[3].trainable = False
     rest = 2 * transposed + 3 * 36 * 5 * 2
     assert flops.keras_flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
-    looked_up = keras.Sequential([keras.Input((4,)), keras.layers.Embedding(3, 2, name="memory")])
-    with pytest.raises(ValueError, match="'memory' is a Embedding; allowed with weights: Conv1D"):
-        flops.keras_flops_per_sample(looked_up)
+    recurrent = keras.Sequential([keras.Input((4, 3)), keras.layers.SimpleRNN(2, name="memory")])
+    with pytest.raises(ValueError, match="'memory' is a SimpleRNN; allowed with weights: Conv1D"):
+        flops.keras_flops_per_sample(recurrent)
