@@ -10,7 +10,7 @@ SITE ?=
 PRICE ?=
 EXTRAS ?=
 
-MARKS ?= not slow
+MARKS ?= not slow and not slurm
 SLOW ?=
 LAB ?=
 
@@ -49,7 +49,7 @@ plan: $(READY) ## Show the points of PROFILE and the hours they should take, wit
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
 
-test: lint ## Set up, lint and run every test but the slow ones; MARKS="not slow and not mps" chooses others
+test: lint ## Set up, lint and run every test but the slow ones and Slurm's; MARKS="not slow and not mps" chooses others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
 test-slow: $(READY) ## The slow tests: locks resolved again, the Mac's versions on Linux, rehearsals; SLOW=a-file chooses

@@ -42,8 +42,8 @@ PreemptMode=CANCEL
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,bf_interval=2
 GresTypes=gpu
-NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealMemory=6000 Gres=gpu:a100:2
-NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=6000 Gres=gpu:a100:2
+NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealMemory=20000 Gres=gpu:a100:2
+NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=20000 Gres=gpu:a100:2
 PartitionName=all Nodes=ALL Default=YES State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL State=UP PriorityTier=10
 """
