@@ -120,6 +120,34 @@ def test_window_that_crosses_the_end_of_an_epoch_belongs_to_the_later_one(record
     assert list(_trained(rows)["epoch"]) == [1, 2, 2]
 
 
+@pytest.mark.parametrize(
+    ("window_seconds", "samples_per_window", "num_steps"), [(20.0, 0, 7), (20.0, 24, 6), (3, 4, 1)]
+)
+def test_a_window_lasts_as_long_as_planned_on_any_device(record, clock, window_seconds, samples_per_window, num_steps):
+    workload = FakeWorkload(clock)
+    plan = {"num_windows": 2, "window_seconds": window_seconds, "samples_per_window": samples_per_window}
+    rows = _measure(workload, record, **plan)
+    trained = _trained(rows)
+    assert trained["seconds"].min() >= window_seconds
+    assert sum(isinstance(entry, tuple) for entry in workload.log[workload.log.index("restore") :]) == 2 * num_steps
+    assert rows["phase"].tolist()[:3] == ["compile", "warmup", "warmup"]
+    assert trained["loss"].iloc[0] == pytest.approx(sum(1 / step for step in range(1, num_steps + 1)) / num_steps)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.01, 0.3, 2.0])
+def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_long_enough(seconds):
+    tried = []
+
+    def train(count):
+        tried.append(count * seconds)
+        return tried[-1] + (5.0 if len(tried) == 1 and seconds < 0.1 else 0.0)  # the first one compiles
+
+    num_steps = protocol.steps_lasting(1.0, train)
+    assert tried[-1] + 5.0 >= 0.5
+    assert num_steps * seconds >= 1.0 or len(tried) == 1
+    assert sum(tried) < 4.0
+
+
 @pytest.mark.parametrize(("samples_per_window", "num_steps"), [(1, 1), (4, 1), (7, 2), (9, 2)])
 def test_window_is_rounded_to_whole_steps(record, clock, samples_per_window, num_steps):
     workload = FakeWorkload(clock)
@@ -293,6 +321,8 @@ def test_no_epoch_follows_one_that_diverged(record, clock):
 def test_an_evaluation_after_parts_of_an_epoch_is_refused():
     with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per_window 0"):
         Plan(samples_per_window=8, evaluate_each_epoch=True)
+    with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per_window 0"):
+        Plan(window_seconds=1.0, evaluate_each_epoch=True)
 
 
 def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
