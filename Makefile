@@ -40,7 +40,7 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1; a cluster: EXECUTOR=slurm SITE=file
 	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry) --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars

@@ -12,10 +12,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchbook import cluster, profiles
+from benchbook import cluster, groups, profiles
 
 MACHINE, STATE = config["machine"], config["state"]
-GROUPS = cluster.read_groups(Path(config["groups"])) if "groups" in config else []
+GROUPS = groups.read_groups(Path(config["groups"])) if "groups" in config else []
 POINTS = profiles.read_points(Path(config["points"])) if "points" in config else []
 KERNELS = profiles.rounds(POINTS)
 cluster.end_with_launcher(config)
@@ -63,6 +63,6 @@ for group in GROUPS:
         params:
             group=json.dumps(asdict(group), sort_keys=True),
         resources:
-            **cluster.resources(group, config),
+            **groups.resources(group, config),
         shell:
             "{sys.executable:q} -m benchbook.cluster {params.group:q} {output:q} --machine {MACHINE:q}"

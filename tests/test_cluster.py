@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchbook import cluster, layout, marker, profile_files, profiles, runs, sites, slurm
+from benchbook import groups, layout, marker, profile_files, profiles, runs, sites, slurm
 from benchbook.profiles import Point
 from rows import make_row
 
@@ -18,7 +18,7 @@ def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
     points = [point("calibrate", 1), point("calibrate", 2, framework="jax"), point("calibrate", 3, device="cuda")]
     points += [point("mnist_speedup", 1, kernels=3), point("mnist_speedup", 2, kernels=3, device="cuda")]
     points += [point("resnet50_cost", 1), point("resnet50_cost", 2, device="cuda", device_count=8, node_count=2)]
-    made = {group.name: group for group in cluster.groups(points)}
+    made = {group.name: group for group in groups.groups(points)}
     names = {name: [each["name"] for each in group.points] for name, group in made.items()}
     assert names == {
         "mnist_speedup": ["calibrate-1", "calibrate-3", "mnist_speedup-1", "mnist_speedup-2"],
@@ -27,16 +27,16 @@ def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
     }
     sizes = {name: (group.node_count, group.gpus_per_node) for name, group in made.items()}
     assert sizes == {"mnist_speedup": (1, 1), "resnet50_cost": (2, 4), "calibrate": (1, 0)}
-    assert made["mnist_speedup"].minutes == 80 + cluster.MARGIN_MINUTES
+    assert made["mnist_speedup"].minutes == 80 + groups.MARGIN_MINUTES
 
 
 def test_a_job_asks_for_whole_nodes_and_for_what_the_site_says():
-    group = cluster.Group("resnet50_cost", [], node_count=2, gpus_per_node=4, minutes=600)
+    group = groups.Group("resnet50_cost", [], node_count=2, gpus_per_node=4, minutes=600)
     site = {"partition": "gpu", "account": "us", "gpu_type": "a100", "max_minutes": 90}
-    asked = cluster.resources(group, site)
+    asked = groups.resources(group, site)
     assert (asked["nodes"], asked["tasks"], asked["gres"], asked["runtime"]) == (2, 2, "gpu:a100:4", 90)
     assert (asked["slurm_partition"], asked["slurm_account"], asked["slurm_extra"]) == ("gpu", "us", "--exclusive")
-    plain = cluster.resources(cluster.Group("vae_stability", [], 1, 0, 30), {})
+    plain = groups.resources(groups.Group("vae_stability", [], 1, 0, 30), {})
     assert not {"gres", "slurm_partition", "slurm_account", "qos", "constraint"} & set(plain)
     assert plain["runtime"] == 30
 

@@ -41,6 +41,12 @@ resnet50_cost:
   points:
     - {variant: reference, device: cpu, device_count: 2, node_count: 2}
 """
+GPU_PROFILE = """
+toy:
+  time_limit_minutes: 2
+  points:
+    - {variant: reference, device: cuda}
+"""
 RUN = """
 import sys
 from pathlib import Path
@@ -48,7 +54,7 @@ from benchbook import cluster, processes, profiles, sites
 processes.stop_on_signals()
 site = sites.read(Path(sys.argv[1]))
 try:
-    lines = cluster.run(profiles.read("cluster", sys.argv[2], kinds=site.kinds), "desk", site)
+    lines = cluster.run(profiles.read(sys.argv[3], sys.argv[2], kinds=site.kinds), "desk", site, sys.argv[4] == "retry")
 except cluster.Unfinished as error:
     sys.exit(f"UNFINISHED {error}")
 except processes.Stopped as stop:
@@ -80,6 +86,7 @@ def project(tmp_path_factory):
             source.read_text().replace('"toy"', '"tot"').replace("'toy'", "'tot'").replace('\\"toy', '\\"tot')
         )
     (notebooks / "profiles" / "cluster.yaml").write_text(PROFILE)
+    (notebooks / "profiles" / "gpu.yaml").write_text(GPU_PROFILE)
     return folder
 
 
@@ -90,12 +97,14 @@ class Desk:
         self.project, self.outputs, self.process = project, outputs, None
         self.machine = f"desk-{machine.fingerprint()[:4]}"
 
-    def start(self, studies: str = "tot", site: str = "", **settings: str) -> subprocess.Popen:
+    def start(
+        self, studies: str = "tot", site: str = "", profile: str = "cluster", retry: str = "", **settings: str
+    ) -> subprocess.Popen:
         """Start the process that submits; `site` is YAML beside the interval of looks at the queue."""
         (self.outputs / "site.yaml").write_text(f"check_seconds: 2\n{site}")
         path = os.pathsep.join([str(self.project / "lib"), os.environ.get("PYTHONPATH", "")])
         environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(self.outputs), "PYTHONPATH": path} | settings
-        words = [sys.executable, "-c", RUN, str(self.outputs / "site.yaml"), studies]
+        words = [sys.executable, "-c", RUN, str(self.outputs / "site.yaml"), studies, profile, retry]
         with (self.outputs / "log").open("a") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
         return self.process
@@ -155,6 +164,23 @@ def test_a_study_is_a_job_that_keeps_the_order_and_holds_its_own_calibration(des
     desk.start("calibrate toy tot")  # nothing is left to be done
     assert desk.end()[0] == 0
     assert desk.rows()["run_id"].tolist() == rows["run_id"].tolist()
+
+
+def test_gpus_are_asked_for_and_a_failed_point_is_run_again_where_that_is_asked_for(desk):
+    """The cluster counts GPUs that are not there: the job has one, and the kernel has none."""
+    site = "gpu_type: a100\ndevices: cuda cpu\n"
+    desk.start("toy", site, profile="gpu")
+    slurm_cluster.wait_for(lambda: "job" in (slurm_cluster.call("squeue", "--noheader", "--format=job %i")), SECONDS)
+    job = slurm_cluster.call("squeue", "--noheader", "--format=%i").split()[0]
+    assert "gres/gpu:a100" in slurm_cluster.call("scontrol", "show", "job", job)
+    assert desk.end()[0] == 0
+    assert desk.rows()["status"].tolist() == ["unavailable"]
+    desk.start("toy", site, profile="gpu")
+    assert desk.end()[0] == 0
+    assert len(desk.rows()) == 1
+    desk.start("toy", site, profile="gpu", retry="retry")
+    assert desk.end()[0] == 0
+    assert desk.rows()["status"].tolist() == ["unavailable"] * 2
 
 
 def take_the_node(desk, cluster) -> None:

@@ -102,7 +102,7 @@ def jobs(prefix: str) -> dict[str, tuple[str, str]]:
         Unreachable: no answer.
     """
     text = _ask("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%k|%T")
-    words = [line.split("|") for line in text.splitlines()]
+    words = [line.split("|") for line in text.splitlines() if line.count("|") == 3]  # other jobs may be called a|b
     own = [(job, comment, name) for job, title, comment, name in words if title.startswith(prefix)]
     return {job: (comment, name) for job, comment, name in sorted(own, key=lambda each: int(each[0]))}
 
