@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from benchbook import articles, networks, renewal, studies
-from benchbook.answers import axis, costs, derive, export, marks, words
+from benchbook.answers import axis, costs, derive, export, marks, reading, words
 from benchbook.answers.tasks import TASKS, task
 from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.question import Question
@@ -34,7 +34,7 @@ def every():
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
-    return marks.gather(Evidence(rows), studies.every(), "desk", derive.read())
+    return reading.gather(Evidence(rows), studies.every(), "desk")
 
 
 def of(every, key, **named):

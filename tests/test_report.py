@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from benchbook import articles, figures, ledger, report, studies
-from benchbook.answers import derive, marks
+from benchbook.answers import reading
 from benchbook.report import executed, tables
 from benchbook.study import Evidence
 
@@ -225,7 +225,7 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    every = marks.gather(Evidence(articles.rows()), studies.every(), "desk", derive.read())
+    every = reading.gather(Evidence(articles.rows()), studies.every(), "desk")
     every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
     pages = sorted(site.rglob("*.html"))

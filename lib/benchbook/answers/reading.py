@@ -1,14 +1,18 @@
 """Marks from the rows in a folder, as the aggregation takes them."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas
 
 from benchbook import articles, condition, crosschecks, layout, machine, machines, manifests, records, studies
-from benchbook.answers import derive, marks
+from benchbook.answers import derive
+from benchbook.answers.from_record import of_record
+from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
-from benchbook.study import Evidence
+from benchbook.answers.tasks import TASKS
+from benchbook.study import Evidence, Study
 
 
 def of_folder(folder: Path | None = None) -> list[Mark]:
@@ -23,12 +27,27 @@ def of_folder(folder: Path | None = None) -> list[Mark]:
     rows = machines.tell_apart(crosschecks.without(rows, described, _nobody_asked), described)
     rows = pandas.concat([rows, articles.rows()], ignore_index=True)
     evidence = Evidence(rows, condition.samples(described), folder)
-    return marks.gather(evidence, studies.every(), here(folder), derive.read())
+    return gather(evidence, studies.every(), here(folder))
+
+
+def gather(evidence: Evidence, studies: Mapping[str, Study], here: str) -> list[Mark]:
+    """Return the marks of all tasks, the shortest time of each task first.
+
+    Args:
+        evidence: measured and published rows.
+        studies: by name.
+        here: the name of this machine in rows.
+    """
+    worked_out = derive.read()
+    marks = list(of_rows(evidence, studies, here, worked_out["chips"]))
+    marks += of_record(worked_out, marks)
+    order = [each.key for each in TASKS]
+    return sorted(marks, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
 
 
 def source(run: dict) -> str:
     """Return what a mark names as its source, of a run's machine, study and point."""
-    return marks.rows_of(run["machine"], run["study"], run["point"])
+    return rows_of(run["machine"], run["study"], run["point"])
 
 
 def here(folder: Path) -> str:

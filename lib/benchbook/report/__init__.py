@@ -77,18 +77,17 @@ def _printed(output: dict) -> list[str]:
 
 
 def write_answers() -> Path:
-    """Write the answer's pages alone, from the rows there are; return that of the first task.
+    """Write the answer's pages alone, from the rows there are, and the answer on the first page.
 
-    The first page is written as well, unless a report stands there already.
+    Of a report that stands there already, the rest of its first page stays. Returns the first task's page.
     """
     folder = layout.outputs() / "report"
     folder.mkdir(parents=True, exist_ok=True)
     environment = _environment()
-    answer_pages.write(answers.of_folder(), folder, environment, citing.report([]))
-    page, index = folder / answering.address(answering.FIRST), folder / "index.html"
-    if not (folder / "points.html").exists():
-        shutil.copyfile(page, index)
-    return page
+    every = answers.of_folder()
+    answer_pages.write(every, folder, environment, citing.report([]))
+    answer_pages.renew_first(folder, environment, every)
+    return folder / answering.address(answering.FIRST)
 
 
 def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), every: list[Mark] | None = None) -> Path:

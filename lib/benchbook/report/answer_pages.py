@@ -1,6 +1,7 @@
 """Writing the answer's pages: one a task, one a machine, and the same numbers as data."""
 
 import json
+import re
 from itertools import groupby
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from benchbook.report import answering
 from benchbook.wording import duration
 
 DATA = "data"
+SECTION = re.compile(r'<section class="answer".*?</section>', re.DOTALL)  # nothing inside it is a section
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 
 
@@ -35,6 +37,25 @@ def write(
     (data / "answers.csv").write_text(export.as_csv(table), encoding="utf-8")
     (data / "answers.json").write_text(export.as_json(table, LICENCE, citation), encoding="utf-8")
     (data / "answers.schema.json").write_text(json.dumps(export.schema(), indent=1) + "\n", encoding="utf-8")
+
+
+def renew_first(folder: Path, environment: jinja2.Environment, every: list[Mark]) -> None:
+    """Put the first task's answer on the first page: in place of that of before, or as the whole page without a report.
+
+    Args:
+        folder: of the report.
+        environment: of the templates.
+        every: the marks of all tasks.
+    """
+    page, index = folder / answering.address(answering.FIRST), folder / "index.html"
+    text = page.read_text(encoding="utf-8")
+    if index.exists():
+        section = environment.get_template("answer_section.html")
+        answer = section.render(answer=answering.content(answering.FIRST, every))
+        text = SECTION.sub(lambda _: answer.strip(), index.read_text(encoding="utf-8"), count=1)
+    whole = folder / ".index.part"
+    whole.write_text(text, encoding="utf-8")
+    whole.replace(index)
 
 
 def dataset(project: dict, citation: str) -> str:

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
 
-from benchbook.answers import axis, costs, marks, words
+from benchbook.answers import axis, costs, words
+from benchbook.answers.from_record import reference_operations
 from benchbook.answers.marks import KINDS, Mark
 from benchbook.answers.tasks import TASKS, Task
 from benchbook.wording import duration
@@ -62,7 +63,7 @@ def content(task: Task, every: list[Mark], links: dict[str, str] | None = None) 
 def _script(task: Task, operations: list[float]) -> str:
     """Return what the script has to know, as JSON that a page may hold."""
     told = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
-    told |= {"images": task.images, "operations": marks.reference_operations(operations) if operations else None}
+    told |= {"images": task.images, "operations": reference_operations(operations) if operations else None}
     return json.dumps(told).replace("<", "\\u003c")
 
 

@@ -110,8 +110,9 @@ function draw(quantity, shown, base) {
     }
     if (base && base !== row) {
       const ratio = middle / (base.seconds * perSecond(base, quantity));
-      const cell = row.element.querySelector(`td.${table.dataset.show}`);
-      cell.append(Object.assign(document.createElement("small"), {textContent: `${number(ratio)} times`}));
+      const [less, more] = quantity === "time" ? ["faster", "slower"] : ["less", "more"];
+      const textContent = ratio < 1 ? `${number(1 / ratio)} x ${less}` : `${number(ratio)} x ${more}`;
+      row.element.querySelector(`td.${table.dataset.show}`).append(Object.assign(document.createElement("small"), {textContent}));
     }
     const line = row.element.querySelector(".track b");
     if (line) Object.assign(line.style, {left: `${share(low)}%`, width: `${share(high) - share(low)}%`});
@@ -186,12 +187,11 @@ function update() {
   for (const row of rows) { row.element.hidden = !shown.includes(row); row.element.classList.toggle("base", row === base); }
   table.tBodies[0].append(...shown.map((row) => row.element));
   draw(quantity, shown, base && has(base) ? base : null);
-  const mine = base ?? rows.find((row) => row.here && !row.apart);
-  sentences([...new Set([...passing, ...(mine ? [mine] : [])])].filter((row) => !row.apart), mine);
+  sentences([...new Set([...passing, ...(base ? [base] : [])])].filter((row) => !row.apart), base);
   const left = drawn.length - shown.length;
   more.hidden = !left && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
-  document.getElementById("count").textContent = `${shown.length} of ${rows.length} shown.`;
+  document.getElementById("count").textContent = shown.length ? `${shown.length} of ${rows.length} shown.` : "No machine of this task passes; other tasks have others.";
   remember();
 }
 
@@ -200,10 +200,17 @@ for (const row of [...rows].sort((a, b) => a.name.localeCompare(b.name, "en", {n
 for (const element of named()) {
   if (element.type !== "checkbox") element.dataset.first = element.defaultValue ?? (element.name === "show" ? "time" : "");
 }
+field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";
+document.querySelector(".tasks [aria-current]").scrollIntoView({inline: "center", block: "nearest"});
 form.hidden = false;
 form.addEventListener("input", update);
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("reset", () => setTimeout(update));
+form.addEventListener("reset", (event) => {
+  event.preventDefault();
+  history.replaceState(null, "", location.pathname + location.search);
+  recall();
+  update();
+});
 more.addEventListener("click", () => { everything = !everything; update(); });
 table.addEventListener("click", (event) => {  // a mark opens what stands behind it
   const mark = event.target.closest(".track a");
