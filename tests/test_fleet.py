@@ -57,6 +57,8 @@ def test_each_archive_of_a_fleet_is_judged_alone_and_a_second_time_nothing_chang
     assert rows.groupby("machine")["run_id"].nunique().to_dict() == {"desk": 2, "desk-bbbb": 2}
     assert set(rows["schema_version"]) == {2}
 
+    packing.pack("desk-bbbb", tmp_path / "again.zip")  # its rows and their manifests agree
+
     before = files(outputs)
     again = fleet.add(tmp_path / "fleet")
     assert files(outputs) == before

@@ -230,6 +230,7 @@ def test_two_nodes_of_a_job_train_together(desk):
     slurm_cluster.wait_for(
         lambda: desk.process.poll() is not None or "first,second" in slurm_cluster.call(*steps).split(), SECONDS
     )
+    assert desk.process.poll() is None  # a step of the job was seen on both nodes
     status, text = desk.end()
     assert status == 0, text
     rows = desk.rows()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import articles, condition, headline, layout, packing, records
+from benchbook import articles, condition, headline, layout, manifests, packing, records
 from benchbook.records.checking import quoted
 from benchbook.report import tables
 from benchbook.studies import every
@@ -139,7 +139,7 @@ def _headline(machine: str, contents: dict[str, bytes]) -> pandas.DataFrame:
             (folder / name).write_bytes(content)
         measured = records.gather(records.find(folder), lambda line: None)
         rows = pandas.concat([measured, articles.rows()], ignore_index=True)
-        lines = headline.table(Evidence(rows, condition.samples(folder), folder), every())
+        lines = headline.table(Evidence(rows, condition.samples(manifests.every(folder)), folder), every())
     return lines.loc[lines["source"] == "measured", SHOWN].reset_index(drop=True)
 
 

@@ -140,12 +140,17 @@ def _kinds(described: Iterable[dict]) -> set[str]:
 
 
 def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
-    """Return a pack's files as those of a machine of another name; manifests stay as they are."""
+    """Return a pack's files as those of a machine of another name, which rows and manifests both hold."""
     renamed = {}
     for name, content in contents.items():
         if name.endswith(".csv"):
             rows = records.texts(io.BytesIO(content), name).assign(machine=machine_name)
             content = rows.to_csv(index=False, lineterminator="\n").encode()
+        else:
+            manifest = json.loads(content)
+            if "name" in (manifest.get("machine") or {}):
+                manifest["machine"]["name"] = machine_name
+            content = json.dumps(manifest, indent=1, sort_keys=True).encode()
         renamed[f"{machine_name}/{name.partition('/')[2]}"] = content
     return renamed
 
