@@ -7,6 +7,7 @@ import matplotlib
 import numpy
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchbook.figures import limits
@@ -57,6 +58,7 @@ def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tup
         options: for `Figure.subplots`.
     """
     figure = Figure(figsize=(width, min(height, limits.TALLEST)))
+    FigureCanvasAgg(figure)  # placing the parts and drawing the PNG then measure each text once
     return figure, figure.subplots(**{"ncols": panels, **options})
 
 
