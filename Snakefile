@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchbook import cluster, groups, profiles
 
-MACHINE, STATE = config["machine"], config["state"]
+MACHINE, STATE, TEMPORARY = config["machine"], config["state"], config["temporary"]
 GROUPS = groups.read_groups(Path(config["groups"])) if "groups" in config else []
 POINTS = profiles.read_points(Path(config["points"])) if "points" in config else []
 KERNELS = profiles.rounds(POINTS)
@@ -49,8 +49,8 @@ for position, (point, kernel) in enumerate(KERNELS):
         resources:
             device=1,
         shell:
-            "{sys.executable:q} -m benchbook.execute {params.point:q} {output:q} --machine {MACHINE:q}"
-            " --kernel {params.kernel}"
+            "TMPDIR={TEMPORARY:q} {sys.executable:q} -m benchbook.execute {params.point:q} {output:q}"
+            " --machine {MACHINE:q} --kernel {params.kernel}"
 
 
 for group in GROUPS:

@@ -7,6 +7,7 @@ window may be measured twice, and no process, marker or temporary file may be le
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from benchbook import processes, records
 from toy import copy_project
 
 ENDED, SOME_FAILED = 0, 3
-LIMIT_OF_POINT_SECONDS = 60.0  # after the last fault the study may take as long for each of all its points
+LIMIT_OF_POINT_SECONDS = 60.0  # after the last fault the study may take as long for each of all its points,
+LIMIT_OF_REPORT_SECONDS = 600.0  # and as long for its report
 PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some meet a start, some a point under way
 DISK = "512m"
 
@@ -114,9 +116,8 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
 def losses(soak: Soak, num_points: int) -> list[str]:
     """Return what should not be."""
     rows = records.merge(records.find(soak.outputs / "runs"))
-    good = rows[rows["phase"].eq("train")].groupby(["point", "run_id"])["status"].agg(["count", "last"]).reset_index()
-    whole = good[(good["count"] == 2) & (good["last"] == "ok")]
-    measured = whole.groupby("point")["run_id"].nunique()
+    is_whole = rows.groupby(["point", "run_id"])["status"].agg(lambda statuses: statuses.eq("ok").all())
+    measured = is_whole[is_whole].groupby("point").size()  # a run that was cut short after its windows is no whole one
     last = rows.sort_values(["run_id"]).groupby("point")["status"].last()
     left = [member for member in psutil.process_iter(["environ"]) if _is_ours(member, soak)]
     return [
@@ -140,13 +141,17 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="where to copy the outputs if anything was lost")
     arguments = parser.parse_args()
+    limit_seconds = LIMIT_OF_POINT_SECONDS * arguments.points + LIMIT_OF_REPORT_SECONDS
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         soak = Soak(Path(folder), arguments.points, random.Random(arguments.seed))
         try:
-            faults = finish(soak, arguments.faults, LIMIT_OF_POINT_SECONDS * arguments.points)
+            faults = finish(soak, arguments.faults, limit_seconds)
             complaints = losses(soak, arguments.points)
+            if complaints and arguments.keep:
+                shutil.copytree(soak.outputs, arguments.keep)
         finally:
             if soak.mounted:
                 subprocess.run(["umount", "-l", str(soak.outputs)], check=False)

@@ -385,3 +385,10 @@ def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
     for path in files:
         for secret in (user, host, home):
             assert secret not in path.read_text()
+
+
+def test_room_that_is_kept_without_a_marker_is_given_back(tmp_path):
+    """A kill between two files leaves it, or a disk that was full before the marker was written."""
+    (tmp_path / "20260101T000000Z-aaaaaaaa.reserve").write_bytes(b"0")
+    assert runs.recover(tmp_path) == []
+    assert _files(tmp_path) == set()

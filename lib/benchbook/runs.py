@@ -216,6 +216,9 @@ def recover(folder: Path) -> list[str]:
         if run is not None and not marker.is_alive(path):
             run.fail(*marker.ending(path))
             ended.append(run.run_id)
+    for reserve in folder.glob("*.reserve"):  # a kill between two files, or a full disk, leaves one without its marker
+        if not reserve.with_suffix(".running").exists():
+            reserve.unlink(missing_ok=True)
     return ended
 
 

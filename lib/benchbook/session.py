@@ -27,6 +27,7 @@ from benchbook import (
     records,
     runs,
     statistics,
+    temporary,
     verdicts,
 )
 from benchbook.awake import awake
@@ -212,12 +213,30 @@ def run_graph(
     command += ["--directory", str(layout.outputs()), *options]
     command += ["--rerun-triggers", "params", "--keep-going", "--quiet", "all"]
     command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
+    configuration = configuration | {"temporary": tempfile.gettempdir()}
     command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
     parent, made = os.getppid(), "MAKELEVEL" in os.environ
-    graph = subprocess.Popen(command)
+    # What Snakemake leaves where it is killed lies in a folder of this process. Its jobs have the usual one, which the
+    # Snakefile names: the paths of their kernels' sockets have to be short.
+    with temporary.folder() as place:
+        graph = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(place)})
+        _wait(graph, parent if made else None, stop, watch)
+    if graph.returncode:
+        raise subprocess.CalledProcessError(graph.returncode, "snakemake")
+
+
+def _wait(
+    graph: subprocess.Popen, parent: int | None, stop: Callable[[subprocess.Popen], None], watch: Callable[[], bool]
+) -> None:
+    """Wait until the graph has ended; stop it as `run_graph` says.
+
+    Args:
+        graph, stop, watch: see `run_graph`.
+        parent: the `make` that started this process; None where no `make` did.
+    """
     try:
         while graph.poll() is None:
-            if made and os.getppid() != parent:
+            if parent is not None and os.getppid() != parent:
                 raise Stopped(signal.SIGHUP)
             if not watch():
                 stop(graph)
@@ -225,8 +244,6 @@ def run_graph(
     except BaseException:
         stop(graph)
         raise
-    if graph.returncode:
-        raise subprocess.CalledProcessError(graph.returncode, "snakemake")
 
 
 def stop(graph: subprocess.Popen, machine_name: str) -> None:
