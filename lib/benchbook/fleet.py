@@ -87,12 +87,19 @@ def review(proposed: Path) -> tuple[pandas.DataFrame, dict[str, pandas.DataFrame
             line |= {"removed": removed, "runs": 0, "rows": 0}
             if changed:
                 contents, rows = packing.judge(folder.name, changed)
+                _check_same_name(folder.name, rows)
                 line |= {"runs": rows["run_id"].nunique(), "rows": len(rows)}
                 headlines[folder.name] = _headline(rows["machine"].iloc[0], contents)
         except ValueError as error:
             line |= {"problem": str(error)}
         lines.append(line)
     return pandas.DataFrame(lines, columns=PROPOSED), headlines
+
+
+def _check_same_name(name: str, rows: pandas.DataFrame) -> None:
+    """Refuse rows of another kind of computer than those here: an archive is renamed, and a folder cannot be."""
+    if (own := rows["machine"].iloc[0]) != name:
+        raise packing.PackError(f"{name}: another kind of computer has this name here; allowed: such as {own}")
 
 
 def _differences(folder: Path) -> tuple[dict[str, bytes], int]:
