@@ -106,9 +106,17 @@ def test_proposed_rows_are_judged_with_their_headline_and_nothing_is_written(tmp
 
 @pytest.mark.fault("A pull request changes a row that is here, or holds a link: refused, and no file is followed")
 @pytest.mark.parametrize(
-    "fault", ["edited", "link", "linked machine", "notebook", "faster than its clock", "other kind"]
+    ("fault", "problem"),
+    [
+        ("edited", "here already with other content"),
+        ("link", "is a link or a special file"),
+        ("linked machine", "is a link or a special file"),
+        ("notebook", "Z-1.ipynb"),
+        ("faster than its clock", "samples_per_second"),
+        ("other kind", "another kind of computer has this name"),
+    ],
 )
-def test_a_proposal_that_may_not_be_merged_is_refused_by_its_machines_name(tmp_path, outputs, fault):
+def test_a_proposal_that_may_not_be_merged_is_refused_by_its_machines_name(tmp_path, outputs, fault, problem):
     good = members(tmp_path, "1", "aaaa11112222")
     for name, content in good.items():
         (outputs / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +132,7 @@ def test_a_proposal_that_may_not_be_merged_is_refused_by_its_machines_name(tmp_p
         shutil.rmtree(proposed / "desk")
         (proposed / "desk").symlink_to(tmp_path)
     elif fault == "notebook":
-        folder.with_name("run-1.ipynb").write_text("{}")
+        folder.with_name("20260101T000000Z-1.ipynb").write_text("{}")
     elif fault == "other kind":
         shutil.rmtree(proposed / "desk")
         propose(tmp_path, members(tmp_path, "3", "bbbb33334444"))
