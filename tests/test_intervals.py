@@ -4,7 +4,6 @@ import math
 
 import numpy
 import pytest
-from scipy import stats
 
 from benchbook import intervals
 from benchbook.intervals import History, Interval
@@ -21,11 +20,18 @@ def kernel(run_id, rate, num_windows=6, **columns):
     ]
 
 
+def quantile(freedom):
+    """Return the quantile of Student's t that bounds of 96.5 % are made of."""
+    from scipy import stats  # its import takes a second
+
+    return stats.t.ppf(0.9825, freedom)
+
+
 def by_hand(levels, history):
     """Return half the width of the interval: Student's t, the variance pooled with history and prior."""
     squares = sum((level - numpy.mean(levels)) ** 2 for level in levels) + history.squares + 2 * 0.06**2
     freedom = len(levels) - 1 + history.freedom + 2
-    return stats.t.ppf(0.9825, freedom) * math.sqrt(squares / freedom / len(levels))
+    return quantile(freedom) * math.sqrt(squares / freedom / len(levels))
 
 
 def test_the_interval_is_students_t_over_the_medians_of_kernels():
@@ -60,7 +66,7 @@ def test_windows_that_scatter_more_than_kernels_ever_did_widen_the_interval():
     found = intervals.interval(scattered, ["a"] * 8, quiet)
     error = intervals.median_error(numpy.log(scattered))
     assert error > 0.1
-    assert math.log(found.high / found.value) == pytest.approx(stats.t.ppf(0.9825, 102) * error)
+    assert math.log(found.high / found.value) == pytest.approx(quantile(102) * error)
     assert math.log(found.high / found.value) > 5 * by_hand([0.0], quiet)
 
 
@@ -157,7 +163,7 @@ def test_a_ratio_of_one_history_is_students_t_of_the_difference():
     found = intervals.divide(b, a)
     freedom = ENOUGH.freedom + 1 + 2
     error = math.sqrt((ENOUGH.squares + 2 * 0.06**2) / freedom * (1 / 2 + 1 / 2))
-    assert math.log(found.high / found.value) == pytest.approx(stats.t.ppf(0.9825, freedom) * error)
+    assert math.log(found.high / found.value) == pytest.approx(quantile(freedom) * error)
 
 
 def test_a_monotone_function_of_a_ratio_has_the_ratios_bounds():

@@ -2,7 +2,6 @@
 
 import pandas
 import pytest
-from scipy import stats
 
 from benchbook import articles, quantities, studies
 from benchbook.study import Evidence
@@ -83,6 +82,8 @@ def test_a_machine_whose_figures_were_not_printed_is_there_with_its_chip():
 def test_a_number_that_runs_measured_once_each_has_students_t_over_runs(values, kind):
     line = quantities.of_runs({"machine": "m", "chip": "c", "source": "measured"}, "accuracy", values)
     assert line["value"] == pytest.approx(0.75)
+    from scipy import stats  # its import takes a second
+
     half = stats.t.ppf(0.9825, 2) * 0.05 / 3**0.5 if kind == "interval" else 0.05
     assert (line["low"], line["high"]) == pytest.approx((0.75 - half, 0.75 + half))
     assert line["interval"] == kind

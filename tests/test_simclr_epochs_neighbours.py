@@ -3,7 +3,6 @@
 import numpy
 import pytest
 import torch
-from sklearn.neighbors import KNeighborsClassifier
 
 from benchbook.studies.simclr_epochs import neighbours
 
@@ -17,6 +16,8 @@ def test_classes_are_those_of_scikit_learn(monkeypatch):
 
     def weigh(distances):
         return numpy.exp((1 - distances) / 0.1)
+
+    from sklearn.neighbors import KNeighborsClassifier  # its import takes a second
 
     theirs = KNeighborsClassifier(50, weights=weigh, metric="cosine", algorithm="brute").fit(bank, labels)
     own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)), neighbours=50)

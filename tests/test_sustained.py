@@ -56,9 +56,9 @@ def windows(seconds, samples, settings=TOLD, **columns):
 
 
 def test_the_first_minute_and_the_last_stand_side_by_side():
-    found = sustained.windows(windows([30, 30, 30, 30, 30, 30], [90, 90, 60, 60, 30, 60]))
-    assert found["minutes"].tolist() == [0.5, 1, 1.5, 2, 2.5, 3]
-    line = sustained.first_and_last(found).iloc[0]
+    timed = sustained.windows(windows([30, 30, 30, 30, 30, 30], [90, 90, 60, 60, 30, 60]))
+    assert timed["minutes"].tolist() == [0.5, 1, 1.5, 2, 2.5, 3]
+    line = sustained.first_and_last(timed).iloc[0]
     assert (line["minutes"], line["stretch"], line["first"], line["last"]) == (3, 1, 3.0, 1.5)
     assert line["change"] == -0.5
 
@@ -78,5 +78,5 @@ def test_other_points_and_older_runs_are_left_out():
     assert sustained.windows(make_rows([])).empty
     assert sustained.first_and_last(sustained.windows(make_rows([]))).empty
     old, new = (windows([10], [n], run_id=name, session=name) for name, n in (("run-1", 10), ("run-2", 20)))
-    found = sustained.windows(make_rows([*old.to_dict("records"), *new.to_dict("records")]))
-    assert found["samples"].tolist() == [20]
+    timed = sustained.windows(make_rows([*old.to_dict("records"), *new.to_dict("records")]))
+    assert timed["samples"].tolist() == [20]
