@@ -34,7 +34,10 @@ def small(device, group, dataset, data_root, allow_embedded, settings, killed_at
     collection = resnet50.collect(dataset, data_root, allow_embedded)
     # Put back afterwards: a test also builds this in its own process, where other tests follow. 300 test images are
     # several batches, of which each process takes its part.
-    with mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300):
+    with (
+        mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300),
+        mock.patch.object(resnet50.initial, "draw", return_value={}),  # 25 million numbers, of no use here
+    ):
         made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
     step, taken = made.step, []
 

@@ -68,7 +68,7 @@ def test_two_processes_of_two_nodes_train_as_one_with_synchronised_batch_norms(t
 
 def test_a_rank_that_is_killed_ends_the_run_as_crashed_and_leaves_no_process(tmp_path):
     begun = time.monotonic()
-    job = replace(JOB, options=OPTIONS | {"killed_at": 3})
+    job = replace(JOB, options=OPTIONS | {"dataset": "synthetic", "killed_at": 3})
     record = run(tmp_path)
     with pytest.raises(parallel.RankFailed, match="a rank was ended by SIGKILL"):
         parallel.measure(job, record)
