@@ -8,6 +8,7 @@ On a cluster a job is what is compared with one another, and runs this same grap
 """
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,8 @@ GROUPS = groups.read_groups(Path(config["groups"])) if "groups" in config else [
 POINTS = profiles.read_points(Path(config["points"])) if "points" in config else []
 KERNELS = profiles.rounds(POINTS)
 cluster.end_with_launcher(config)
+if GROUPS:
+    os.environ["TMPDIR"] = TEMPORARY  # jobs outlive this process and the folder of its own
 
 
 def end_of(point, kernel):
