@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pandas
 
-from benchbook import figures, intervals
+from benchbook import figures, intervals, statistics, support
 from benchbook.intervals import Interval
-from benchbook.study import Drawing
+from benchbook.study import Drawing, Evidence
 
 
 def table(
@@ -33,6 +33,19 @@ def table(
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
     columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *saved]
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
+
+
+def beside_ready(evidence: Evidence, points: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the table of points whose own runs took some steps on ready batches; these are few, their bounds a range.
+
+    Args:
+        evidence: with the rows of the points.
+        points: lines of the summary.
+    """
+    tried = support.rows_tried(evidence.measured[evidence.measured["study"].isin(points["study"])], support.RESIDENT)
+    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
+    ready = rates.set_axis(["samples_per_second", "low", "high"], axis=1).assign(interval=intervals.RANGE)
+    return table(points, ready, statistics.POINT_KEY)
 
 
 def _saved(line: dict) -> tuple[float, float, float, str]:

@@ -17,8 +17,9 @@ MEANINGS = {
     "failed": "failed or wrong, no measure",
 }
 # Bounds by their kind, the words of the legend, and how their lines are drawn: a range has no ends that mean chance.
-INTERVAL, RANGE, PUBLISHED = "interval", "range", "published"
+INTERVAL, RANGE, PUBLISHED, PREDICTED = "interval", "range", "published", "predicted"
 WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
+WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
 NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches that an entry's mark with its space, and each of its letters, take
 

@@ -208,13 +208,14 @@ def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
 
 
 def bounds_kind(line: dict) -> str:
-    """Return what a line's bounds are, as the legend names them: an interval, a range, or a printed figure's rounding.
+    """Return what a line's bounds are, as the legend names them: an interval, a range, a printed
+    figure's rounding, or a prediction's interval.
 
     Args:
         line: with source, and with interval where its bounds may be one.
     """
     if not _is_measured(line):
-        return legends.PUBLISHED
+        return legends.PREDICTED if line["source"] == legends.PREDICTED else legends.PUBLISHED
     return legends.INTERVAL if line.get("interval") == legends.INTERVAL else legends.RANGE
 
 

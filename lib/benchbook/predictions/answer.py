@@ -146,7 +146,7 @@ class Forecaster:
         target, _ = self.target(question)
         asked, lines = target.iloc[0], self.model.observations
         figures = ["peak", "bandwidth"]
-        far = numpy.sqrt(((lines[figures] - asked[figures].astype(float)) ** 2).sum(axis=1))
+        far = numpy.sqrt(((lines[figures].astype(float) - asked[figures].astype(float)) ** 2).sum(axis=1))
         far += 3.0 * (lines["network"] != asked["network"]) + 1.0 * (lines["family"] != asked["family"])
         far += 2.0 * (lines["product"] != asked["product"])
         order = lines.assign(far=far).sort_values("far", kind="stable").head(NEAREST)

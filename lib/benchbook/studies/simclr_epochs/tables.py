@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import confirmation, curves, input_shares, intervals, quantities, statistics, support
+from benchbook import confirmation, curves, input_shares, quantities, statistics
 from benchbook.confirmation import TUNED_NAMES
 from benchbook.epochs import ArticleEpoch
 from benchbook.study import Evidence, longest, once
@@ -44,10 +44,7 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
         What `input_shares.table` returns; the steps on ready batches are of the same run, and as they are few, their
         bounds are their range.
     """
-    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], support.RESIDENT)
-    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
-    ready = rates.set_axis(["samples_per_second", "low", "high"], axis=1).assign(interval=intervals.RANGE)
-    return input_shares.table(_points(evidence), ready, statistics.POINT_KEY)
+    return input_shares.beside_ready(evidence, _points(evidence))
 
 
 def accuracies(evidence: Evidence) -> pandas.DataFrame:

@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import figures, records
+from benchbook import figures, input_shares, records
 from benchbook.studies.your_network import tables
 from benchbook.study import Drawing, Evidence
 
@@ -35,6 +35,14 @@ def batch_sizes(evidence: Evidence) -> Drawing:
     return Drawing.titled(figure, table, "Lines of samples a second over the batch size")
 
 
+def shares(evidence: Evidence) -> Drawing:
+    """Draw how much of a step is input, where images are loaded."""
+    table = tables.shares(evidence)
+    return input_shares.draw(
+        table, lambda line: f"{line['machine']}, {line['dataset']}", "the images lay on the device"
+    )
+
+
 def elsewhere(evidence: Evidence) -> Drawing:
     """Draw the hours that a million samples take here, measured, and on other chips, predicted."""
     table = tables.elsewhere(evidence)
@@ -51,7 +59,7 @@ def elsewhere(evidence: Evidence) -> Drawing:
         drawn.reset_index(drop=True),
         "hours",
         name=lambda line: f"{line['model']}\n{line['where']}",
-        text=lambda line: _duration(line["hours"]),
+        text=lambda line: _duration(line["hours"]) + _dollars(line["dollars"]),
         names=names,
         least_first=True,
     )
@@ -103,6 +111,14 @@ def _name(evidence: Evidence):
         return f"{line['model']}, {evidence.names.place(line)}\n{', '.join(str(part) for part in parts if part)}"
 
     return name
+
+
+def _input_name(line: dict) -> str:
+    return f"{line['machine']}, {line['device']}, {line['dataset']}"
+
+
+def _dollars(dollars: float) -> str:
+    return "" if pandas.isna(dollars) else f", ${dollars:,.3g}"
 
 
 def _duration(hours: float) -> str:

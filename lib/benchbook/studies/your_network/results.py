@@ -20,9 +20,16 @@ STUDY = Study(
             charts.batch_sizes,
         ),
         Chart(
+            "your-network-input",
+            "How much of a step is input?",
+            "Of data sets that are loaded: how long the device waited, and what a batch on the device would save.",
+            charts.shares,
+        ),
+        Chart(
             "your-network-elsewhere",
             "What would other chips take?",
-            "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions.",
+            "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions."
+            " Dollars are those of the median rent on record.",
             charts.elsewhere,
         ),
     ),

@@ -1,8 +1,10 @@
 """Tables of somebody's own network: its rates, its batch sizes, and what other chips would take for it."""
 
+import datetime
+
 import pandas
 
-from benchbook import estimate, records, statistics
+from benchbook import estimate, input_shares, records, statistics
 from benchbook.studies.your_network import sizes
 from benchbook.study import Evidence, longest, once
 
@@ -55,6 +57,13 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
 
 
 @once
+def shares(evidence: Evidence) -> pandas.DataFrame:
+    """Return how much of a training step is the input of images that are loaded; see `input_shares.table`."""
+    points = evidence.points(NAME)
+    return input_shares.beside_ready(evidence, points[points["num_workers"].gt(0).fillna(False)])
+
+
+@once
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     """Return what IMAGES samples take here and, predicted from the network's operations, on other chips.
 
@@ -62,7 +71,9 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
-        samples_per_second, low, high (a prediction's 90 %), hours, basis, reason (why there is no prediction).
+        samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on record),
+        joules_per_sample (where a sensor read them, or the record has the chip's power), basis, reason (why there is no
+        prediction).
     """
     own = rates(evidence)
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
@@ -70,21 +81,12 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     for model, points in own.groupby("model", sort=True):
         best = points.sort_values("samples_per_second").iloc[-1]
         measured = best[["device", "precision", "samples_per_second", "low", "high"]].to_dict()
-        lines.append({"model": model, "where": best["machine"], "source": "measured"} | measured)
+        joules = {"joules_per_sample": best["energy_per_sample"]}
+        lines.append({"model": model, "where": best["machine"], "source": "measured"} | measured | joules)
         if pandas.notna(best["flops_per_sample"]):
             lines += [{"model": model} | line for line in _predicted(evidence, best.to_dict())]
-    columns = [
-        "model",
-        "where",
-        "source",
-        "device",
-        "precision",
-        "samples_per_second",
-        "low",
-        "high",
-        "basis",
-        "reason",
-    ]
+    columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "dollars"]
+    columns += ["joules_per_sample", "basis", "reason"]
     table = pandas.DataFrame(lines, columns=columns)
     return table.assign(
         hours=[estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
@@ -105,11 +107,15 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
             flops_per_sample=float(point["flops_per_sample"]),
             batch_size=float(point["batch_size"]),
             image_size=None if pandas.isna(point["image_size"]) else float(point["image_size"]),
+            images=IMAGES,
         )
         line = {"where": chip, "source": "predicted", "precision": point["precision"]}
         try:
-            rate = forecaster.rate(question)
+            answer = forecaster.ask(question, datetime.date.today())
+            rate, joules = answer.rate, answer.joules_per_image
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
+            line |= {"dollars": answer.rented["dollars"].median() if len(answer.rented) else None}
+            line |= {"joules_per_sample": None if joules is None else joules.value}
         except Unknown as reason:
             line |= {"reason": str(reason)}
         lines.append(line)
