@@ -169,7 +169,7 @@ def test_gpus_are_asked_for_and_a_failed_point_is_run_again_where_that_is_asked_
     desk.start("toy", site, profile="gpu")
     slurm_cluster.wait_for(lambda: "job" in (slurm_cluster.call("squeue", "--noheader", "--format=job %i")), SECONDS)
     job = slurm_cluster.call("squeue", "--noheader", "--format=%i").split()[0]
-    assert "gres/gpu:a100" in slurm_cluster.call("scontrol", "show", "job", job)
+    assert "gpu:a100:1" in slurm_cluster.call("scontrol", "show", "job", job)
     assert desk.end()[0] == 0
     assert desk.rows()["status"].tolist() == ["unavailable"]
     desk.start("toy", site, profile="gpu")
