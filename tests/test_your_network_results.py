@@ -61,3 +61,7 @@ def test_other_chips_are_predicted_from_the_operations_and_not_mixed_with_what_w
 def test_a_network_whose_operations_were_not_counted_is_not_predicted():
     rows = [window(number, 10.0) | {"flops_per_sample": None} for number in range(3)]
     assert tables.elsewhere(Evidence(make_rows(rows)))["source"].tolist() == ["measured"]
+
+
+def test_nothing_measured_is_nothing_drawn():
+    assert results.STUDY.draw(Evidence(make_rows([make_row()]))) == []

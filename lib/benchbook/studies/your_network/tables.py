@@ -4,7 +4,7 @@ import datetime
 
 import pandas
 
-from benchbook import estimate, input_shares, records, statistics
+from benchbook import estimate, input_shares, records, support
 from benchbook.studies.your_network import sizes
 from benchbook.study import Evidence, longest, once
 
@@ -41,9 +41,7 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, device, framework, model, precision, variant, point, batch_size, samples_per_second (the
         median of its windows; missing where it failed), low, high (their range), peak_memory_bytes, status, message.
     """
-    rows = evidence.measured[(evidence.measured["study"] == NAME) & (evidence.measured["phase"] == "calibrate")]
-    newest = statistics.newest(rows)
-    tried = newest[[settings.get("tried") == sizes.TRIED for settings in newest["settings"]]]
+    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], sizes.TRIED)
     key = ["machine", "device", "framework", "model", "precision", "variant", "point", "batch_size"]
     measures = {
         "samples_per_second": ("samples_per_second", "median"),
