@@ -5,7 +5,10 @@ second machine, where a claim compares two, begin with `other_`. What an article
 only a measurement, or a count of a network, confirms or contradicts a claim.
 """
 
+import ast
+import functools
 import itertools
+import operator
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,8 @@ NOT_MEASURED = "not measured here"
 NOT_RECOMPUTED = "not recomputed"
 NOT_COMPARABLE = "not comparable (another chip)"
 COUNTED = "counted"  # the source of quantities of networks, which are no machine's
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+ARITHMETIC |= {ast.Pow: operator.pow}
 RELATIONS = ("equal", "at_least", "event")
 TEXTS = ("machine", "other", "reason", "unit")
 RANGE_REASON = "a range of too few windows or kernels decides nothing"
@@ -143,7 +148,10 @@ def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
     """Yield name, quantities and whether the chips are the article's, for every measured machine, or pair of them."""
     measured = {key[:2]: group for key, group in groups.items() if key[2]}
     if not claim["other"]:
+        needed = set(names_in(claim["formula"]))
         for (machine, chip), group in measured.items():
+            if not needed <= set(group["name"]):
+                continue
             yield machine, group, own is not None and chip == own[0]
         return
     other = _printed(claim["other"], groups)
@@ -197,4 +205,22 @@ def _head(claim: dict) -> dict:
 
 
 def _evaluate(formula: str, values: dict) -> float:
-    return float(pandas.eval(formula, local_dict=values, global_dict={}, engine="python"))
+    return float(_value(_parsed(formula), values))
+
+
+@functools.cache
+def _parsed(formula: str) -> ast.expr:
+    return ast.parse(formula, mode="eval").body
+
+
+def _value(part: ast.expr, values: dict) -> float:
+    """Return the value of a part of a formula: sums, differences, products, quotients and powers, and nothing else."""
+    if isinstance(part, ast.BinOp) and type(part.op) in ARITHMETIC:
+        return ARITHMETIC[type(part.op)](_value(part.left, values), _value(part.right, values))
+    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
+        return -_value(part.operand, values)
+    if isinstance(part, ast.Name):
+        return values[part.id]
+    if isinstance(part, ast.Constant) and isinstance(part.value, int | float):
+        return part.value
+    raise ValueError(f"formula part {ast.unparse(part)!r}; allowed: names, numbers, +, -, *, /, ** and brackets")

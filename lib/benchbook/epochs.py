@@ -5,6 +5,7 @@ Measured rows keep training, evaluation and set-up apart; here they are added, e
 
 from dataclasses import dataclass
 
+import numpy
 import pandas
 
 from benchbook import articles, figures, quantities, statistics
@@ -12,6 +13,7 @@ from benchbook.study import Drawing, Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
 PARTS = {"setup": "set-up and first call", "cpu": "training on the CPU", "accelerator": "on an accelerator"}
+NONE = (numpy.nan, numpy.nan)
 PARTS |= {"evaluate": "evaluation", "published": "published (its parts were not printed)"}
 
 
@@ -54,9 +56,12 @@ class ArticleEpoch:
             before its first window, parts and point where an article printed the time.
         """
         newest = statistics.newest(evidence.measured[evidence.measured["study"] == self.study])
-        rows = dict(iter(newest.groupby(["machine", "point"])))
+        beside = self._beside_training(newest)
         times = [self._printed(row) for row in printed[printed["seconds"].notna()].to_dict("records")]
-        times += [self._measured(point, rows[point["machine"], point["point"]]) for point in points.to_dict("records")]
+        times += [
+            self._measured(point, *beside.get((point["machine"], point["point"]), NONE))
+            for point in points.to_dict("records")
+        ]
         way, order = self.ways
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
         columns += ["source", "dataset", *self._parts(), self.unit, "low", "high", "interval"]
@@ -122,12 +127,19 @@ class ArticleEpoch:
         size = SECONDS[self.unit]
         return row | {self.unit: row["seconds"] / size, "low": low / size, "high": high / size, "point": None}
 
-    def _measured(self, point: dict, rows: pandas.DataFrame) -> dict:
+    def _beside_training(self, rows: pandas.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
+        """Return the seconds of set-up, and images a second of evaluation, of each machine's points; NaN without."""
+        key = ["machine", "point"]
+        phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
+        setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
+        tests = rows[rows["phase"] == "evaluate"]
+        evaluated = tests["samples_per_second"].astype(float).groupby([tests[name] for name in key]).median()
+        both = pandas.concat([setup, evaluated.rename("evaluated")], axis=1)
+        return {place: (line.setup, line.evaluated) for place, line in zip(both.index, both.itertuples(), strict=True)}
+
+    def _measured(self, point: dict, setup: float, evaluated: float) -> dict:
         size = SECONDS[self.unit]
-        early = rows[rows["phase"].isin(self.setup_phases)].groupby("phase")["seconds"].median()
-        setup = early.sum(min_count=1) / size
-        evaluated = rows.loc[rows["phase"] == "evaluate", "samples_per_second"].astype(float).median()
-        evaluate = self.evaluated_images / evaluated / size
+        setup, evaluate = setup / size, self.evaluated_images / evaluated / size
         rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
         train = {name: self.train_images / point[rate] / size for name, rate in rates.items()}
         added = sum(time for time in (setup, evaluate) if pandas.notna(time))

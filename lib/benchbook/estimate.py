@@ -48,8 +48,7 @@ def price_of_hour(machine: str, stated: float | None, prices: pandas.DataFrame) 
     """
     if pandas.notna(stated) and stated:
         return float(stated)
-    listed = in_dollars(prices)
-    listed = listed[listed["machine"].eq(machine) & listed["kind"].eq("on_demand")]
+    listed = in_dollars(prices[prices["machine"].eq(machine) & prices["kind"].eq("on_demand")])
     return hourly(listed.iloc[0].to_dict()) if len(listed) else math.nan
 
 

@@ -50,12 +50,17 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Sessions without a time stand before those with one; of equal times, that of the larger run id is the last.
     """
-    sessions = rows.groupby([*POINT_KEY, "session"], sort=False, dropna=False).agg(
-        started=("started_at", "min"), run_id=("run_id", "max")
-    )
-    sessions = sessions.reset_index().sort_values(["started", "run_id"], na_position="first")
-    last = sessions.drop_duplicates(POINT_KEY, keep="last").set_index(POINT_KEY)["session"]
-    return rows[rows["session"] == rows[POINT_KEY].join(last.rename("last"), on=POINT_KEY)["last"]]
+    rows = rows[rows["session"].notna()]
+    point = rows.groupby(POINT_KEY, sort=False).ngroup().to_numpy()
+    session = rows.groupby([*POINT_KEY, "session"], sort=False).ngroup().to_numpy()
+    # Numbers in the order of the texts, -1 where one is missing, are compared much faster than the texts.
+    started, run = (pandas.factorize(rows[name], sort=True)[0] for name in ("started_at", "run_id"))
+    sessions = pandas.DataFrame({"point": point, "session": session, "run": run})
+    sessions["started"] = numpy.where(started >= 0, started, len(rows))
+    ends = sessions.groupby("session").agg(point=("point", "first"), started=("started", "min"), run=("run", "max"))
+    ends["started"] = ends["started"].where(ends["started"] < len(rows), -1)
+    last = ends.sort_values(["started", "run"]).reset_index().drop_duplicates("point", keep="last")["session"]
+    return rows[numpy.isin(session, last)]
 
 
 def summarise(

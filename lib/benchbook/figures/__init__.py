@@ -46,6 +46,9 @@ __all__ = [
 ]
 
 
+MOST_LINES = 300  # of a table in Markdown, which is for reading
+
+
 def save(
     figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str, picture: bytes | None = None
 ) -> None:
@@ -94,12 +97,13 @@ def _lay_out(figure: Figure) -> None:
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV (all digits) and Markdown (as read)."""
+    """Write a table as CSV (all digits) and Markdown (as read: of very many lines, the first)."""
     folder.mkdir(parents=True, exist_ok=True)
     table = records.as_text(table)
     table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    text = table.map(_markdown).to_markdown(index=False, floatfmt=".4g")
-    (folder / f"{name}.md").write_text(text + "\n")
+    text = table.head(MOST_LINES).map(_markdown).to_markdown(index=False, floatfmt=".4g")
+    more = f"\n{MOST_LINES} of {len(table):,} lines; {name}.csv has all.\n" if len(table) > MOST_LINES else ""
+    (folder / f"{name}.md").write_text(f"{text}\n{more}")
 
 
 def _markdown(value: object) -> object:

@@ -44,7 +44,7 @@ def residuals(model: Model) -> pandas.DataFrame:
     product, publication = (lines[name].to_numpy() for name in ("product", "publication"))
     works, counted = pandas.factorize(lines["work"])[0], lines["flops_per_sample"].notna().to_numpy()
     kept = lines[["product", "publication", "vendor", "family", "origin"]]
-    parts = []
+    parts, estimates = [], {}  # what hides the same lines, as all machines of one publication do, is predicted once
     for situation, keys in zip(SITUATIONS, ("product", "publication", ["product", "publication"]), strict=True):
         for _, group in sorted(lines.groupby(keys).indices.items()):
             same_chip, same_publication = product == product[group[0]], publication == publication[group[0]]
@@ -53,7 +53,9 @@ def residuals(model: Model) -> pandas.DataFrame:
             stays = numpy.isin(works[hidden], works[~is_hidden]) | counted[hidden]
             judged = numpy.isin(hidden, group) & stays
             if judged.any() and len(hidden) < len(lines):
-                estimate, places = model.without(hidden), hidden[judged]
+                if (lines_hidden := hidden.tobytes()) not in estimates:
+                    estimates[lines_hidden] = model.without(hidden)
+                estimate, places = estimates[lines_hidden], hidden[judged]
                 values = {"mean": estimate.mean[judged], "deviation": estimate.deviation[judged]}
                 parts.append(pandas.DataFrame({"situation": situation, "place": places} | values))
     table = pandas.concat(parts, ignore_index=True)

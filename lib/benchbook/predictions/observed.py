@@ -1,5 +1,6 @@
 """Rates of articles' rows and of measured ones, as the record's are laid out in `features`."""
 
+import functools
 import re
 
 import numpy
@@ -48,9 +49,15 @@ def measured(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Da
     """
     points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
     points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
-    lines = []
+    lines, calibrated = [], dict(iter(ceilings.groupby(["machine", "device"])))
+
+    @functools.cache
+    def reached_there(machine: str, device: str, precision: str) -> dict[str, float] | None:
+        own = calibrated.get((machine, device))
+        return None if own is None else reached_by(own, machine, device, precision)
+
     for point in points.astype(object).where(points.notna(), None).to_dict("records"):
-        reached = reached_by(ceilings, point["machine"], point["device"], point["precision"])
+        reached = reached_there(point["machine"], point["device"], point["precision"])
         if reached:
             lines.append(_of_point(point) | reached)
     return pandas.DataFrame(lines, columns=[*COLUMNS, *CHIP])

@@ -97,7 +97,8 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
     """
     printed, measured = (rows[rows["study"] == tables.NAME] for rows in (evidence.published, evidence.measured))
     lines = _printed_curves(printed)
-    for _, run in statistics.newest(measured).groupby(["run_id", "repeat"], sort=True):
+    read = statistics.newest(measured)[list(dict.fromkeys([*_TESTED, "phase", "seconds", "energy_joules", "settings"]))]
+    for _, run in read.groupby(["run_id", "repeat"], sort=True):
         lines += _measured_curve(run)
     table = pandas.DataFrame(lines, columns=[*_TESTED, "hours", "joules", "stated"])
     per_hour = [

@@ -7,12 +7,13 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook import figures, quantities, support
-from benchbook.study import Evidence
+from benchbook.study import Evidence, once
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
 ROW = ["machine", "study", "device", "framework_version", "compiled"]  # what a row of fields shares
 
 
+@once
 def table(evidence: Evidence) -> pandas.DataFrame:
     """Return what each device supports: every precision that was tried, with and without the compiler.
 

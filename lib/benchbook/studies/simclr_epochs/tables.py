@@ -58,8 +58,7 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
     printed = published[(published["source"] == "published") & (published["batch_size"] == BATCH_SIZE)]
     printed = printed[printed["accuracy"].notna()].to_dict("records")
     evaluations = [_evaluation(row, row["settings"]["epochs"]) for row in printed]
-    for _, run in statistics.newest(measured).groupby(["machine", "point", "run_id", "repeat"], sort=True):
-        evaluations += _evaluations(run)
+    evaluations += _evaluations(statistics.newest(measured))
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     table = pandas.DataFrame(evaluations, columns=[*key, "accuracy", "seed", "run_id"])
     return curves.over_runs(table, key, "accuracy", num_seeds=("seed", "nunique"))
@@ -72,8 +71,7 @@ def trained(evidence: Evidence) -> list[dict]:
     rows = rows[rows["batch_size"] == BATCH_SIZE]
     values = []
     for _, machine in rows.groupby("machine", sort=True):
-        runs = [_evaluations(run) for _, run in machine.groupby(["point", "run_id", "repeat"], sort=True)]
-        last = [line["accuracy"] for run in runs for line in run if round(line["epochs"]) == EPOCHS]
+        last = [line["accuracy"] for line in _evaluations(machine) if round(line["epochs"]) == EPOCHS]
         head = machine.iloc[0].to_dict()
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
         windows = machine[(machine["phase"] == "train") & (machine["device"] == "cuda")]
@@ -82,12 +80,15 @@ def trained(evidence: Evidence) -> list[dict]:
     return values
 
 
-def _evaluations(run: pandas.DataFrame) -> list[dict]:
-    """Return the evaluations of one repeat of a run, each after the epochs that were trained before it."""
-    seen = run["samples"].where(run["phase"] == "train").fillna(0).cumsum()
-    epochs = seen / (run["dataset_samples"] // run["batch_size"] * run["batch_size"])
-    tested = (run["phase"] == "evaluate") & run["accuracy"].notna()
-    return [_evaluation(row, count) for row, count in zip(run[tested].to_dict("records"), epochs[tested], strict=True)]
+def _evaluations(rows: pandas.DataFrame) -> list[dict]:
+    """Return the evaluations of runs, by repeat of each, with the epochs that were trained before each."""
+    run = ["machine", "point", "run_id", "repeat"]
+    samples = rows["samples"].where(rows["phase"] == "train").fillna(0)
+    seen = samples.groupby([rows[name] for name in run]).cumsum()
+    epochs = seen / (rows["dataset_samples"] // rows["batch_size"] * rows["batch_size"])
+    tested = rows.assign(epochs=epochs)[(rows["phase"] == "evaluate") & rows["accuracy"].notna()]
+    tested = tested.sort_values(run, kind="stable")
+    return [_evaluation(row, row["epochs"]) for row in tested.to_dict("records")]
 
 
 def _evaluation(row: dict, epochs: float) -> dict:
