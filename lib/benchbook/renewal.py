@@ -13,7 +13,7 @@ LIMIT_SECONDS = 30.0  # it takes two or three; a machine that swaps is not kept 
 def renew_answers() -> bool:
     """Write the answer's pages, in a process of its own with the lowest priority, and wait until it has ended.
 
-    A study never fails for it: a page that cannot be written stays as it was.
+    A study never fails for it: a page that cannot be written stays as it was. The path of a first one is printed.
 
     Returns:
         Whether the pages were written.
@@ -23,7 +23,11 @@ def renew_answers() -> bool:
         return False
     command = [sys.executable, "-m", "benchbook.report"]
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    is_first = not page.exists()
     try:
-        return subprocess.run(command, timeout=LIMIT_SECONDS, check=False, **quiet).returncode == 0
+        written = subprocess.run(command, timeout=LIMIT_SECONDS, check=False, **quiet).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+    if written and is_first:
+        print(f"What it costs so far, renewed between points: {page.with_name('index.html')}", flush=True)
+    return written

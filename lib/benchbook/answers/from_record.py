@@ -82,6 +82,8 @@ def _energy(own: dict, count: int, seconds: float) -> dict:
     if "power" not in own:
         return {}
     drawn = own["power"]
+    source, *others = drawn["source"].split("; ")
+    further = f" and {len(others)} more" if others else ""
     watts = f"{drawn['watts']:.0f} W a device ({drawn['low']:.0f} to {drawn['high']:.0f})"
-    note = f"{watts}, measured in training on: {drawn['boundary']}; {drawn['source']}"
+    note = f"{watts}, measured in training on: {drawn['boundary']}; {source}{further}"
     return {"joules": drawn["watts"] * count * seconds, "energy_note": note}

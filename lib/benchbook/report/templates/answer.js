@@ -182,8 +182,9 @@ function update() {
   const measure = (row) => row.seconds * perSecond(row, quantity);
   const order = field("sort").value === "name" ? (a, b) => a.name.localeCompare(b.name, "en", {numeric: true}) : (a, b) => measure(a) - measure(b);
   const drawn = rows.filter((row) => (passing.includes(row) || row === base || row.here) && has(row)).sort(order);
-  const count = everything ? drawn.length : SHOWN_AT_FIRST;
-  const shown = drawn.filter((row, place) => place < count || row === base || row.here);
+  const sure = [...drawn.filter((row) => row.source !== "predicted"), ...drawn.filter((row) => row.source === "predicted")];
+  const first = new Set(everything ? drawn : sure.slice(0, SHOWN_AT_FIRST));
+  const shown = drawn.filter((row) => first.has(row) || row === base || row.here);
   for (const row of rows) { row.element.hidden = !shown.includes(row); row.element.classList.toggle("base", row === base); }
   table.tBodies[0].append(...shown.map((row) => row.element));
   draw(quantity, shown, base && has(base) ? base : null);
