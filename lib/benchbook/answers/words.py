@@ -4,10 +4,11 @@ import math
 
 from benchbook import estimate
 from benchbook.answers import costs
-from benchbook.answers.marks import PREDICTED, Mark
+from benchbook.answers.marks import MEASURED, PREDICTED, Mark
 from benchbook.answers.tasks import Task
 from benchbook.wording import duration, number, times
 
+ELSEWHERE = " on another computer"
 UNITS = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"), (0.0, "mWh"))
 
 
@@ -25,7 +26,9 @@ def energy(joules: float) -> str:
 
 def basis(mark: Mark) -> str:
     """Return where a mark is from and what it stands on, in a few words."""
-    return mark.source if mark.source == PREDICTED else f"{mark.source}, {mark.stands_on}"
+    if mark.source == PREDICTED:
+        return PREDICTED
+    return f"{mark.source}{ELSEWHERE if mark.source == MEASURED and not mark.here else ''}, {mark.stands_on}"
 
 
 def sentences(task: Task, marks: list[Mark]) -> list[tuple[str, str]]:

@@ -34,6 +34,7 @@ def write(
     _write_machines(every, folder / "machines", environment)
     table, data = export.lines(every), folder / DATA
     data.mkdir(parents=True, exist_ok=True)
+    (data / "LICENCE.txt").write_text(f"{LICENCE}.\n\nCite: {citation}\n", encoding="utf-8")
     (data / "answers.csv").write_text(export.as_csv(table), encoding="utf-8")
     (data / "answers.json").write_text(export.as_json(table, LICENCE, citation), encoding="utf-8")
     (data / "answers.schema.json").write_text(json.dumps(export.schema(), indent=1) + "\n", encoding="utf-8")

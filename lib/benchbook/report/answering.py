@@ -14,6 +14,7 @@ from benchbook.wording import duration
 
 FIRST = TASKS[0]
 NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count")
+TEXTS = ("name", "kind", "family", "energy_note", "rent_note", "purchase_note")
 FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
 
 
@@ -77,7 +78,8 @@ def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
         "bought": _dollars(costs.bought(mark)),
         "energy": words.energy(mark.joules) if mark.joules else "",
     }
-    numbers = {name: getattr(mark, name) for name in NUMBERS}
+    data = {name.replace("_", "-"): getattr(mark, name) for name in (*NUMBERS, *TEXTS)} | {"basis": words.basis(mark)}
+    data |= {"curve": json.dumps({"operations": mark.operations} | dict(mark.curve))} if mark.curve else {}
     return {
         "id": identifier(mark),
         "mark": mark,
@@ -88,9 +90,11 @@ def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
         "at": axis.share(mark.seconds, ticks),
         "texts": texts,
         "range": f"{duration(low)} to {duration(high)}" if mark.low else "",
-        "data": {name: f"{value:.6g}" for name, value in numbers.items() if value is not None},
-        "curve": json.dumps({"operations": mark.operations} | dict(mark.curve)) if mark.curve else "",
-        "basis": words.basis(mark),
+        "data": {
+            name: f"{value:.6g}" if isinstance(value, float) else value
+            for name, value in data.items()
+            if value is not None and value != ""
+        },
         "links": [links[source] for source in mark.sources if source in links],
     }
 

@@ -1,209 +1,200 @@
-// The table is the picture: this shows another quantity, filters, sorts and compares, and keeps the choice in the address.
+// The table is the picture. This shows another quantity, filters, sorts and compares; the address keeps the choice.
 {
+{% include "answer_words.js" %}
+
 const told = JSON.parse(document.getElementById("told").textContent);
 const form = document.getElementById("choice");
 const table = document.getElementById("marks");
 const more = document.getElementById("more");
 const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
-const JOULES_PER_KWH = 3.6e6, HOURS_PER_YEAR = 365 * 24;
-const numbers = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count"];
-const rows = [...table.tBodies[0].rows].map((element) => {
-  const row = {element, ...element.dataset, apart: element.classList.contains("apart"), here: element.classList.contains("here")};
-  for (const name of numbers) row[name] = row[name] === undefined ? null : Number(row[name]);
-  row.source = ["measured", "published", "predicted"].find((source) => element.classList.contains(source));
+const HOURS_PER_YEAR = 365 * 24;
+const SOURCES = ["measured", "published", "predicted"];
+const NUMBERS = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count"];
+const rows = [...table.tBodies[0].rows].map(read);
+let everything = false;
+
+function read(element) {
+  const has = (name) => element.classList.contains(name);
+  const row = {element, ...element.dataset, apart: has("apart"), here: has("here"), source: SOURCES.find(has)};
+  for (const name of NUMBERS) row[name] = row[name] === undefined ? null : Number(row[name]);
   row.watts = row.joules === null ? null : row.joules / row.seconds;
   row.curve = row.curve && JSON.parse(row.curve);
   return row;
-});
-let everything = false;
+}
 
-// Numbers as a reader says them: two digits, three from 100 on.
-function number(value) {
-  for (const [size, word] of [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]])
-    if (value >= 0.9995 * size) return `${number(value / size)} ${word}`;
-  if (value === 0) return "0";
-  const digits = value >= 100 ? 3 : 2;
-  const rounded = Number(value.toPrecision(digits));
-  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(rounded)));
-  return rounded.toLocaleString("en", {minimumFractionDigits: places, maximumFractionDigits: places});
-}
-function duration(seconds) {
-  if (seconds < 0.1) return `${number(seconds * 1e3)} ms`;
-  const [unit, length] = [["s", 1, 120], ["min", 60, 7200], ["h", 3600, 172800], ["days", 86400, Infinity]].find((one) => seconds < one[2]);
-  return `${number(seconds / length)} ${unit}`;
-}
-const dollars = (value) => `$${number(value)}`;
-function energy(joules) {
-  const hours = joules / 3600;
-  const [size, unit] = [[1e6, "MWh"], [1e3, "kWh"], [1, "Wh"], [1e-3, "mWh"]].find(([least]) => hours >= least || least === 1e-3);
-  return `${number(hours / size)} ${unit}`;
-}
-const say = {time: duration, rented: dollars, bought: dollars, electricity: dollars, energy};
-
-// What a row takes of a quantity, as a multiple of its time: all bounds are those of the time.
-function perSecond(row, quantity) {
-  const paid = row.watts === null ? null : row.watts / JOULES_PER_KWH * value("kwh", 0);
-  const hours = value("years", 3) * HOURS_PER_YEAR * value("hours", 24) / 24;
-  return {
-    time: 1,
-    rented: row.rent === null ? null : row.rent / 3600,
-    bought: row.purchase === null ? null : row.purchase / hours / 3600 + (paid ?? 0),
-    electricity: paid,
-    energy: row.watts,
-  }[quantity];
-}
 const field = (name) => form.elements[name];
-const value = (name, otherwise) => {
-  const stated = field(name) ? parseFloat(field(name).value) : NaN;
-  return Number.isFinite(stated) && stated >= 0 ? stated : otherwise;
-};
+const fields = [...form.elements].filter((element) => element.name);
+function stated(name, otherwise) {
+  const value = field(name) ? parseFloat(field(name).value) : NaN;
+  return Number.isFinite(value) && value >= 0 ? value : otherwise;
+}
 
-// One's own network: between the numbers of operations at which rates were predicted, along straight lines of logarithms.
+// What a row takes of a quantity in a second: all bounds are those of the time. Null without a price or a sensor.
+function perSecond(row, quantity) {
+  const electricity = row.watts === null ? null : row.watts / JOULES_PER_KWH * stated("kwh", 0);
+  const hours = stated("years", 3) * HOURS_PER_YEAR * stated("hours", 24) / 24;
+  if (quantity === "time") return 1;
+  if (quantity === "energy") return row.watts;
+  if (quantity === "electricity") return electricity;
+  if (quantity === "rented") return row.rent === null ? null : row.rent / 3600;
+  return row.purchase === null ? null : row.purchase / hours / 3600 + (electricity ?? 0);
+}
+function costs(row, quantity) {
+  const factor = perSecond(row, quantity);
+  return factor === null ? null : row.seconds * factor;
+}
+
+// One's own network: between the operations at which rates were predicted, along straight lines of logarithms.
 function interpolate(curve, name, operations) {
-  const [x, y] = [curve.operations.map(Math.log), curve[name].map(Math.log)];
-  const at = Math.log(Math.min(Math.max(operations, curve.operations[0]), curve.operations.at(-1)));
-  const place = Math.min(x.length - 2, Math.max(0, x.findLastIndex((each) => each <= at)));
+  const x = curve.operations.map(Math.log), y = curve[name].map(Math.log);
+  const at = Math.min(Math.max(Math.log(operations), x[0]), x.at(-1));
+  const place = Math.min(x.length - 2, x.findLastIndex((each) => each <= at));
   return Math.exp(y[place] + (at - x[place]) / (x[place + 1] - x[place]) * (y[place + 1] - y[place]));
 }
 function train() {
-  const operations = value("operations", null), images = value("images", told.images);
+  const operations = stated("operations", 0) || told.operations;
+  const share = stated("images", told.images) / told.images;
   for (const row of rows.filter((each) => each.curve)) {
-    for (const name of ["seconds", "low", "high"])
-      row[name] = interpolate(row.curve, name, operations || told.operations) * images / told.images;
+    for (const name of ["seconds", "low", "high"]) row[name] = interpolate(row.curve, name, operations) * share;
   }
 }
 
-function passes(row) {
+// "4090, Apple M1" finds either.
+function matches(row) {
   const text = `${row.name} ${row.source} ${row.kind}`.toLowerCase();
-  const words = field("find").value.toLowerCase().split(/[,;]/).map((each) => each.trim()).filter(Boolean);
-  return (!words.length || words.some((each) => each.split(/\s+/).every((word) => text.includes(word))))
+  const wanted = field("find").value.toLowerCase().split(/[,;]/).filter((each) => each.trim());
+  return !wanted.length || wanted.some((each) => each.trim().split(/\s+/).every((word) => text.includes(word)));
+}
+function passes(row) {
+  const atMost = (name) => !stated(name, 0) || row[name] !== null && row[name] <= stated(name, 0);
+  return matches(row)
     && (!field("kind").value || row.kind === field("kind").value)
     && (!field("family").value || row.family === field("family").value)
     && field(row.source).checked
-    && row.count <= value("devices", Infinity)
-    && (value("memory", 0) === 0 || row.memoryGb >= value("memory", 0))
-    && (value("rent", 0) === 0 || row.rent !== null && row.rent <= value("rent", 0))
-    && (value("purchase", 0) === 0 || row.purchase !== null && row.purchase <= value("purchase", 0));
+    && row.count <= (stated("devices", 0) || Infinity)
+    && (!stated("memory", 0) || row.memoryGb >= stated("memory", 0))
+    && atMost("rent") && atMost("purchase");
 }
 
+// The same steps as without a script: the first tick lies at the axis's start, the last at its end.
 function steps(values, candidates) {
-  const least = Math.min(...values), most = Math.max(...values);
-  const first = candidates.findLast((each) => each <= least) ?? candidates[0];
-  const last = candidates.find((each) => each >= most && each > first) ?? candidates.at(-1);
+  const smallest = Math.min(...values), largest = Math.max(...values);
+  const first = candidates.findLast((each) => each <= smallest) ?? candidates[0];
+  const last = candidates.find((each) => each >= largest && each > first) ?? candidates.at(-1);
   const inside = candidates.filter((each) => first <= each && each <= last);
   const apart = Math.ceil((inside.length - 1) / told.most);
   return apart > 1 ? [...inside.slice(0, -1).filter((_, place) => place % apart === 0), last] : inside;
 }
+function candidates(quantity) {
+  if (quantity === "time") return told.time;
+  return quantity === "energy" ? told.decades.map((each) => each * 3600) : told.decades;
+}
 
+const made = (name, properties) => Object.assign(document.createElement(name), properties);
 function draw(quantity, shown, base) {
-  const at = (row) => [row.seconds, row.low ?? row.seconds, row.high ?? row.seconds].map((each) => each * perSecond(row, quantity));
-  const ticks = shown.length ? steps(shown.flatMap(at), quantity === "time" ? told.time : quantity === "energy" ? told.decades.map((each) => each * 3600) : told.decades) : [1, 10];
+  const at = (row) => [row.seconds, row.low ?? row.seconds, row.high ?? row.seconds]
+    .map((each) => each * perSecond(row, quantity));
+  const ticks = shown.length ? steps(shown.flatMap(at), candidates(quantity)) : [1, 10];
   const share = (each) => 100 * Math.log(each / ticks[0]) / Math.log(ticks.at(-1) / ticks[0]);
   table.dataset.show = quantity === "electricity" ? "bought" : quantity;
-  table.querySelector(".ticks").replaceChildren(...ticks.map((each) => Object.assign(document.createElement("i"), {textContent: say[quantity](each), style: `left:${share(each)}%`})));
-  for (const row of shown) {
-    const [middle, low, high] = at(row);
-    for (const name of ["time", "rented", "bought", "energy"]) {
-      const kind = name === "bought" && quantity === "electricity" ? quantity : name;
-      const factor = perSecond(row, kind);
-      row.element.querySelector(`td.${name}`).textContent = factor === null ? "" : say[kind](row.seconds * factor);
-    }
-    if (base && base !== row) {
-      const ratio = middle / (base.seconds * perSecond(base, quantity));
-      const [less, more] = quantity === "time" ? ["faster", "slower"] : ["less", "more"];
-      const textContent = ratio < 1 ? `${number(1 / ratio)} x ${less}` : `${number(ratio)} x ${more}`;
-      row.element.querySelector(`td.${table.dataset.show}`).append(Object.assign(document.createElement("small"), {textContent}));
-    }
-    const line = row.element.querySelector(".track b");
-    if (line) Object.assign(line.style, {left: `${share(low)}%`, width: `${share(high) - share(low)}%`});
-    row.element.querySelector(".track a").style.left = `${share(middle)}%`;
-  }
   table.querySelector("th.bought").textContent = quantity === "electricity" ? "Electricity" : "Bought";
-}
-
-const least = (some, measure) => some.reduce((best, row) => best && measure(best) <= measure(row) ? best : row, null);
-function sentences(compared, base) {
-  const costs = (quantity) => (row) => row.seconds * perSecond(row, quantity);
-  const [rentable, buyable, read] = ["rented", "bought", "energy"].map((name) => compared.filter((row) => perSecond(row, name) !== null));
-  const fastest = least(compared, (row) => row.seconds), renting = least(rentable, costs("rented")), frugal = least(read, costs("energy"));
-  const word = base?.here ? "this machine" : base?.name;
-  let compare = "";
-  if (base && base !== fastest) compare = `; ${word} takes ${duration(base.seconds)}, ${number(base.seconds / fastest.seconds)} times as long`;
-  const said = [
-    fastest ? `${fastest.name} takes ${duration(fastest.seconds)} to ${told.does} (${fastest.basis})${compare}.` : "no machine is left.",
-    renting ? `renting ${renting.name}, ${dollars(costs("rented")(renting))} (${dollars(renting.rent)} an hour: ${renting.rentNote}).` : "of none of these machines a price by the hour was read.",
-    frugal ? `${frugal.name}, ${energy(costs("energy")(frugal))}, of the ${read.length} with a sensor (${frugal.energyNote.split(";")[0]}).` : "not known: of none of these machines a sensor was read.",
-    buyOrRent(base, renting, least(buyable, costs("bought")), word),
-  ];
-  document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
-}
-function buyOrRent(base, renting, cheapest, word) {
-  if (!renting) return "no price by the hour to hold a purchase against.";
-  const owned = base ? base.purchase !== null && base : cheapest;
-  if (owned) {
-    const saved = renting.rent * renting.seconds / owned.seconds - (owned.watts ?? 0) * 3600 / JOULES_PER_KWH * value("kwh", 0);
-    const after = saved > 0 ? `after ${number(owned.purchase / saved)} hours of this work` : "never";
-    return `${owned.name}, bought at ${dollars(owned.purchase)} (${owned.purchaseNote.split(",")[0]}), has cost as much as renting ${renting.name} ${after}${owned.watts === null ? ", electricity not counted" : ""}.`;
+  const labels = ticks.map((each) => made("i", {textContent: say[quantity](each), style: `left:${share(each)}%`}));
+  table.querySelector(".ticks").replaceChildren(...labels);
+  for (const row of shown) {
+    const [middle, low, high] = at(row).map(share);
+    const line = row.element.querySelector(".track b");
+    if (line) Object.assign(line.style, {left: `${low}%`, width: `${high - low}%`});
+    row.element.querySelector(".track a").style.left = `${middle}%`;
+    write(row, quantity, base);
   }
-  if (base) return `what ${word} does in an hour costs ${dollars(renting.rent * renting.seconds / base.seconds)} on a rented ${renting.name}.`;
-  return "no purchase price was read.";
+}
+function write(row, quantity, base) {
+  for (const name of ["time", "rented", "bought", "energy"]) {
+    const kind = name === "bought" && quantity === "electricity" ? quantity : name;
+    const cost = costs(row, kind);
+    row.element.querySelector(`td.${name}`).textContent = cost === null ? "" : say[kind](cost);
+  }
+  if (!base || base === row) return;
+  const ratio = costs(row, quantity) / costs(base, quantity);
+  const [less, greater] = quantity === "time" ? ["faster", "slower"] : ["less", "more"];
+  const textContent = ratio < 1 ? `${number(1 / ratio)} x ${less}` : `${number(ratio)} x ${greater}`;
+  row.element.querySelector(`td.${table.dataset.show}`).append(made("small", {textContent}));
 }
 
-const named = () => [...form.elements].filter((element) => element.name);
+// The address keeps what is not as at first; links to other tasks take it along, but for the machine compared with.
 function remember() {
   const choice = new URLSearchParams();
-  for (const element of named()) {
-    if (element.type === "checkbox" ? !element.checked : element.value !== (element.dataset.first ?? ""))
-      choice.set(element.name, element.type === "checkbox" ? "no" : element.value);
+  for (const element of fields) {
+    if (element.type === "checkbox" && !element.checked) choice.set(element.name, "no");
+    if (element.type !== "checkbox" && element.value !== element.dataset.first) choice.set(element.name, element.value);
   }
   const text = choice.toString();
-  if (text || location.hash.includes("=")) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+  const page = location.pathname + location.search;
+  if (text || location.hash.includes("=")) history.replaceState(null, "", text ? `#${text}` : page);
   choice.delete("with");
   for (const link of document.querySelectorAll(".tasks a"))
     link.setAttribute("href", [link.getAttribute("href").split("#")[0], choice.toString()].filter(Boolean).join("#"));
 }
 function recall() {
   const choice = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-  for (const element of named()) {
+  for (const element of fields) {
     const kept = choice.get(element.name);
     if (element.type === "checkbox") element.checked = kept !== "no";
-    else element.value = kept ?? element.dataset.first ?? "";
-    if (element.tagName === "SELECT" && element.selectedIndex < 0) element.value = element.dataset.first ?? "";
+    else element.value = kept ?? element.dataset.first;
+    if (element.tagName === "SELECT" && element.selectedIndex < 0) element.value = element.dataset.first;
   }
-  if (["kind", "family", "measured", "published", "predicted", "devices", "memory", "rent", "purchase", "years", "hours", "kwh", "sort"].some((name) => choice.has(name))) form.querySelector("details").open = true;
+  const folded = form.querySelector("details");
+  folded.open ||= fields.some((element) => folded.contains(element) && choice.has(element.name));
 }
 
 function update() {
   const quantity = field("show").value;
   train();
   const base = rows.find((row) => row.element.id === field("with").value);
-  const passing = rows.filter((row) => passes(row));
-  const has = (row) => perSecond(row, quantity) !== null;
-  const measure = (row) => row.seconds * perSecond(row, quantity);
-  const order = field("sort").value === "name" ? (a, b) => a.name.localeCompare(b.name, "en", {numeric: true}) : (a, b) => measure(a) - measure(b);
-  const drawn = rows.filter((row) => (passing.includes(row) || row === base || row.here) && has(row)).sort(order);
-  const sure = [...drawn.filter((row) => row.source !== "predicted"), ...drawn.filter((row) => row.source === "predicted")];
-  const first = new Set(everything ? drawn : sure.slice(0, SHOWN_AT_FIRST));
+  const passing = rows.filter(passes);
+  const byName = (a, b) => a.name.localeCompare(b.name, "en", {numeric: true});
+  const byCost = (a, b) => costs(a, quantity) - costs(b, quantity);
+  const drawn = rows
+    .filter((row) => (passing.includes(row) || row === base || row.here) && costs(row, quantity) !== null)
+    .sort(field("sort").value === "name" ? byName : byCost);
+  const isGuess = (row) => row.source === "predicted";
+  const surest = [...drawn.filter((row) => !isGuess(row)), ...drawn.filter(isGuess)];
+  const first = new Set(everything ? drawn : surest.slice(0, SHOWN_AT_FIRST));
   const shown = drawn.filter((row) => first.has(row) || row === base || row.here);
-  for (const row of rows) { row.element.hidden = !shown.includes(row); row.element.classList.toggle("base", row === base); }
+  for (const row of rows) {
+    row.element.hidden = !shown.includes(row);
+    row.element.classList.toggle("base", row === base);
+  }
   table.tBodies[0].append(...shown.map((row) => row.element));
-  draw(quantity, shown, base && has(base) ? base : null);
-  sentences([...new Set([...passing, ...(base ? [base] : [])])].filter((row) => !row.apart), base);
-  const left = drawn.length - shown.length;
-  more.hidden = !left && !everything;
+  draw(quantity, shown, base && costs(base, quantity) !== null ? base : null);
+  const compared = rows.filter((row) => !row.apart && (passing.includes(row) || row === base));
+  const said = sentences(compared, base, told.does, costs);
+  document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
+  more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
-  document.getElementById("count").textContent = shown.length ? `${shown.length} of ${rows.length} shown.` : "No machine of this task passes; other tasks have others.";
+  document.getElementById("count").textContent = shown.length
+    ? `${shown.length} of ${rows.length} shown.` : "No machine of this task passes; other tasks have others.";
   remember();
 }
 
-for (const row of [...rows].sort((a, b) => a.name.localeCompare(b.name, "en", {numeric: true})))
-  field("with").append(new Option(row.family === "half" ? `${row.name}, 16 bits` : row.name, row.element.id));
-for (const element of named()) {
-  if (element.type !== "checkbox") element.dataset.first = element.defaultValue ?? (element.name === "show" ? "time" : "");
+function begin() {
+  const label = (row) => row.family === "half" ? `${row.name}, 16 bits` : row.name;
+  const options = rows.map((row) => new Option(label(row), row.element.id));
+  field("with").append(...options.sort((a, b) => a.text.localeCompare(b.text, "en", {numeric: true})));
+  for (const element of fields) element.dataset.first = element.defaultValue ?? "";
+  field("show").dataset.first = "time";
+  field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";
+  form.hidden = false;
+  document.querySelector(".tasks [aria-current]").scrollIntoView({inline: "center", block: "nearest"});
+  recall();
+  update();
+  const linked = document.getElementById(location.hash.slice(1));  // from a machine's page to its mark
+  if (!linked?.matches("#marks tr")) return;
+  linked.hidden = false;
+  linked.querySelector("details").open = true;
+  linked.scrollIntoView();
 }
-field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";
-document.querySelector(".tasks [aria-current]").scrollIntoView({inline: "center", block: "nearest"});
-form.hidden = false;
+
 form.addEventListener("input", update);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", (event) => {
@@ -221,9 +212,10 @@ table.addEventListener("click", (event) => {  // a mark opens what stands behind
   about.open = !about.open;
   about.querySelector("summary").focus();
 });
-addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
-recall();
-update();
-const target = document.getElementById(location.hash.slice(1));
-if (target?.matches("tr")) { target.hidden = false; target.querySelector("details").open = true; target.scrollIntoView(); }
+addEventListener("hashchange", () => {
+  if (!location.hash.includes("=")) return;
+  recall();
+  update();
+});
+begin();
 }
