@@ -1,7 +1,9 @@
 """ResNet-50: size, schedule, weight decay, crops, and what a group of processes takes."""
 
+import functools
 import io
 import math
+from unittest import mock
 
 import numpy
 import pytest
@@ -12,13 +14,20 @@ from benchbook import parity
 from benchbook.datasets import DatasetUnavailable
 from benchbook.datasets.collections import Collection, Pictures, collect
 from benchbook.devices import Device
-from benchbook.studies.resnet50_cost import inputs
+from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import Plan, schedule
 from benchbook.studies.resnet50_cost.torch import decayed_apart
 from benchbook.training import batches
 from benchbook.workload import Settings
 from fakes import CPU, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _weights_are_drawn_once():
+    """Networks take copies of the 25 million numbers."""
+    with mock.patch.object(weights, "draw", functools.cache(weights.draw)):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +49,21 @@ def synthetic():
     return resnet50.build(None, CPU, image_size=32, batch_size=4)
 
 
-@pytest.mark.parametrize("broken", ["", "layer3.2.conv2.weight"])
-def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(tmp_path, broken):
+@pytest.fixture(scope="module")
+def mixed():
     options = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "settings": Settings("amp_bf16")}
-    workload = resnet50.build(None, CPU, "tuned", **options)
+    return resnet50.build(None, CPU, "tuned", **options)
 
+
+@pytest.mark.parametrize("broken", ["", "layer3.2.conv2.weight"])
+def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(mixed, tmp_path, broken):
     def make(device, precision):
-        subject = workload.parity_subject(device, precision)
+        subject = mixed.parity_subject(device, precision)
         if broken and precision != "fp64":
             subject.model.get_parameter(broken).register_hook(lambda gradient: gradient * 1.1)
         return subject
 
-    rows = parity.measure(make, workload.parity_batches(1), run(tmp_path), CPU, "amp_bf16", 1)
+    rows = parity.measure(make, mixed.parity_batches(1), run(tmp_path), CPU, "amp_bf16", 1)
     verdict = parity.verdict(rows)
     assert verdict.passed is not bool(broken), verdict.reason
     assert broken in verdict.reason

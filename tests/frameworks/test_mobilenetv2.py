@@ -218,7 +218,9 @@ def test_frozen_features_stay_and_so_do_their_batch_norms(frozen):
     frozen.restore(fresh)
 
 
-@pytest.mark.frameworks("torch", "tensorflow")  # JAX has the same layers, and gradients of all of them above
+# JAX has the same layers, and gradients of all of them above. TensorFlow builds the graph of a training step for ten
+# seconds; the smoke profile takes one.
+@pytest.mark.frameworks("torch", "tensorflow", slow=("tensorflow",))
 def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfrozen):
     fresh, before = unfrozen.snapshot(), state(unfrozen)
     batch = next(unfrozen.batches(0))
