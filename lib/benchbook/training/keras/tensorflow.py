@@ -47,11 +47,15 @@ class TensorFlowNetwork(Network):
                 f"{refused} on several devices with tensorflow; allowed: compiled False, without a scaled loss"
             )
 
+        def build(body: Callable) -> Callable:
+            # A reference in float64 takes a few steps, for which no graph pays; and it shares none with what it checks.
+            return body if self.precision == "fp64" else compile_function(self.device, body, compiled)
+
         def function(body: Callable) -> Callable:
-            return compile_function(self.device, self._everywhere(body) if several else body, compiled)
+            return build(self._everywhere(body) if several else body)
 
         self._score = function(self._score_body)
-        self._predict = compile_function(self.device, self._predict_body, compiled)
+        self._predict = build(self._predict_body)
         self._differentiate, self._apply = function(self._differentiate_body), function(self._apply_body)
         train = function(self._train_body)
         # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
