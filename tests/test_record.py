@@ -1,12 +1,15 @@
 """The public record: nothing is lost, what contradicts itself is refused by name, and rows obey the schema."""
 
 import json
+import re
 
 import pandas
 import pytest
 
 from benchbook import chips, layout, record, records
 from benchbook.record import ledger, marks
+
+HEADER = ",".join(ledger.COLUMNS).encode() + b"\n"
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,25 @@ def test_a_figure_of_another_source_is_kept_once(tmp_path):
     path = write(tmp_path, **same, article=laboratory[0])
     pandas.read_csv(path).replace({"A": laboratory[1]}).to_csv(path, index=False)
     assert "the same figure in another source" in list(ledger.read(path)["refused"])
+
+
+@pytest.mark.fault("a ledger that is no table, or mostly commas")
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "not a table"),
+        (b"\xff\n", "UTF-8"),
+        (b"," * 9_000_000, "columns"),
+        (HEADER + b",,,,,,,,,,,,,\n" * 600_000, "600,001 lines"),
+        (HEADER + b",,,,,,,,,,,,,\n" * 2, "line 2: column article is empty"),
+        (HEADER + b'"' + b"," * 9_000_000, "not a table"),
+    ],
+)
+def test_a_ledger_that_cannot_be_one_is_named(tmp_path, content, named):
+    path = tmp_path / "ledger.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(named)):
+        ledger.read(path)
 
 
 def test_a_ledger_that_lacks_a_column_or_has_broken_settings_is_named(tmp_path):

@@ -13,6 +13,8 @@ from benchbook.record import marks
 
 COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
 COLUMNS += ["unit", "origin", "source", "note"]
+NEEDED = ("article", "metric", "value")  # of each line
+MOST_LINES = 20_000  # what is asked of each takes a millisecond
 RATES = ("throughput", "throughput_real_data")  # of training alone, images a second
 PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
 
@@ -31,7 +33,8 @@ def read(path: Path | None = None) -> pandas.DataFrame:
         is concluded from it; missing where something is).
 
     Raises:
-        ValueError: a column is missing, or settings are no JSON object; the message names file and line.
+        ValueError: it is no table, is too large, a column or a value is missing, or settings are no JSON object; the
+            message names file and line.
     """
     return _record().copy() if path is None else _read(path)
 
@@ -42,10 +45,16 @@ def _record() -> pandas.DataFrame:
 
 
 def _read(path: Path) -> pandas.DataFrame:
-    figures = pandas.read_csv(path, keep_default_na=False, dtype="str")
+    lines = path.read_bytes().count(b"\n") if path.is_file() else 0
+    if lines > MOST_LINES:
+        raise ValueError(f"{path}: {lines:,} lines; allowed: {MOST_LINES:,}")
+    figures = records.texts(path, str(path)).fillna("").astype("str")
     missing = [name for name in COLUMNS if name not in figures]
     if missing:
         raise ValueError(f"{path}: column {missing[0]} is missing; needed: {', '.join(COLUMNS)}")
+    for name in NEEDED:
+        if (empty := figures[name].eq("")).any():
+            raise ValueError(f"{path}, line {int(empty.argmax()) + 2}: column {name} is empty; a value is needed")
     figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
     settings = [_settings(text, path, line) for line, text in enumerate(figures["settings"], start=2)]
     figures["chip"] = figures["chip"].map(chips.canonical)
