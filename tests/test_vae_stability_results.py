@@ -164,8 +164,6 @@ def test_events_are_of_the_articles_own_run():
     assert {line["name"]: line["value"] for line in happened} == {"cpu_trained": 1, "diverged": 1}
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path):
-    for folder in ("first", "second"):
-        drawn(0, windows([150.0, 106.4]), published=True)[1].save(tmp_path / folder, "vae-loss")
-    for file in (tmp_path / "first").iterdir():
-        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
+def test_the_same_rows_give_the_same_picture():
+    first, second = (drawn(0, windows([150.0, 106.4]), published=True)[1].picture for _ in range(2))
+    assert first == second
