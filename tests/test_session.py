@@ -12,10 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 import toy
-from benchbook import cli, layout, machine, profiles, records, session
+from benchbook import cli, execute, layout, machine, points, profiles, records, session
 from benchbook.__main__ import describe
 from benchbook.profiles import Point
 from processes import study
+from rows import make_row
 
 
 def is_kernel(process: psutil.Process) -> bool:
@@ -121,6 +122,26 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
         session.forget_failure(tmp_path / name)
     assert len(list((tmp_path / "good").iterdir())) == 2
     assert not list((tmp_path / "bad").iterdir())
+
+
+def test_points_that_an_older_version_named_are_done_and_resumed_under_their_present_names(tmp_path):
+    parameters = points.declared("mnist_speedup") | {"device": "cpu", "batch_size": 16}
+    name = points.point_name("mnist_speedup", parameters)
+    older, another = (tmp_path / "mnist_speedup" / old for old in ("reference-cpu-788a1012", "reference-cpu-00000000"))
+    for folder, changed in ((older, {}), (another, {"batch_size": 999})):
+        folder.mkdir(parents=True)
+        row = make_row(schema_version=1, session="one", point=folder.name)
+        pandas.DataFrame([row], columns=records.COLUMNS).to_csv(folder / "20260101T000000Z-aa.csv", index=False)
+        manifest = {"parameters": parameters | changed}
+        (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
+        (folder / "done").touch()
+    point = Point("mnist_speedup", name, parameters, 1, 60)
+    present = tmp_path / "mnist_speedup" / name
+    assert session.rename_older([point], tmp_path) == [present]
+    assert (present / "done").exists()
+    assert sorted(path.name for path in present.parent.iterdir()) == sorted([present.name, another.name])
+    assert execute.finished(present, "one") == ["ok"]
+    assert session.rename_older([point], tmp_path) == []
 
 
 def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
