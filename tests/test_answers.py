@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from benchbook import articles, networks, renewal, studies
-from benchbook.answers import axis, costs, derive, export, marks, reading, words
+from benchbook.answers import axis, costs, derive, export, from_record, marks, reading, words
 from benchbook.answers.tasks import TASKS, task
 from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.question import Question
@@ -72,12 +72,12 @@ def test_a_prediction_stands_only_where_nothing_is_published(every):
 
 
 def test_the_file_of_the_record_was_made_from_todays_tables():
-    assert derive.read()["inputs"] == derive.inputs(), "run: python -m benchbook.answers.derive"
+    assert from_record.read()["inputs"] == derive.inputs(), "run: python -m benchbook.answers.derive"
 
 
 @pytest.mark.slow
 def test_the_file_of_the_record_says_what_the_forecaster_says():
-    line = next(line for line in derive.read()["predictions"] if line["chip"] == "NVIDIA RTX 4090")
+    line = next(line for line in from_record.read()["predictions"] if line["chip"] == "NVIDIA RTX 4090")
     this = task(line["task"])
     precision = derive.PRECISIONS[line["family"]]
     rate = of_the_record().rate(Question(line["chip"], this.work, precision, image_size=this.image_size))
@@ -86,10 +86,10 @@ def test_the_file_of_the_record_says_what_the_forecaster_says():
 
 
 def test_published_times_of_the_record_are_the_medians_of_their_publications():
-    line = next(line for line in derive.read()["published"] if line["publications"] > 1)
+    line = next(line for line in from_record.read()["published"] if line["publications"] > 1)
     assert line["low"] <= line["seconds"] <= line["high"]
     assert len(line["sources"]) <= line["figures"]
-    assert derive.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
+    assert from_record.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
 
 
 def made(**fields):
@@ -142,6 +142,7 @@ def test_an_axis_holds_all_values_in_order(values):
     shares = [axis.share(value, ticks) for value in sorted(values)]
     assert shares == sorted(shares)
     assert all(0 <= share <= 100 for share in shares)
+    assert axis.share(math.sqrt(ticks[0] * ticks[-1]), ticks) == 50  # halfway, on a scale of logarithms
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):

@@ -318,12 +318,16 @@ def cells(page, name):
 def test_a_choice_stands_in_the_address_and_whoever_opens_that_sees_the_same(visit):
     page = visit("resnet50.html")
     everything = shown(page)
+    predicted = page.locator("#marks tbody tr.predicted:visible")
+    page.get_by_label("Find").fill("4090")
+    assert predicted.count() > 0
+    page.get_by_text("Filters and prices").click()
+    page.get_by_label("predicted").uncheck()
+    assert predicted.count() == 0
     page.locator("[name=show]").select_option("rented")
     page.get_by_label("Find").fill("4090, A100 80GB")
-    page.get_by_text("Filters and prices").click()
     page.get_by_label("Devices, at most").fill("1")
     page.get_by_label("Electricity, $ a kWh").fill("0.1")
-    page.get_by_label("predicted").uncheck()
     mine, told = shown(page), sentences(page)
     assert mine
     assert mine != everything
@@ -333,6 +337,7 @@ def test_a_choice_stands_in_the_address_and_whoever_opens_that_sees_the_same(vis
     theirs = visit(page.url.rpartition("/")[2])
     assert (shown(theirs), sentences(theirs)) == (mine, told)
     assert theirs.get_by_label("Electricity, $ a kWh").is_visible()
+    assert theirs.get_by_label("Electricity, $ a kWh").input_value() == "0.1"
     theirs.get_by_role("button", name="Start again").click()
     theirs.wait_for_function("!location.hash")
     assert shown(theirs) == everything

@@ -6,7 +6,7 @@ import time
 
 from benchbook import layout
 
-SECONDS_APART = 30.0  # a page that is younger stays as it is
+SECONDS_APART = 60.0  # a page that is younger stays as it is
 LIMIT_SECONDS = 30.0  # it takes two or three; a machine that swaps is not kept waiting
 
 

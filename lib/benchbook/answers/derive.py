@@ -8,28 +8,22 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy
 import pandas
 
 from benchbook import chips, layout, record
+from benchbook.answers.from_record import FILE
 from benchbook.answers.tasks import IMAGENET, MINUTE, TASKS, task
 from benchbook.predictions import money, power
 from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.question import Question
 
-FILE = Path(__file__).parent / "record.json"
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
 OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of one's own network
 MOST_DEVICES = 16  # of a machine that a reader may want; for the accuracy any
 DIGITS = 4
-
-
-def read() -> dict:
-    """Return what was worked out: inputs, chips, predictions, operations, own and published; see `make`."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def inputs() -> str:

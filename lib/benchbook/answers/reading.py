@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas
 
 from benchbook import articles, condition, crosschecks, layout, machine, machines, manifests, records, studies
-from benchbook.answers import derive
-from benchbook.answers.from_record import of_record
+from benchbook.answers import from_record
 from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
 from benchbook.answers.tasks import TASKS
@@ -38,9 +37,9 @@ def gather(evidence: Evidence, studies: Mapping[str, Study], here: str) -> list[
         studies: by name.
         here: the name of this machine in rows.
     """
-    worked_out = derive.read()
+    worked_out = from_record.read()
     marks = list(of_rows(evidence, studies, here, worked_out["chips"]))
-    marks += of_record(worked_out, marks)
+    marks += from_record.of_record(worked_out, marks)
     order = [each.key for each in TASKS]
     return sorted(marks, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
 
