@@ -134,6 +134,7 @@ def desk(cluster, project, tmp_path):
     yield made
     if made.process.poll() is None:
         made.process.kill()
+        made.process.wait()
     slurm_cluster.call("scancel", "--full", "--signal=KILL", "--user=root")
     slurm_cluster.wait_for(lambda: not slurm_cluster.call("squeue", "--noheader"), 60)
 

@@ -86,6 +86,7 @@ def resources(group: Group, site: dict) -> dict[str, object]:
     if group.gpus_per_node:
         kind = site.get("gpu_type")
         asked["gres"] = ":".join(["gpu", *([kind] if kind else []), str(group.gpus_per_node)])
+        asked["tasks_per_gpu"] = 0  # one task a node, however many GPUs it has
     return {name: value for name, value in asked.items() if value not in (None, "")}
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ASK_SECONDS = 60.0  # that a busy controller may take to answer
@@ -119,8 +119,11 @@ def cancel(names: Iterable[str], seconds: float) -> None:
 
 
 def num_nodes() -> int:
-    """Return how many nodes this process's job has; 0 outside Slurm."""
-    return int(os.environ.get("SLURM_JOB_NUM_NODES", 0)) if own_job() else 0
+    """Return how many nodes this process's job has, whatever its step has of them; 0 outside Slurm."""
+    try:
+        return int(fields(own_job()).get("NumNodes", "0").split("-")[0]) if own_job() else 0
+    except Unreachable:
+        return 0
 
 
 def on_every_node(count: int) -> list[str]:
@@ -132,14 +135,19 @@ def on_every_node(count: int) -> list[str]:
     return ["srun", "--overlap", "--cpu-bind=none", *(f"--{name}={value}" for name, value in options.items())]
 
 
-def first_address() -> str:
-    """Return the address of the first node of this process's job.
+def own_address() -> str:
+    """Return the address of the node on which this process runs.
 
     Raises:
         Unreachable: no answer, or this process belongs to no job.
     """
-    name = _ask("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")).split()[0]
-    return re.search(r"NodeAddr=(\S+)", _ask("scontrol", "show", "node", name))[1]
+    return re.search(r"NodeAddr=(\S+)", _ask("scontrol", "show", "node", os.environ.get("SLURMD_NODENAME", "")))[1]
+
+
+def without_step(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what this process's step has, so that a new one may have all of the job's nodes."""
+    kept = ("SLURM_JOB_ID", "SLURM_CONF")
+    return {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name in kept}
 
 
 def _end_of(log: str) -> str:

@@ -147,7 +147,7 @@ def command(job: Job, folder: Path, run_id: str, endpoint: str) -> list[str]:
 
 def _run(job: Job, folder: Path, run_id: str, log) -> bool:
     """Run the agents of this host to their end; return whether one failed. None is left running."""
-    endpoint = job.rendezvous or f"{slurm.first_address() if job.by_slurm else '127.0.0.1'}:{_free_port()}"
+    endpoint = job.rendezvous or f"{slurm.own_address() if job.by_slurm else '127.0.0.1'}:{_free_port()}"
     words = command(job, folder, run_id, endpoint)
     if job.rendezvous:
         print("On every other node, with this folder shared:\n" + " ".join(words), flush=True)
@@ -171,7 +171,8 @@ def _run(job: Job, folder: Path, run_id: str, log) -> bool:
 def _environment(job: Job, loopback: bool) -> dict[str, str]:
     """Return the variables of the agents: cores are shared out, and each process on this host ends with this one."""
     here = job.device_count if job.on_one_host else job.per_node
-    variables = dict(os.environ) | {"BENCHBOOK_KERNEL": f"{os.getpid()} {platform.node()}"}
+    inherited = slurm.without_step(os.environ) if job.by_slurm else dict(os.environ)
+    variables = inherited | {"BENCHBOOK_KERNEL": f"{os.getpid()} {platform.node()}"}
     if job.device.is_cpu:
         variables["OMP_NUM_THREADS"] = str(max(1, machine.usable_cores() // here))
     if loopback and platform.system() in LOOPBACK:
