@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from benchbook import articles, figures, quantities
-from benchbook.studies.mnist_speedup import results, tables
+from benchbook.studies.mnist_speedup import charts, results, tables
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 
@@ -175,7 +175,14 @@ def test_a_speedup_is_cpu_seconds_over_accelerator_seconds_with_the_bounds_of_bo
 
 
 def test_the_bounds_of_a_speedup_do_not_divide_the_ends_of_two_intervals():
-    times = {"machine": "desk", "variant": "reference", "loader": "reference", "dataset": "mnist", "source": "measured"}
+    times = {
+        "machine": "desk",
+        "framework": "torch",
+        "variant": "reference",
+        "loader": "reference",
+        "dataset": "mnist",
+        "source": "measured",
+    }
     times |= {"status": "ok", "num_windows": 18, "verdict": "stable", "interval": "interval"}
     cpu = times | {"device": "cpu", "seconds": 50.0, "low": 40.0, "high": 62.5}
     cuda = times | {"device": "cuda", "seconds": 10.0, "low": 8.0, "high": 12.5}
@@ -395,3 +402,18 @@ def test_the_house_style_ends_with_its_block():
     with figures.style():
         assert matplotlib.rcParams["svg.hashsalt"] == "benchbook"
     assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]) == before
+
+
+def test_frameworks_on_one_device_are_points_of_their_own_and_no_ratio_mixes_them():
+    points = [
+        point([1000]),
+        point([3000], device="metal", framework="mlx"),
+        point([2000], loader="resident"),
+        point([6000], loader="resident", device="metal", framework="mlx"),
+    ]
+    evidence = measured(*points)
+    times = tables.epochs(evidence)
+    assert len(times) == 4
+    assert tables.speedups(times).empty
+    assert [quantity["name"] for quantity in tables.quantities(evidence)] == ["cpu_seconds"]  # as the article
+    assert "metal (mlx), reference" in charts._name(times[times["framework"] == "mlx"].iloc[0].to_dict())

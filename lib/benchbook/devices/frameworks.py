@@ -4,7 +4,9 @@ What a framework answers about devices stands in that module, what calibration a
 and how it trains in `benchbook.training` and in the studies, under the name of the library that they are written in.
 """
 
+import importlib
 from dataclasses import dataclass, field
+from types import ModuleType
 
 
 @dataclass(frozen=True)
@@ -31,3 +33,8 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 # The order in which a study that leaves the choice takes the first that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
+
+
+def part_of(study: str, framework: str) -> ModuleType:
+    """Return the module of a study's folder, a package, that is written in a framework's library, and import it."""
+    return importlib.import_module(f"{study}.{FRAMEWORKS[framework].library}")

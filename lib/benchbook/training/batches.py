@@ -37,6 +37,12 @@ def training_order(num_images: int, batch_size: int, seed: int | None = None, ep
     return numpy.split(order[:whole].astype(numpy.int32), whole // batch_size)
 
 
+def shuffled_order(num_images: int, batch_size: int, seed: int, epoch: int) -> list[numpy.ndarray]:
+    """Return the indices of each batch of an epoch in its own order, int32, the last one perhaps smaller."""
+    order = numpy.random.default_rng([seed, epoch]).permutation(num_images).astype(numpy.int32)
+    return [order[start : start + batch_size] for start in range(0, num_images, batch_size)]
+
+
 def plain_order(num_images: int, batch_size: int) -> list[numpy.ndarray]:
     """Return the indices of each batch in the data set's order, int32, the last one perhaps smaller."""
     indices = numpy.arange(num_images, dtype=numpy.int32)

@@ -1,7 +1,8 @@
-"""The arithmetic of training a network on one sample, counted: torch has a counter, Keras is counted by layers."""
+"""The arithmetic of training a network on one sample, counted: torch has a counter, others are counted by layers."""
 
 import copy
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -96,3 +97,28 @@ def _forward(layer: Any) -> list[int]:
         allowed = ", ".join((*_OF_OUTPUT, *_OF_INPUT, *_SEPARABLE, *_NONE))
         raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {allowed}")
     return []
+
+
+def mlx_flops_per_sample(model: Any, images: Any) -> float:
+    """Count the arithmetic of training an MLX network on one sample, as `keras_flops_per_sample` does.
+
+    Args:
+        model: its products are layers of `benchbook.training.mlx.layers`, which come in the order of the data.
+        images: a batch as the network takes it; nothing is computed of it.
+    """
+    model(images)  # each layer notes the pixels of its output
+    total, above = 0, False
+    for layer in _in_order(model):
+        trained = "weight" in layer.trainable_parameters()
+        total += 2 * layer.positions * layer.weight.size * (1 + trained + above)
+        above = above or trained
+    return float(total)
+
+
+def _in_order(part: Any) -> Iterator[Any]:
+    """Yield an MLX network's layers that multiply, in the order in which they were put into it."""
+    if hasattr(part, "positions"):
+        yield part
+    else:
+        for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from _in_order(child)

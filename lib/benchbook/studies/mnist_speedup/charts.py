@@ -54,12 +54,14 @@ def step_times(evidence: Evidence) -> Drawing:
     """Draw the resident step's time over batch size, with the line that splits it into its two parts."""
     table = tables.step_times(evidence)
     figure, axes = figures.canvas(4.0)
-    for (machine, device, _), group in figures.of_few_machines(axes, table).groupby(
-        ["machine", "device", "dataset"], sort=True
-    ):
+    for (machine, device, framework, _), group in figures.of_few_machines(axes, table).groupby(tables.PLACE, sort=True):
         shade, first = figures.colour(device), group.iloc[0]
         milliseconds = group.assign(**{name: group[name] * 1e3 for name in ("seconds_per_step", "low", "high")})
-        style = {"fmt": "o", "color": shade, "label": f"{machine}, {device}{figures.num_windows(group)}"}
+        style = {
+            "fmt": "o",
+            "color": shade,
+            "label": f"{machine}, {_driven(device, framework)}{figures.num_windows(group)}",
+        }
         figures.draw_points(axes, milliseconds, "batch_size", "seconds_per_step", style)
         ends = pandas.Series([0.0, group["batch_size"].max()])
         fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
@@ -77,12 +79,18 @@ def step_times_title(table: pandas.DataFrame) -> str:
     if table.empty:
         return "No machine has two batch sizes yet"
     costs = []
-    for (_, device, _), group in table.groupby(["machine", "device", "dataset"], sort=True):
+    for (_, device, framework, _), group in table.groupby(tables.PLACE, sort=True):
         fixed, per_image = group["fixed_seconds"].iloc[0] * 1e3, group["seconds_per_image"].iloc[0] * 1e6
         misfit = f"the line is off by up to {group['misfit'].max():.0%}"
-        costs.append(f"{fixed:.1f} ms + {per_image:.0f} µs an image ({device}; {misfit})")
+        costs.append(f"{fixed:.1f} ms + {per_image:.0f} µs an image ({_driven(device, framework)}; {misfit})")
     return "A step costs " + "; ".join(costs[:2])
 
 
 def _name(line: dict) -> str:
-    return figures.name_point(line, line["loader"], dataset=EPOCH.dataset)
+    driven = line | {"device": _driven(line["device"], line["framework"])}
+    return figures.name_point(driven, line["loader"], dataset=EPOCH.dataset)
+
+
+def _driven(device: str, framework: str | None) -> str:
+    """Return a device, with the framework where it is not the article's."""
+    return device if framework == "torch" or pandas.isna(framework) else f"{device} ({framework})"

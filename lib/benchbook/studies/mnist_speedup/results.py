@@ -35,6 +35,6 @@ STUDY = Study(
         Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
         Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
     ),
-    quantities=lambda evidence: EPOCH.quantities(tables.epochs(evidence), "seconds"),
+    quantities=tables.quantities,
     epoch_seconds=lambda evidence: EPOCH.seconds(tables.epochs(evidence)),
 )

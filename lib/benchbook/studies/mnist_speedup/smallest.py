@@ -4,7 +4,7 @@ from benchbook import datasets
 from benchbook.devices import Device
 from benchbook.workload import Workload
 
-FRAMEWORKS = ("torch",)
+FRAMEWORKS = ("torch", "mlx")
 
 
 def build(device: Device) -> Workload:

@@ -9,6 +9,7 @@ from benchbook.study import Evidence, longest, once
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
+PLACE = ["machine", "device", "framework", "dataset"]
 _TIMED = ["seconds", "low", "high", "interval", "num_windows", "verdict"]
 EPOCH = ArticleEpoch(
     study=NAME,
@@ -17,6 +18,7 @@ EPOCH = ArticleEpoch(
     evaluated_images=10_000,
     unit="seconds",
     ways=("loader", ("reference", "equal loader", "resident", *confirmation.TUNED_NAMES)),
+    described=("framework",),
     setup_phases=("setup", "compile"),
 )
 
@@ -35,22 +37,28 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     return EPOCH.table(evidence, points, printed.assign(loader="reference"))
 
 
+def quantities(evidence: Evidence) -> list[dict]:
+    """Return the seconds of epochs that repeat the article's, in its own framework, for claims."""
+    times = epochs(evidence)
+    return EPOCH.quantities(times[times["framework"] == "torch"], "seconds")
+
+
 def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
-    """Return, per machine and loader, how many times faster the accelerator's epoch is than the CPU's.
+    """Return, per machine, framework and loader, how many times faster the accelerator's epoch is than the CPU's.
 
     Args:
         times: from `epochs`.
 
     Returns:
-        Columns: machine, device (the accelerator's), variant, loader, source, dataset, speedup, low, high, interval
-        (its kind), num_windows (of the one with fewer), verdict (of the one that is worse off).
+        Columns: machine, device (the accelerator's), framework, variant, loader, source, dataset, speedup, low, high,
+        interval (its kind), num_windows (of the one with fewer), verdict (of the one that is worse off).
     """
-    alike = ["machine", "variant", "loader", "dataset", "source"]
+    alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
     times = times[times["status"].eq("ok") & times["seconds"].notna()]
     on_cpu = times.loc[times["device"] == "cpu", [*alike, *_TIMED]]
     pairs = times[times["device"] != "cpu"].merge(on_cpu, on=alike, suffixes=("", "_cpu"))
-    columns = ["machine", "device", "variant", "loader", "source", "dataset", "speedup", "low", "high", "interval"]
-    columns += ["num_windows", "verdict"]
+    columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", "low", "high"]
+    columns += ["interval", "num_windows", "verdict"]
     return pandas.DataFrame([_speedup(pair) for pair in pairs.to_dict("records")], columns=columns)
 
 
@@ -72,32 +80,31 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     """Return how much of a training step is input, for each loader at the article's batch size.
 
     Returns:
-        What `input_shares.table` returns, with loader; a point is held against the resident one of the same machine,
-        device and data set.
+        What `input_shares.table` returns, with framework and loader; a point is held against the resident one of the
+        same machine, device, framework and data set.
     """
     points = _points(evidence)
     points = points[points["batch_size"] == BATCH_SIZE]
-    place = ["machine", "device", "dataset"]
-    resident = points[points["loader"] == "resident"].set_index(place)
+    resident = points[points["loader"] == "resident"].set_index(PLACE)
     resident = resident[["samples_per_second", "low", "high", "interval"]]
     loops = points[points["loader"].isin(["reference", "equal loader"])]
-    loops = loops.sort_values([*place, "loader"], ascending=[True, True, True, False])
-    return input_shares.table(loops, resident, place, ("loader",))
+    loops = loops.sort_values([*PLACE, "loader"], ascending=[True, True, True, True, False])
+    return input_shares.table(loops, resident, PLACE, ("framework", "loader"))
 
 
 def step_times(evidence: Evidence) -> pandas.DataFrame:
     """Return the resident step's time by batch size, split into a fixed part and a part per image.
 
     Returns:
-        Columns: machine, device, dataset, batch_size, seconds_per_step, low, high, interval, num_windows, verdict,
-        status, fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a fraction of it);
-        machines with fewer than two batch sizes are left out.
+        Columns: machine, device, framework, dataset, batch_size, seconds_per_step, low, high, interval, num_windows,
+        verdict, status, fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a
+        fraction of it); machines with fewer than two batch sizes are left out.
     """
     points = _points(evidence)
     points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
-    groups = [group for _, group in points.groupby(["machine", "device", "dataset"], sort=True)]
+    groups = [group for _, group in points.groupby(PLACE, sort=True)]
     splits = [_split(group) for group in groups if group["batch_size"].nunique() > 1]
-    columns = ["machine", "device", "dataset", "batch_size", "seconds_per_step", "low", "high", "interval"]
+    columns = [*PLACE, "batch_size", "seconds_per_step", "low", "high", "interval"]
     columns += ["num_windows", "verdict", "status", "fixed_seconds", "seconds_per_image", "misfit"]
     return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
 
@@ -120,7 +127,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return the study's measured points with their loader; of two alike, the one that measured more images."""
     points = evidence.points(NAME)
     points = points.assign(loader=[_loader(point) for point in points.to_dict("records")])
-    return longest(points, ["machine", "device", "dataset", "batch_size", "loader"])
+    return longest(points, [*PLACE, "batch_size", "loader"])
 
 
 def _loader(point: dict) -> str:

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchbook import datasets, devices
 from benchbook.devices import Device
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
+from benchbook.studies.mnist_speedup.smallest import FRAMEWORKS
 from benchbook.training import flops
 from benchbook.training.batches import order_seed
 from benchbook.training.options import check_options
@@ -142,10 +143,17 @@ def build(
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.
+        NotImplementedError: a framework that the study is not written in, or settings that it does not have.
     """
     check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
+    if device.framework not in FRAMEWORKS:
+        raise NotImplementedError(f"{device.framework} with mnist_speedup; allowed: {', '.join(FRAMEWORKS)}")
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
+    if device.framework == "mlx":
+        from benchbook.studies.mnist_speedup import mlx
+
+        return mlx.build(dataset, device, variant, data_resident, num_workers, batch_size, seed, settings)
     devices.seed(seed)
     lean = variant == "tuned" and device.is_cpu
     model = (LeanNetwork() if lean else Network()).to(device.kind)
@@ -172,6 +180,15 @@ def build(
         parity_batches=lambda num_batches: first_batches(dataset, batch_size, num_batches),
         settings=settings,
     )
+
+
+def source(device: Device) -> type:
+    """Return the class that makes the network in the framework of a device, for a reader to see."""
+    if device.framework == "mlx":
+        from benchbook.studies.mnist_speedup import mlx
+
+        return mlx.Network
+    return Network
 
 
 def first_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, normalised: bool = True) -> list[Batch]:

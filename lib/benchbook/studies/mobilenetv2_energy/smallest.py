@@ -4,7 +4,7 @@ from benchbook.datasets.generated import shapes
 from benchbook.devices import Device
 from benchbook.workload import Workload
 
-FRAMEWORKS = ("torch", "tensorflow", "jax")
+FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
 
 
 def build(device: Device) -> Workload:

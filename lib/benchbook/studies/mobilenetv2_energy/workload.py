@@ -5,10 +5,12 @@ file, so that "validation" replayed training images. That is reproduced nowhere.
 """
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from benchbook import datasets
 from benchbook.devices import Device
+from benchbook.devices.frameworks import part_of
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy.plan import Plan
 from benchbook.training.options import check_fits, check_options
@@ -97,14 +99,8 @@ def trainable_parameters(workload: Any) -> int:
 def source(device: Device) -> Any:
     """Return the class or function that makes the network in the framework of a device, for a reader to see."""
     module = _framework(device)
-    return module.Network if device.framework == "torch" else module.make_model
+    return getattr(module, "Network", None) or module.make_model
 
 
-def _framework(device: Device):
-    if device.framework == "torch":
-        from benchbook.studies.mobilenetv2_energy import torch
-
-        return torch
-    from benchbook.studies.mobilenetv2_energy import keras
-
-    return keras
+def _framework(device: Device) -> ModuleType:
+    return part_of("benchbook.studies.mobilenetv2_energy", device.framework)

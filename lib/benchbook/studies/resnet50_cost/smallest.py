@@ -3,7 +3,7 @@
 from benchbook.devices import Device
 from benchbook.workload import Workload
 
-FRAMEWORKS = ("torch", "tensorflow", "jax")
+FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
 
 
 def build(device: Device) -> Workload:

@@ -4,11 +4,13 @@ Source: Elmar Haussmann (RiseML), Comparing Google's TPUv2 against Nvidia's V100
 is torchvision's; Keras's own ResNet50 is v1 with convolution biases, so that the same one is built there.
 """
 
+from types import ModuleType
 from typing import Any
 
 from benchbook.datasets import collections
 from benchbook.datasets.collections import Collection
 from benchbook.devices import Device
+from benchbook.devices.frameworks import part_of
 from benchbook.studies.resnet50_cost import weights as initial
 from benchbook.studies.resnet50_cost.plan import EPOCHS, IMAGENET_CLASSES, SYNTHETIC, Plan
 from benchbook.training.options import check_fits, check_options
@@ -112,7 +114,7 @@ def trainable_parameters(workload: Any) -> int:
 def source(device: Device) -> Any:
     """Return the class or function that makes the network in the framework of a device, for a reader to see."""
     module = _framework(device)
-    return module.Network if device.framework == "torch" else module.make_model
+    return getattr(module, "Network", None) or module.make_model
 
 
 def _check(
@@ -138,11 +140,5 @@ def _num_devices(device: Device, group: Group) -> int:
     return group.size if device.framework == "torch" else device.count
 
 
-def _framework(device: Device):
-    if device.framework == "torch":
-        from benchbook.studies.resnet50_cost import torch
-
-        return torch
-    from benchbook.studies.resnet50_cost import keras
-
-    return keras
+def _framework(device: Device) -> ModuleType:
+    return part_of("benchbook.studies.resnet50_cost", device.framework)

@@ -1,0 +1,134 @@
+"""The same MNIST network on MLX: layers, dropout and Adadelta as torch has them.
+
+MLX has no loader of its own: threads of this process prepare whole batches where torch has a process for each worker.
+"""
+
+import functools
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy
+from mlx import nn, optimizers
+
+from benchbook import datasets, devices
+from benchbook.devices import Device
+from benchbook.studies.mnist_speedup import workload as torchs
+from benchbook.training import flops
+from benchbook.training.batches import loaded, plain_order, shuffled_order
+from benchbook.training.mlx import MlxWorkload
+from benchbook.training.mlx.draw import as_torch
+from benchbook.training.mlx.inputs import ResidentArrays
+from benchbook.training.mlx.layers import Convolution, Dense
+from benchbook.workload import Settings
+
+POOLED = (12, 12, 64)  # height, width and channels of what the dense layers take
+
+
+class Network(nn.Module):
+    """Two convolutions and two dense layers: (n, 28, 28, 1) to log-probabilities (n, 10).
+
+    Args:
+        seed: of the weights.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        random = numpy.random.default_rng(seed)
+        self.convolution1 = Convolution(*as_torch(random, (3, 3, 1, 32)))
+        self.convolution2 = Convolution(*as_torch(random, (3, 3, 32, 64)))
+        self.pool = nn.MaxPool2d(2)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
+        self.dense1 = Dense(*as_torch(random, (9216, 128)), images=POOLED)
+        self.dense2 = Dense(*as_torch(random, (128, 10)))
+
+    def __call__(self, images: mx.array) -> mx.array:
+        """Return log-probabilities of the ten classes."""
+        hidden = nn.relu(self.convolution1(images))
+        hidden = nn.relu(self.convolution2(hidden))
+        hidden = self.dropout1(self.pool(hidden))
+        hidden = nn.relu(self.dense1(hidden))
+        return nn.log_softmax(self.dense2(self.dropout2(hidden)).astype(mx.float32), axis=-1)
+
+
+def build(
+    dataset: datasets.Dataset,
+    device: Device,
+    variant: str,
+    data_resident: bool,
+    num_workers: int,
+    batch_size: int,
+    seed: int,
+    settings: Settings,
+) -> MlxWorkload:
+    """Return the study's workload on MLX; see `workload.build`, which has checked the choices."""
+    devices.seed(seed, "mlx")
+    shuffle_seed = seed if variant != "reference" or not device.is_cpu else None
+    train, test = _inputs(dataset, None if data_resident else num_workers, batch_size, shuffle_seed)
+    made = MlxWorkload(
+        device=device,
+        batch_size=batch_size,
+        make_model=lambda: Network(seed),
+        make_optimizer=lambda: optimizers.AdaDelta(1.0),
+        train_batches=train,
+        test_batches=test,
+        loss=nll,
+        epoch_rate=lambda epoch: 0.7**epoch,
+        columns={
+            "model": "mnist_cnn",
+            "dataset": dataset.name,
+            "dataset_samples": len(dataset.train_labels),
+            "image_size": dataset.train_images.shape[1],
+            "num_workers": 0 if data_resident else num_workers,
+        },
+        parity_batches=functools.partial(_first_batches, dataset, batch_size),
+        reference=lambda: _reference(dataset, batch_size, seed),
+        settings=settings,
+    )
+    made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
+    return made
+
+
+def nll(outputs: mx.array, labels: mx.array) -> mx.array:
+    """Return the mean negative log-probability of the labels."""
+    return nn.losses.nll_loss(outputs, labels, reduction="mean")
+
+
+def normalise(images: numpy.ndarray) -> numpy.ndarray:
+    """Return pixels, uint8, shape (n, 28, 28), as the network takes them: float32, shape (n, 28, 28, 1)."""
+    pixels = images[..., None].astype(numpy.float32) / numpy.float32(255)
+    return (pixels - numpy.float32(torchs.MEAN)) / numpy.float32(torchs.STANDARD_DEVIATION)
+
+
+def _first_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int) -> list[tuple]:
+    order = numpy.arange(num_batches * batch_size).reshape(num_batches, batch_size) % len(dataset.train_labels)
+    return [(normalise(dataset.train_images[part]), dataset.train_labels[part]) for part in order]
+
+
+def _reference(dataset: datasets.Dataset, batch_size: int, seed: int):
+    few = replace(dataset, train_images=dataset.train_images[:1], train_labels=dataset.train_labels[:1])
+    few = replace(few, test_images=few.train_images, test_labels=few.train_labels)
+    return torchs.build(few, devices.pick("cpu", "torch"), "controlled", True, 0, batch_size, seed)
+
+
+def _inputs(dataset: datasets.Dataset, num_workers: int | None, batch_size: int, seed: int | None):
+    """Return functions to an epoch's training batches and to the test batches; no workers: images stay in memory."""
+    count = len(dataset.train_labels)
+    tested = plain_order(len(dataset.test_labels), torchs.TEST_BATCH_SIZE)
+    parts = (dataset.train_images, dataset.train_labels), (dataset.test_images, dataset.test_labels)
+
+    def order(epoch: int) -> list[numpy.ndarray]:
+        return plain_order(count, batch_size) if seed is None else shuffled_order(count, batch_size, seed, epoch)
+
+    if num_workers is None:
+        train, test = (ResidentArrays(normalise(images), labels) for images, labels in parts)
+        return lambda epoch: train.batches(order(epoch)), lambda: test.batches(tested)
+
+    def load(images: numpy.ndarray, labels: numpy.ndarray, indices: numpy.ndarray) -> tuple:
+        return normalise(images[indices]), labels[indices]
+
+    load_train, load_test = (functools.partial(load, *part) for part in parts)
+    return (
+        lambda epoch: loaded(order(epoch), load_train, num_workers),
+        lambda: loaded(tested, load_test, num_workers),
+    )

@@ -1,0 +1,152 @@
+"""The same ResNet-50 on MLX: torchvision's padding, constants and optimiser."""
+
+import itertools
+from dataclasses import replace
+
+import mlx.core as mx
+from mlx import nn, optimizers
+from mlx.utils import tree_map_with_path
+
+from benchbook import devices
+from benchbook.studies.resnet50_cost.plan import (
+    DROP,
+    DROPS,
+    EPOCHS,
+    MOMENTUM,
+    MOST_TEST_IMAGES,
+    NORM_EPSILON,
+    NORM_KEPT,
+    WARM_UP_EPOCHS,
+    WEIGHT_DECAY,
+    Plan,
+)
+from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks, for_parity
+from benchbook.studies.resnet50_cost.weights import Block as Shapes
+from benchbook.studies.resnet50_cost.weights import Convolution as Shape
+from benchbook.training import flops
+from benchbook.training.batches import loaded, plain_order
+from benchbook.training.mlx import MlxWorkload
+from benchbook.training.mlx.layers import BatchNorm, Convolution, Dense
+from benchbook.training.mlx.runtime import leaves
+
+
+class Convolved(nn.Module):
+    """A convolution and the batch norm behind it."""
+
+    def __init__(self, plan: Plan, part: Shape) -> None:
+        super().__init__()
+        around = part.shape[0] // 2
+        self.convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (around, around))
+        self.norm = BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT)
+
+    def __call__(self, images: mx.array) -> mx.array:
+        """Return convolved, normalised images."""
+        return self.norm(self.convolution(images))
+
+
+class Block(nn.Module):
+    """A bottleneck: three convolutions, and one on the way around them where the shapes differ."""
+
+    def __init__(self, plan: Plan, block: Shapes) -> None:
+        super().__init__()
+        self.inner = [Convolved(plan, part) for part in block.convolutions]
+        self.around = [Convolved(plan, block.around)] if block.around else []
+
+    def __call__(self, images: mx.array) -> mx.array:
+        """Return images of the block's channels."""
+        first, second, third = self.inner
+        hidden = third(nn.relu(second(nn.relu(first(images)))))
+        kept = self.around[0](images) if self.around else images
+        return nn.relu(hidden + kept)
+
+
+class Network(nn.Module):
+    """ResNet-50: (n, size, size, 3) to logits (n, classes); v1.5, with the stride in the 3x3 convolution."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.stem = Convolved(plan, STEM)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.blocks = [Block(plan, block) for block in blocks()]
+        self.head = Dense(*plan.arrays[HEAD])
+
+    def __call__(self, images: mx.array) -> mx.array:
+        """Return logits of the classes; the softmax is part of the loss."""
+        hidden = self.pool(nn.relu(self.stem(images)))
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.head(hidden.mean((1, 2)))
+
+
+class Nesterov(optimizers.SGD):
+    """Nesterov momentum, with weight decay on all but batch norms."""
+
+    def apply_gradients(self, gradients: dict, parameters: dict) -> dict:
+        """Return new parameters."""
+
+        def decay(path: str, gradient: mx.array, parameter: mx.array) -> mx.array:
+            return gradient if ".norm." in path else gradient + WEIGHT_DECAY * parameter
+
+        return super().apply_gradients(tree_map_with_path(decay, gradients, parameters), parameters)
+
+
+def build(plan: Plan) -> MlxWorkload:
+    """Return the study's workload on MLX; see `workload.build`.
+
+    Raises:
+        NotImplementedError: several devices.
+    """
+    if plan.group.size > 1 or plan.device.count > 1:
+        raise NotImplementedError(f"device_count {plan.device.count} with MLX; allowed: 1")
+    train, test = _inputs(plan)
+    made = MlxWorkload(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        make_model=lambda: Network(plan),
+        make_optimizer=lambda: Nesterov(lambda step: schedule(plan, step), MOMENTUM, nesterov=True),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns(),
+        parity_batches=plan.parity_batches,
+        reference=lambda: _reference(plan),
+        parity_weights=for_parity,
+        settings=plan.settings,
+        judged=plan.collection is not None,
+    )
+    example = mx.zeros((1, plan.image_size, plan.image_size, 3))
+    made.columns["parameters"] = trainable_parameters(made)
+    made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, example)
+    return made
+
+
+def schedule(plan: Plan, step: mx.array) -> mx.array:
+    """Return what `plan.schedule` does for a step that is an array."""
+    scale = plan.steps_per_epoch * plan.schedule_epochs / EPOCHS
+    risen = mx.minimum(1.0, (step.astype(mx.float32) + 1) / (WARM_UP_EPOCHS * scale))
+    fallen = sum((step >= epoch * scale).astype(mx.float32) for epoch in DROPS)
+    return plan.peak * risen * DROP**fallen
+
+
+def trainable_parameters(workload: MlxWorkload) -> int:
+    """Return how many numbers training changes: all but batch norms' moving statistics."""
+    return sum(array.size for array in leaves(workload.network.model.trainable_parameters()).values())
+
+
+def _reference(plan: Plan):
+    from benchbook.studies.resnet50_cost import torch
+
+    device = devices.pick("cpu", "torch")
+    return torch.build(replace(plan, device=device, batch_size=1, settings=type(plan.settings)()))
+
+
+def _inputs(plan: Plan):
+    """Return functions to an epoch's training batches and to the test batches."""
+    if plan.collection is None:
+        batch = tuple(map(mx.array, plan.synthetic_batch(plan.batch_size)))
+        mx.eval(batch)
+        return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
+    tested = plain_order(len(plan.collection.test), MOST_TEST_IMAGES)
+    return (
+        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.num_workers),
+        lambda: loaded(tested, plan.crops(None).batch, plan.num_workers),
+    )

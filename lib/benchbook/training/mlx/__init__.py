@@ -1,0 +1,139 @@
+"""What all MLX workloads share: a training step, evaluation, going back to fresh weights, parity."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import mlx.core as mx
+import numpy
+from mlx import nn, optimizers
+
+from benchbook import devices
+from benchbook.devices import Device
+from benchbook.training.mlx.network import Network
+from benchbook.training.mlx.parity import MlxParitySubject, TorchReference
+from benchbook.training.mlx.runtime import leaves, to_host
+from benchbook.workload import Evaluation, ParitySubject, ParityWorkload, Settings
+
+
+def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
+    """Return the mean categorical cross-entropy of logits (n, classes) and labels (n,), softmax included."""
+    return nn.losses.cross_entropy(logits, labels, reduction="mean")
+
+
+@dataclass
+class MlxWorkload:
+    """A classifier trained with MLX; see `benchbook.workload.Workload` for the interface.
+
+    A batch is (images, labels), NumPy arrays or MLX's; images are (n, height, width, channels).
+
+    Attributes:
+        make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
+        make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
+        train_batches: epoch number to the batches of that epoch.
+        test_batches: to all test batches.
+        loss: outputs in float32 and labels to the mean loss.
+        epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
+        columns: the description of the work, as columns of a row.
+        parity_batches: a number to that many batches on the host, the same for every device.
+        reference: to torch's workload of the same network: MLX has no convolution in float64, so torch computes it.
+        parity_weights: the present parameters by torch's names to those that are compared with float64.
+        settings: precision and compilation.
+        judged: whether labels mean something; synthetic ones do not.
+
+    Raises:
+        NotImplementedError: settings that MLX does not have.
+    """
+
+    device: Device
+    batch_size: int
+    make_model: Callable[[], nn.Module]
+    make_optimizer: Callable[[], optimizers.Optimizer]
+    train_batches: Callable[[int], Iterable]
+    test_batches: Callable[[], Iterable]
+    loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
+    epoch_rate: Callable[[int], float] | None = None
+    columns: dict = field(default_factory=dict)
+    epoch: int = 0
+    parity_batches: Callable[[int], list] | None = None
+    reference: Callable[[], ParityWorkload] | None = None
+    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
+    settings: Settings = field(default_factory=Settings)
+    judged: bool = True
+
+    def __post_init__(self) -> None:
+        self.network = self._build(self.device, self.settings)
+
+    def description(self) -> dict:
+        """Return the columns that describe the work."""
+        parameters = sum(array.size for array in leaves(self.network.model.parameters()).values())
+        sizes = {"parameters": parameters, "batch_size": self.batch_size}
+        return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+
+    def enter(self) -> None:
+        """Let MLX compute on this workload's device."""
+        self.network.enter()
+
+    def batches(self, epoch: int) -> Iterator:
+        """Yield one epoch's batches."""
+        return iter(self.train_batches(epoch))
+
+    def num_samples(self, batch: tuple) -> int:
+        """Return the images in a batch."""
+        return len(batch[0])
+
+    def step(self, batch: tuple) -> mx.array:
+        """Train on one batch; the loss stays on the device, so that nothing waits for it."""
+        return self.network.train(*batch)
+
+    def mean_loss(self, losses: list[mx.array]) -> float:
+        """Read the losses of many steps and return their mean."""
+        return float(to_host(mx.stack(losses)).mean())
+
+    def end_epoch(self) -> None:
+        """Advance the epoch, and a schedule that steps with it."""
+        self.epoch += 1
+        if self.epoch_rate:
+            self.network.optimizer.learning_rate = self.epoch_rate(self.epoch)
+
+    def evaluate(self) -> Evaluation:
+        """Return mean loss and top-1 accuracy over all test images, unread."""
+        total, right, samples = mx.array(0.0), mx.array(0), 0
+        for images, labels in self.test_batches():
+            outputs, labels = self.network.predict(images), self.network.placed(labels)
+            total = total + self.loss(outputs, labels) * len(labels)
+            right = right + (outputs.argmax(1) == labels).sum()
+            samples += len(labels)
+            mx.async_eval(total, right)
+        if not self.judged:
+            return Evaluation(total / samples, numpy.nan, samples, None)
+        return Evaluation(total / samples, right / samples, samples)
+
+    def snapshot(self) -> dict:
+        """Return everything that training changes."""
+        random = devices.random_state(self.device)
+        return {"arrays": self.network.read(), "random": random, "epoch": self.epoch}
+
+    def restore(self, state: dict) -> None:
+        """Go back to a snapshot, in place: compiled code stays valid."""
+        self.network.write(state["arrays"])
+        self.epoch = state["epoch"]
+        devices.restore_random_state(self.device, state["random"])
+
+    def parity_subject(self, device: Device, precision: str) -> ParitySubject:
+        """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
+        reference = TorchReference(self.reference())
+        own = MlxParitySubject(self._build(device, self._settings(precision)), reference.names)
+        own.copy_weights(self.network)
+        if self.parity_weights:
+            own.load(self.parity_weights(own.parameters()))
+        if precision != "fp64":
+            return own
+        reference.load(own.parameters())
+        return reference
+
+    def _settings(self, precision: str) -> Settings:
+        """Return the workload's settings in another precision; of float64 torch is the one that computes."""
+        return self.settings if precision == "fp64" else replace(self.settings, precision=precision)
+
+    def _build(self, device: Device, settings: Settings) -> Network:
+        return Network(device, self.make_model(), self.make_optimizer(), self.loss, settings)

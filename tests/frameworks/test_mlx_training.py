@@ -1,0 +1,223 @@
+"""The three workloads on MLX: the same functions as torch's, steps that float64 confirms, nothing left undone."""
+
+import functools
+from dataclasses import replace
+
+import numpy
+import pytest
+
+from benchbook import datasets, devices, measure, parity, protocol, roofline, search
+from benchbook.datasets.generated import shapes
+from benchbook.devices import Device
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost.plan import schedule
+from benchbook.workload import Settings
+from fakes import run
+
+pytestmark = pytest.mark.frameworks("mlx")
+CPU = Device("cpu", "a CPU", "mlx")
+TORCHS = Device("cpu", "a CPU", "torch")
+PARAMETERS = {"mnist": 1_199_882, "mobilenetv2": 2_270_794, "resnet50": 25_557_032}
+
+
+@functools.cache
+def digits():
+    return datasets.load("digits")
+
+
+@functools.cache
+def drawn():
+    return shapes(2, 1, size=16)
+
+
+def build(name, device=CPU, precision="fp32", compiled=False, **options):
+    """Return a study's workload, small, on MLX or on torch."""
+    settings = Settings(precision, compiled=compiled)
+    if name == "mnist":
+        options = {"data_resident": True, "num_workers": 0, "batch_size": 8} | options
+        return mnist.build(digits(), device, "controlled", settings=settings, **options)
+    if name == "mobilenetv2":
+        options = {"trainable": True, "data_resident": True, "num_workers": 0, "batch_size": 8} | options
+        return mobilenetv2.build(drawn(), device, "tuned", image_size=32, settings=settings, **options)
+    options = {"batch_size": 2, "parity_batch_size": 2} | options
+    return resnet50.build(None, device, image_size=32, settings=settings, **options)
+
+
+def losses(workload, num_steps=2):
+    stream = protocol.endless(workload)
+    return [
+        protocol.train_window(workload, measure.NoSensor(), [batch])["loss"]
+        for batch, _ in zip(stream, range(num_steps), strict=False)
+    ]
+
+
+@pytest.mark.parametrize("name", list(PARAMETERS))
+def test_outputs_operations_and_parameters_are_torchs(name):
+    import torch
+
+    own, other = build(name), build(name, TORCHS)
+    images, _ = own.parity_batches(1)[0]
+    subject = own.parity_subject(CPU, "fp32")
+    with torch.no_grad():
+        for parameter, array in zip(other.model.parameters(), subject.parameters().values(), strict=True):
+            parameter.copy_(torch.from_numpy(numpy.ascontiguousarray(array)))
+        other.model.eval()
+        expected = other.model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+    outputs = numpy.array(subject.network.predict(images))
+    assert abs(outputs - expected).max() <= 1e-4
+    assert numpy.ptp(outputs) > 1e-3  # not all alike
+    for column in ("parameters", "flops_per_sample", "model", "image_size"):
+        assert own.description()[column] == other.description()[column]
+    assert own.description()["parameters"] == PARAMETERS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("mnist", "fp32"), ("mnist", "amp_bf16"), ("mnist", "amp_fp16"), ("mobilenetv2", "fp32"), ("resnet50", "fp32")],
+)
+def test_three_steps_are_those_of_float64(name, precision, tmp_path):
+    verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
+    assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(PARAMETERS))
+def test_twenty_steps_are_those_of_float64(name, tmp_path):
+    verdict = parity.check(build(name), run(tmp_path), 20)
+    assert (verdict.passed, verdict.num_steps) == (True, 20), verdict.reason
+
+
+def test_a_frozen_network_whose_batch_norms_are_folded_is_the_same_function(tmp_path):
+    frozen = build("mobilenetv2", trainable=False)
+    assert mobilenetv2.trainable_parameters(frozen) == 12_810
+    assert frozen.description()["parameters"] == PARAMETERS["mobilenetv2"]
+    assert parity.check(frozen, run(tmp_path), 1).passed
+
+
+def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
+    from benchbook.training.mlx.network import Network
+
+    right = Network._gradients
+
+    def wrong(self, inputs, target):
+        loss, gradients = right(self, inputs, target)
+        gradients["convolution2"]["weight"] = gradients["convolution2"]["weight"] * 1.1
+        return loss, gradients
+
+    monkeypatch.setattr(Network, "_gradients", wrong)
+    verdict = parity.check(build("mnist"), run(tmp_path), 1)
+    assert not verdict.passed
+    assert "convolution2.weight" in verdict.reason
+
+
+@pytest.mark.fault("a training step of MLX that nobody evaluates: the whole step is done before the clock stops")
+def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
+    import mlx.core as mx
+
+    from benchbook.training.mlx import network
+
+    workload = build("mnist", batch_size=64)
+    batch = next(workload.batches(0))
+
+    def check():
+        """Queue two steps that hand nothing over, wait, and see what is left of the last one's update."""
+        return roofline.check_synchronize(
+            CPU,
+            operation=lambda previous: workload.step(batch),
+            read=lambda device, last: mx.eval(workload.network.state),
+            work_seconds=0.01,
+        )
+
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
+    assert check().remaining < 0.1
+    monkeypatch.setattr(network, "hanging_on", lambda loss, others: loss)  # the loss is known before the update
+    with pytest.raises(roofline.NotSynchronized):
+        check()
+
+
+@pytest.mark.parametrize(("precision", "compiled"), [("fp32", False), ("fp32", True), ("amp_fp16", False)])
+def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(precision, compiled):
+    workload = build("mnist", precision=precision, compiled=compiled)
+    fresh = workload.snapshot()
+    first = losses(workload)
+    workload.end_epoch()
+    workload.restore(fresh)
+    assert losses(workload) == first
+    assert len(set(first)) == 2
+    assert workload.network.optimizer.learning_rate.item() == 1.0
+
+
+def test_each_epoch_has_a_rate_and_an_order_of_its_own():
+    workload = build("mnist", batch_size=64)
+    first, second = (numpy.array(next(workload.batches(epoch))[1]) for epoch in (0, 1))
+    assert first.tolist() != second.tolist()
+    count = sum(workload.num_samples(batch) for batch in workload.batches(0))
+    assert count == len(digits().train_labels)  # the last batch is smaller, as torch's
+    workload.end_epoch()
+    assert workload.network.optimizer.learning_rate.item() == pytest.approx(0.7)
+
+
+def test_compiled_or_not_the_first_step_is_the_same():
+    plain, compiled = (losses(build("mnist", compiled=value), 1) for value in (False, True))
+    assert compiled == pytest.approx(plain, rel=1e-5)
+
+
+def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
+    import mlx.core as mx
+
+    workload = build("mnist", precision="amp_fp16")
+    workload.network.scaling["scale"] = mx.array(1e30)
+    before = numpy.array(workload.network.model.dense2.weight)
+    losses(workload, 1)
+    assert workload.network.scaling["scale"].item() == pytest.approx(5e29)
+    assert (numpy.array(workload.network.model.dense2.weight) == before).all()
+    workload.network.scaling["scale"] = mx.array(2.0**8)
+    losses(workload, 1)
+    assert workload.network.scaling["steps"].item() == 1
+    assert (numpy.array(workload.network.model.dense2.weight) != before).any()
+
+
+def test_loaders_deliver_what_lies_resident():
+    resident, loaded = (build("mnist", data_resident=value, num_workers=2) for value in (True, False))
+    for own, other in zip(resident.batches(3), loaded.batches(3), strict=True):
+        assert abs(numpy.array(own[0]) - other[0]).max() < 1e-6
+        assert numpy.array(own[1]).tolist() == other[1].tolist()
+    resident, loaded = (build("mobilenetv2", data_resident=value) for value in (True, False))
+    own, other = (next(workload.batches(0)) for workload in (resident, loaded))
+    assert abs(numpy.array(own[0]) - other[0]).max() < 1e-6
+    assert numpy.array(own[1]).tolist() == other[1].tolist()
+
+
+def test_evaluation_counts_every_test_image_and_needs_no_labels_that_mean_something():
+    evaluation = build("mnist").evaluate()
+    assert evaluation.samples == len(digits().test_labels)
+    assert 0 <= float(evaluation.accuracy) <= 1
+    synthetic = build("resnet50").evaluate()
+    assert synthetic.metric is None
+    assert float(synthetic.loss) > 0
+
+
+def test_the_schedule_of_resnet50_is_the_plans():
+    import mlx.core as mx
+
+    from benchbook.studies.resnet50_cost import mlx
+
+    plan = type("Plan", (), {"steps_per_epoch": 10, "schedule_epochs": 90.0, "peak": 0.4})()
+    for step in (0, 7, 49, 50, 299, 300, 601, 899):
+        expected = schedule(step, 10, 0.4)
+        assert mlx.schedule(plan, mx.array(step)).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
+    metal = replace(CPU, kind="metal")
+    assert search.candidates(metal) == {"precision": ("amp_fp16", "amp_bf16"), "compiled": (True,)}
+    with pytest.raises(NotImplementedError, match="allowed with MLX: precision and compiled"):
+        mnist.build(digits(), CPU, "controlled", True, settings=Settings(channels_last=True))
+    with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, bf16, fp16"):
+        build("mnist", precision="tf32")
+    with pytest.raises(NotImplementedError, match="device_count 2 with MLX; allowed: 1"):
+        build("resnet50", replace(CPU, count=2))
+    with pytest.raises(NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"):
+        build("mnist", devices.Device("cpu", "a CPU", "tensorflow"))
