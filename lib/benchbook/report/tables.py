@@ -56,6 +56,18 @@ COLUMNS = {
         "confirmed": "confirmed",
         "outcome": "outcome",
     },
+    "frameworks": {
+        "machine": "machine",
+        "study": "study",
+        "variant": "variant",
+        "framework": "framework",
+        "device": "device",
+        "precision": "precision",
+        "batch_size": "batch",
+        "images_per_second": "images/s",
+        "ratio": "of the fastest",
+        "verdict": "verdict",
+    },
     "claims": {
         "sentence": "claim",
         "published": "claimed",
@@ -100,6 +112,7 @@ NOTES = {
     },
     "claims": {"value": "bounds", "verdict": "reason"},
     "tuning": {"confirmed": "bounds"},
+    "frameworks": {"framework": "framework_version", "ratio": "bounds"},
 }
 
 
@@ -129,7 +142,7 @@ def table(path: Path, name: str) -> dict:
     """
     notes = NOTES.get(name, {})
     content = read(path)
-    prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded}.get(name)
+    prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded, "frameworks": _bounded}.get(name)
     content = prepare(content) if prepare else content
     content = _with(content, *COLUMNS[name], *notes.values())
     numeric = {column: _is_numeric(content[column]) for column in COLUMNS[name]}
