@@ -41,8 +41,8 @@ def build(name, device=CPU, precision="fp32", compiled=False, **options):
     if name == "mobilenetv2":
         options = {"trainable": True, "data_resident": True, "num_workers": 0, "batch_size": 8} | options
         return mobilenetv2.build(drawn(), device, "tuned", image_size=32, settings=settings, **options)
-    options = {"batch_size": 2, "parity_batch_size": 2} | options
-    return resnet50.build(None, device, image_size=32, settings=settings, **options)
+    options = {"batch_size": 2, "parity_batch_size": 2, "image_size": 32} | options
+    return resnet50.build(None, device, settings=settings, **options)
 
 
 def losses(workload, num_steps=2):
@@ -55,45 +55,53 @@ def losses(workload, num_steps=2):
 
 @pytest.mark.parametrize("name", list(PARAMETERS))
 def test_outputs_operations_and_parameters_are_torchs(name):
+    import mlx.core as mx
     import torch
+
+    from benchbook.training.mlx.runtime import MOVING, leaves
 
     own, other = build(name), build(name, TORCHS)
     images, _ = own.parity_batches(1)[0]
-    subject = own.parity_subject(CPU, "fp32")
+    subject, model = own.parity_subject(CPU, "fp32"), other.model.eval()
+    for _ in range(10):  # until the moving statistics are more of these images than what they began with
+        mx.eval(subject.network.model(subject.network.placed(images)), subject.network.model.parameters())
+    moving = [array for path, array in leaves(subject.network.model).items() if path.endswith(MOVING)]
+    buffers = [buffer for path, buffer in model.named_buffers() if path.endswith(MOVING)]
     with torch.no_grad():
-        for parameter, array in zip(other.model.parameters(), subject.parameters().values(), strict=True):
+        for buffer, array in zip(buffers, moving, strict=True):
+            buffer.copy_(torch.from_numpy(numpy.array(array)))
+        for parameter, array in zip(model.parameters(), subject.parameters().values(), strict=True):
             parameter.copy_(torch.from_numpy(numpy.ascontiguousarray(array)))
-        other.model.eval()
-        expected = other.model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
-    outputs = numpy.array(subject.network.predict(images))
-    assert abs(outputs - expected).max() <= 1e-4
-    assert numpy.ptp(outputs) > 1e-3  # not all alike
+        expected = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+    assert abs(numpy.array(subject.network.predict(images)) - expected).max() <= 1e-4
+    assert numpy.ptp(expected) > 1e-2  # not all alike
     for column in ("parameters", "flops_per_sample", "model", "image_size"):
         assert own.description()[column] == other.description()[column]
     assert own.description()["parameters"] == PARAMETERS[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"),
-    [("mnist", "fp32"), ("mnist", "amp_bf16"), ("mnist", "amp_fp16"), ("mobilenetv2", "fp32"), ("resnet50", "fp32")],
-)
+# As each study is compared: MobileNetV2 frozen, its batch norms folded; a step of ResNet-50 that begins to warm up.
+COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64, "schedule_epochs": 0.002}}
+
+
+@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_fp16")])
 def test_three_steps_are_those_of_float64(name, precision, tmp_path):
-    verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
+    verdict = parity.check(build(name, precision=precision, **COMPARED[name]), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(PARAMETERS))
-def test_twenty_steps_are_those_of_float64(name, tmp_path):
-    verdict = parity.check(build(name), run(tmp_path), 20)
+@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_bf16")])
+def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):
+    verdict = parity.check(build(name, precision=precision, **COMPARED[name]), run(tmp_path), 20)
     assert (verdict.passed, verdict.num_steps) == (True, 20), verdict.reason
 
 
-def test_a_frozen_network_whose_batch_norms_are_folded_is_the_same_function(tmp_path):
+def test_gradients_of_all_layers_of_a_mobilenetv2_that_is_trained_are_those_of_float64(tmp_path):
+    assert parity.check(build("mobilenetv2"), run(tmp_path), 1).passed
     frozen = build("mobilenetv2", trainable=False)
     assert mobilenetv2.trainable_parameters(frozen) == 12_810
     assert frozen.description()["parameters"] == PARAMETERS["mobilenetv2"]
-    assert parity.check(frozen, run(tmp_path), 1).passed
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
