@@ -25,7 +25,7 @@ def of_rows(evidence: Evidence, studies: Mapping[str, Study], here: str, printed
         printed: of each chip what is printed and paid; see `derive.make`.
     """
     names = naming.of(evidence.rows, evidence.folder)
-    points = evidence.summary.set_index("samples_per_second", drop=False)
+    points = dict(iter(evidence.summary.groupby(POINT)))
     by_study = {task.study: task for task in TASKS if task.study}
     for line in headline.table(evidence, studies).to_dict("records"):
         task = by_study.get(line["study"])
@@ -44,9 +44,9 @@ def _seconds(line: dict, task: Task) -> float:
     return task.images / line["images_per_second"]
 
 
-def _point(points: pandas.DataFrame, line: dict) -> dict:
+def _point(points: dict[tuple, pandas.DataFrame], line: dict) -> dict:
     """Return the summary's line that speaks in a line of the headline."""
-    own = points[(points[POINT] == pandas.Series({name: line[name] for name in POINT})).all(axis=1)]
+    own = points[tuple(line[name] for name in POINT)]
     same = own[own["samples_per_second"] == line["images_per_second"]]
     return (same if len(same) else own).iloc[0].to_dict()
 

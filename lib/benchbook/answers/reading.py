@@ -1,7 +1,8 @@
 """Marks from the rows in a folder, as the aggregation takes them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas
@@ -12,6 +13,8 @@ from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
 from benchbook.answers.tasks import TASKS
 from benchbook.study import Evidence, Study
+
+FILE = "answers.json"
 
 
 def of_folder(folder: Path | None = None) -> list[Mark]:
@@ -42,6 +45,20 @@ def gather(evidence: Evidence, studies: Mapping[str, Study], here: str) -> list[
     marks += from_record.of_record(worked_out, marks)
     order = [each.key for each in TASKS]
     return sorted(marks, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
+
+
+def save(marks: Iterable[Mark], folder: Path) -> None:
+    """Write marks into a folder, where the report reads them: what the aggregation has read need not be read again."""
+    lines = [json.dumps(asdict(mark), default=lambda number: number.item()) for mark in marks]
+    (folder / FILE).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def load(folder: Path) -> list[Mark] | None:
+    """Return the marks that `save` wrote into a folder; None where it wrote none."""
+    if not (folder / FILE).exists():
+        return None
+    lines = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return [Mark(**line | {name: tuple(line[name]) for name in ("sources", "operations")}) for line in lines]
 
 
 def source(run: dict) -> str:

@@ -44,9 +44,8 @@ def write() -> Path:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, **quiet) as aggregation:
         try:
-            every = answers.of_folder(outputs / "runs")
             notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
-            return write_pages(outputs / "figures", outputs / "report", notebooks, every)
+            return write_pages(outputs / "figures", outputs / "report", notebooks)
         except BaseException:
             aggregation.kill()
             raise
@@ -99,13 +98,15 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), eve
         figures: what the aggregation wrote; read when all notebooks have their pages.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
-        every: the marks of all tasks; the first page begins with those of the first task. Without them it has none.
+        every: the marks of all tasks; None: those that the aggregation wrote. The first page begins with those of the
+            first task; where there are none, it has none.
 
     Returns:
         The path of index.html.
     """
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
+    every = answers.load(figures) if every is None else every
     links = {answers.source(page): f"notebooks/{page['file']}" for page in pages if page["machine"]}
     _copy(figures, folder / "files")
     lines, printed = tables.lines(figures / "summary.csv"), functools.cache(articles.rows)
