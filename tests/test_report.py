@@ -239,6 +239,19 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
                 assert not target.fragment or target.fragment in Page(file).ids, link
 
 
+def test_the_first_pages_answer_is_renewed_and_the_rest_of_the_report_stays(write_site, monkeypatch, tmp_path):
+    every = reading.gather(Evidence(articles.rows()), studies.every(), "desk")
+    site = write_site(every=[mark for mark in every if "P100" in mark.name]).folder
+    assert "Apple M1" not in Page(site / "index.html").text
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    assert report.write_answers() == site / "mnist.html"
+    page = Page(site / "index.html")
+    assert "Apple M1" in page.text
+    assert {"claims", "method", "cite", "choice"} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert not list(site.glob(".*.part"))
+
+
 def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):
     fetching = '<img src="https://example.org/x.png"><link rel="stylesheet" href="https://example.org"><p>here</p>'
     write_notebook(tmp_path / "runs", html_output(fetching))
