@@ -261,6 +261,18 @@ def test_committed_profile_uses_only_words_that_are_read(profile):
         assert set(entry) <= {"points", "parameters", "num_kernels", "time_limit_minutes"}
 
 
+@pytest.mark.parametrize("shared", ["", "  parameters: {search_seconds: 0}\n"])
+def test_a_tuned_point_without_time_for_a_search_is_refused_with_its_line(tmp_path, monkeypatch, shared):
+    own = "" if shared else ", search_seconds: [10, 0]"
+    text = f"mnist_speedup:\n  time_limit_minutes: 1\n{shared}  points:\n    - {{variant: reference}}\n"
+    (tmp_path / "mine.yaml").write_text(f"{text}    - {{variant: tuned{own}}}\n")
+    monkeypatch.setattr(layout, "profile", lambda name: tmp_path / "mine.yaml")
+    _has(monkeypatch, "cpu")
+    line = 5 + bool(shared)
+    with pytest.raises(ValueError, match=f"mine.yaml, line {line}: search_seconds is 0 with variant tuned; allowed:"):
+        profiles.read("mine")
+
+
 def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(monkeypatch):
     _has(monkeypatch, "cpu")
     monkeypatch.setattr(devices, "installed", lambda: ("torch", "tensorflow"))

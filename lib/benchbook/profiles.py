@@ -218,8 +218,21 @@ def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> 
                 line = point.lines[parameter]
                 for value in values if isinstance(values, list) else [values]:
                     check(study, {parameter: value})
+        for point in content[study]["points"]:
+            line = point.line
+            _check_search(content[study].get("parameters", {}) | point)
     except ValueError as error:
         raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
+
+
+def _check_search(settings: dict) -> None:
+    """Refuse a point that is called tuned without time for a search."""
+    variants, limits = (
+        value if isinstance(value, list) else [value]
+        for value in (settings.get("variant"), settings.get("search_seconds", 1))
+    )
+    if "tuned" in variants and min(limits) <= 0:
+        raise ValueError(f"search_seconds is {min(limits)!r} with variant tuned; allowed: above 0")
 
 
 def _places(
