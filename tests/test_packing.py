@@ -10,7 +10,7 @@ import zipfile
 import pandas
 import pytest
 
-from benchbook import layout, packing, points, records
+from benchbook import archives, layout, packing, points, records
 from rows import make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
@@ -194,7 +194,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
     for path in (tmp_path / "rows.zip", tmp_path / "absent.zip"):
         with pytest.raises(packing.PackError, match="not a readable zip"):
             packing.add(path)
-    monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(archives, "LARGEST_BYTES", 100)
     with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
         packing.add(make_zip(tmp_path, {CSV: "x" * 101}))
 

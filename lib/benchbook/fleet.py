@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import articles, condition, headline, layout, manifests, packing, records
+from benchbook import archives, articles, condition, headline, layout, manifests, packing, records
 from benchbook.records.checking import quoted
 from benchbook.report import tables
 from benchbook.studies import every
@@ -117,10 +117,10 @@ def _differences(folder: Path) -> tuple[dict[str, bytes], int]:
             continue
         if not stat.S_ISREG(status.st_mode):
             raise packing.PackError(f"{quoted(name)} is a link or a special file; allowed: plain files")
-        packing.check_place(name, status.st_size)
+        archives.check_place(name, status.st_size)
         size += status.st_size
-        if size > packing.LARGEST_BYTES:
-            raise packing.PackError(f"{folder.name}: more than {packing.LARGEST_BYTES} bytes; allowed: no more")
+        if size > archives.LARGEST_BYTES:
+            raise packing.PackError(f"{folder.name}: more than {archives.LARGEST_BYTES} bytes; allowed: no more")
         names.add(name)
         content, own = path.read_bytes(), here.parent / name
         if not own.exists() or own.read_bytes() != content:

@@ -5,34 +5,19 @@ checked whole before anything of it is written. Rows of an older version are wri
 folder of the point's present name, so that the same run is never here twice.
 """
 
-import collections
 import io
 import json
-import re
-import stat
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import pandas
 
-from benchbook import crosschecks, layout, manifests, marker, records
+from benchbook import archives, crosschecks, layout, manifests, marker, records
+from benchbook.archives import PackError
 from benchbook.records.checking import listed, quoted
 
-# A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
-NAME = r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}"
-MEMBER = re.compile(rf"{NAME}/{NAME}/{NAME}/{NAME}\.(csv|json)")
-LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
-LARGEST_FILE_BYTES = records.LARGEST_BYTES  # one run's rows or manifest
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
-PIECE_BYTES = 2**20
 IDENTITY = ("machine", "study", "point", "run_id")
-
-
-class PackError(ValueError):
-    """A pack cannot be made or taken; the message names the file within it."""
 
 
 def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.DataFrame]:
@@ -63,11 +48,11 @@ def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.Data
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
     for name, content in contents.items():
-        _check_name(name)
+        archives.check_name(name)
         _check_private(name, content)
-        _check_manifest(name, content)
+        archives.check_manifest(name, content)
     path = path or layout.outputs() / f"{machine_name}.zip"
-    _write_zip(path, contents)
+    archives.write(path, contents)
     return path, rows
 
 
@@ -84,7 +69,7 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
             or see `judge`.
         SchemaError: a row breaks the schema.
     """
-    contents, rows = judge(path.name, _read_zip(path))
+    contents, rows = judge(path.name, archives.read(path))
     folder = layout.runs(rows["machine"].iloc[0])
     for name, content in contents.items():
         if not (folder.parent / name).exists():
@@ -218,90 +203,6 @@ def _check_against_present(
         )
 
 
-def _read_zip(path: Path) -> dict[str, bytes]:
-    """Return a pack's files by name, once every name, kind and size is allowed."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            for member in members:
-                _check_member(path.name, member)
-            _check_whole(path.name, members)
-            contents = {member.filename: _read_member(archive, member) for member in members}
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
-    for name, content in contents.items():
-        _check_manifest(name, content)
-    return contents
-
-
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Return a file of a zip, taken in pieces: no more is unpacked than its header declares, which was allowed."""
-    pieces = []
-    with archive.open(member) as file:
-        while piece := file.read(PIECE_BYTES):
-            pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
-    mode = member.external_attr >> 16
-    if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is a link or a special file; allowed: plain files")
-    if member.compress_type not in METHODS:
-        method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is packed by {method}; allowed: store, deflate")
-    if member.flag_bits & 1:
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is encrypted; allowed: plain files")
-    check_place(member.filename, member.file_size, f"{pack_name}: ")
-
-
-def check_place(name: str, size: int, prefix: str = "") -> None:
-    """Refuse a file that is too large, or whose name is no place of rows.
-
-    Args:
-        name: below outputs/runs.
-        size: bytes, unpacked.
-        prefix: what the message begins with.
-
-    Raises:
-        PackError: the name, and what is allowed.
-    """
-    if size > LARGEST_FILE_BYTES:
-        raise PackError(f"{prefix}{quoted(name)} has {size} bytes unpacked; allowed: {LARGEST_FILE_BYTES}")
-    _check_name(name, prefix)
-
-
-def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
-    names = [member.filename for member in members]
-    counts = collections.Counter(name.lower() for name in names)  # macOS takes A.csv and a.csv for one file
-    if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise PackError(f"{pack_name}: {quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
-    if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
-        raise PackError(f"{pack_name}: {size} bytes unpacked; allowed: {LARGEST_BYTES}")
-    machines = {name.partition("/")[0] for name in names}
-    if len(machines) != 1:
-        raise PackError(f"{pack_name}: holds {len(machines)} machines ({listed(machines)}); allowed: one")
-    alone = sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names)
-    if alone:
-        raise PackError(f"{pack_name}: {alone[0]} has no rows beside it")
-
-
-def _check_name(name: str, prefix: str = "") -> None:
-    if not MEMBER.fullmatch(name) or ".." in name:
-        raise PackError(
-            f"{prefix}{quoted(name)}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"
-        )
-
-
-def _check_manifest(name: str, content: bytes) -> None:
-    if not name.endswith(".json"):
-        return
-    try:
-        manifests.check(content, name)
-    except manifests.ManifestError as error:
-        raise PackError(str(error)) from error
-
-
 def _check_private(name: str, content: bytes) -> None:
     """Refuse a file that tells where this computer keeps things: rows are published."""
     for folder in (Path.home(), layout.root()):
@@ -317,19 +218,7 @@ def write_checked(contents: dict[str, bytes], path: Path) -> None:
     """
     for name, content in contents.items():
         _check_private(name, content)
-    _write_zip(path, contents)
-
-
-def _write_zip(path: Path, contents: dict[str, bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(contents):
-            member = zipfile.ZipInfo(name)  # dated 1980, whenever it is made
-            member.compress_type = zipfile.ZIP_DEFLATED
-            member.external_attr = (stat.S_IFREG | 0o644) << 16
-            archive.writestr(member, contents[name])
-    temporary.replace(path)
+    archives.write(path, contents)
 
 
 def _write_file(path: Path, content: bytes) -> None:
