@@ -104,7 +104,7 @@ def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str) -
     former = set(slurm.jobs(prefix))
     waiting = sum(not (folder / group.name / "done").exists() for group in own)
     over = _Over(prefix, former, waiting, site.check_seconds)
-    session.run_graph(options, configuration, lambda graph: _kill(graph), over.watch)
+    session.run_graph(options, configuration, _kill, over.watch)
 
 
 class _Over:
