@@ -11,7 +11,7 @@ LIMIT_SECONDS = 30.0  # it takes two or three; a machine that swaps is not kept 
 
 
 def renew_answers() -> bool:
-    """Write the answer's pages, in a process of its own with the lowest priority, and wait until it has ended.
+    """Write the answer's pages, in a process of its own with a low priority, and wait until it has ended.
 
     A study never fails for it: a page that cannot be written stays as it was. The path of a first one is printed.
 
