@@ -35,6 +35,8 @@ def test_an_id_gives_cores_and_memory_where_no_manifest_does():
     assert made.place({"machine": amd, "device": "cpu"}) == "AMD EPYC, 2 cores, 24 GB, CPU"
     assert made.place({"machine": apple, "device": "mps"}) == "Apple M1, 16 GB, GPU"
     assert made.machine(apple) == "Apple M1, 16 GB"
+    assert made.in_sentence({"machine": amd, "device": "cpu"}) == "a 2-core AMD EPYC"
+    assert made.in_sentence({"machine": apple, "device": "mps"}) == "an Apple M1's GPU"
     assert made.machine("unheard-of") == "unheard-of"
 
 
@@ -54,12 +56,18 @@ def test_a_chip_of_its_own_goes_by_its_name_and_number():
     assert made.place(line) == "NVIDIA RTX 4090"
     assert made.place(line | {"device_count": 4}) == "4 x NVIDIA RTX 4090"
     assert made.place({"machine": "box", "device": "cpu"}) == "AMD EPYC, CPU"
+    assert made.in_sentence(line) == "an NVIDIA RTX 4090"
+    assert made.in_sentence(line | {"device_count": 4}) == "4 NVIDIA RTX 4090"
+    assert made.in_sentence({"machine": "box", "device": "cpu"}) == "an AMD EPYC"
 
 
 def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
     made = naming.of(articles.rows(), None)
     assert made.place({"machine": "p100-server-256gb", "device": "cuda"}) == "NVIDIA P100"
     assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("computer with NVIDIA P100")
+    assert (
+        made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a computer with NVIDIA P100"
+    )
 
 
 def test_machines_that_measured_under_one_name_go_with_their_ids():

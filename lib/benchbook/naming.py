@@ -5,7 +5,7 @@ A machine's id, such as `apple-m1-8core-16gb`, stays what folders, links and tab
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas
@@ -16,9 +16,41 @@ from benchbook.devices.kinds import KINDS, named_by_driver
 MARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 # What makers of CPUs add to a chip's name, and what names of GPUs say in brackets of their cores.
 ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
+VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # what is spoken with a vowel first
+COMPUTER = "computer with"
 OTHER = "GPU"  # a kind of device that no table names
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
 DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}  # before the size
+
+
+@dataclass(frozen=True)
+class Name:
+    """What is known of one machine for its name.
+
+    Attributes:
+        chip: its processor, or `computer with` the GPU that its article names it after.
+        cores: None where the chip's name says them, or where nobody does.
+        gigabytes: of main memory; None where nobody says them.
+        mark: its id in brackets, where another machine has the same name.
+    """
+
+    chip: str
+    cores: int | None = None
+    gigabytes: int | None = None
+    mark: str = ""
+
+    def __str__(self) -> str:
+        """Return it as tables and charts show it: `AMD EPYC, 2 cores, 24 GB`."""
+        cores = f", {self.cores} core{'s' * (self.cores > 1)}" if self.cores else ""
+        return self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.mark
+
+    def in_sentence(self, device: str) -> str:
+        """Return it with a device that is no chip of its own: `a 2-core AMD EPYC`, `an Apple M1's GPU`."""
+        if self.chip.startswith(COMPUTER):
+            return f"the {device} of a {self.chip}{self.mark}"
+        if self.chip.startswith("Apple") or not device.startswith("CPU"):
+            return f"{with_article(self.chip)}'s {device}{self.mark}"
+        return with_article(f"{self.cores}-core {self.chip}" if self.cores else self.chip) + self.mark
 
 
 @dataclass(frozen=True)
@@ -26,18 +58,18 @@ class Names:
     """The names of some machines.
 
     Attributes:
-        machines: by id, such as `Apple M1, 16 GB`.
+        machines: by id.
         chips: of devices that are chips of their own, by machine and kind, such as `NVIDIA RTX 4090`.
-        shared: the ids of machines whose devices' names are also those of another machine's.
+        shared: the ids of machines whose devices have the name of another machine's.
     """
 
-    machines: dict[str, str]
+    machines: dict[str, Name]
     chips: dict[tuple[str, str], str]
     shared: frozenset[str] = frozenset()
 
     def machine(self, machine: str) -> str:
         """Return a machine's name; one that is not among them keeps its id."""
-        return self.machines.get(machine, machine)
+        return str(self.machines.get(machine, machine))
 
     def place(self, line: dict) -> str:
         """Return a machine with its device, such as `Apple M1, 16 GB, GPU` or `4 x NVIDIA V100`.
@@ -45,14 +77,37 @@ class Names:
         Args:
             line: with machine and device (may be missing); device_count where several count.
         """
-        machine, device, count = line["machine"], line.get("device"), line.get("device_count")
+        machine, device = line["machine"], line.get("device")
         if not isinstance(device, str):
             return self.machine(machine)
         if (machine, device) not in self.chips:
             return f"{self.machine(machine)}, {device_word(device)}"
-        name = self.chips[machine, device]
-        name = f"{count:.0f} x {name}" if pandas.notna(count) and count > 1 else name
-        return f"{name} ({machine})" if machine in self.shared else name
+        count = self._count(line)
+        return (f"{count} x " if count > 1 else "") + self._chip(machine, device)
+
+    def in_sentence(self, line: dict) -> str:
+        """Return a machine with its device as a sentence names it: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
+
+        Args:
+            line: see `place`.
+        """
+        machine, device = line["machine"], line.get("device")
+        if machine not in self.machines:
+            return self.place(line)
+        if not isinstance(device, str):
+            return with_article(self.machine(machine))
+        if (machine, device) not in self.chips:
+            return self.machines[machine].in_sentence(device_word(device))
+        count = self._count(line)
+        return f"{count} {self._chip(machine, device)}" if count > 1 else with_article(self._chip(machine, device))
+
+    def _chip(self, machine: str, device: str) -> str:
+        return self.chips[machine, device] + (f" ({machine})" if machine in self.shared else "")
+
+    @staticmethod
+    def _count(line: dict) -> int:
+        count = line.get("device_count")
+        return int(count) if pandas.notna(count) else 1
 
 
 def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
@@ -66,24 +121,21 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
         rows: measured and published ones.
         folder: that holds the rows with their manifests: of one machine, or of all, each in its own; None without.
     """
-    plain, own_chips = {}, {}
+    machines, own_chips = {}, {}
     for machine, own in rows.groupby("machine", sort=True):
-        named = own[own["device_name"].notna() & own["device"].isin(named_by_driver())].drop_duplicates(
-            "device", keep="last"
-        )
-        driven = {device: chip_name(name) for device, name in named[["device", "device_name"]].values.tolist()}
+        named = own[own["device_name"].notna() & own["device"].isin(named_by_driver())]
+        named = named.drop_duplicates("device", keep="last")[["device", "device_name"]]
+        driven = {device: chip_name(name) for device, name in named.values.tolist()}
         own_chips |= {(machine, device): name for device, name in driven.items()}
         chip = chip_name(next(iter(own["chip"].dropna()), machine))
-        alike = {chips.product(name) for name in driven.values()} & {chips.product(chip)}
-        chip = f"computer with {chip}" if alike else chip  # its rows name it after its accelerator
-        plain[machine] = ", ".join([chip, *_size(machine, chip, _description(folder, machine))])
+        if chips.product(chip) in map(chips.product, driven.values()):
+            chip = f"{COMPUTER} {chip}"
+        machines[machine] = Name(chip, *_size(machine, chip, _description(folder, machine)))
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
-    twice = _named_alike({machine: plain[machine] for machine in measured})
-    shared = {
-        machine for machine, _ in _named_alike({key: name for key, name in own_chips.items() if key[0] in measured})
-    }
-    machines = {machine: f"{name} ({machine})" if machine in twice else name for machine, name in plain.items()}
-    return Names(machines, own_chips, frozenset(shared))
+    for machine in _named_alike({machine: str(machines[machine]) for machine in measured}):
+        machines[machine] = replace(machines[machine], mark=f" ({machine})")
+    alike = _named_alike({key: name for key, name in own_chips.items() if key[0] in measured})
+    return Names(machines, own_chips, frozenset(machine for machine, _ in alike))
 
 
 def chip_name(text: str) -> str:
@@ -98,6 +150,11 @@ def chip_name(text: str) -> str:
 def dataset(name: str) -> str:
     """Return what a data set is called: MNIST, CIFAR-10, drawn shapes."""
     return DATASETS.get(name) or DRAWN.get(name.partition("-")[0], name)
+
+
+def with_article(name: str) -> str:
+    """Return a name with `a`, or with `an` where it is spoken with a vowel first."""
+    return f"an {name}" if VOWEL.match(name) else f"a {name}"
 
 
 def device_word(kind: str) -> str:
@@ -117,13 +174,12 @@ def _description(folder: Path | None, machine: str) -> dict:
         return {}
 
 
-def _size(machine: str, chip: str, described: dict) -> list[str]:
-    """Return cores and memory in words; the name of an Apple chip says its cores."""
+def _size(machine: str, chip: str, described: dict) -> tuple[int | None, int | None]:
+    """Return cores and gigabytes; the name of an Apple chip says its cores."""
     cores = described.get("physical_cores") or _stated(machine, "core")
     memory = described.get("memory_bytes")
     gigabytes = max(1, round(memory / 2**30)) if memory else _stated(machine, "gb")
-    counted = [] if not cores or chip.startswith("Apple") else [f"{cores} core{'s' * (cores > 1)}"]
-    return counted + ([f"{gigabytes} GB"] if gigabytes else [])
+    return (None if chip.startswith("Apple") else cores), gigabytes
 
 
 def _stated(machine: str, unit: str) -> int | None:
