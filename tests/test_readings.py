@@ -1,9 +1,6 @@
 """What a notebook says of its own run: every number is that of its rows."""
 
-import pandas
-
 from benchbook import readings
-from benchbook.study import Drawing
 from rows import make_row, make_rows
 
 ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
@@ -31,8 +28,3 @@ def test_what_was_not_measured_is_left_out_or_said_to_be_missing():
 def test_a_run_without_windows_says_how_it_ended():
     failed = make_row(status="out_of_memory", samples=None, seconds=None, samples_per_second=None)
     assert "out of memory" in readings.training(make_rows([failed]))
-
-
-def test_findings_are_the_sentences_of_drawings_that_have_one():
-    drawings = [Drawing(None, pandas.DataFrame(), "", finding) for finding in ("One", "", "Two")]
-    assert readings.findings(drawings) == "One. Two."

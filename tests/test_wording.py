@@ -33,7 +33,7 @@ def test_a_time_has_the_unit_that_fits(seconds, text):
 
 
 def test_a_share_goes_by_its_name_only_where_that_is_near():
-    assert [wording.part(share) for share in (0.22, 0.34, 0.5, 0.28, 0.05)] == [
+    assert [wording.part(share) for share in (0.205, 0.34, 0.5, 0.28, 0.05)] == [
         *("about a fifth", "about a third", "about half", "28 %", "5.0 %")
     ]
 
@@ -42,7 +42,9 @@ def test_speeds_are_held_against_each_other_either_way():
     assert wording.speed_of(0.33) == "about a third of the speed of"
     assert wording.speed_of(0.5) == "about half the speed of"
     assert wording.speed_of(1.02) == wording.speed_of(0.98) == "about the speed of"
-    assert wording.speed_of(1.7) == "1.7 times the speed of"
+    assert wording.speed_of(1.7) == "1.70 times the speed of"
+    assert wording.span(pandas.Series([0.224, 0.2]), wording.percent) == "20 to 22 %"
+    assert wording.span(pandas.Series([29.3, 3558.0]), wording.duration) == "29 s to 59 min"
 
 
 def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():

@@ -3,12 +3,14 @@
 Measured rows keep training, evaluation and set-up apart; here they are added, each scaled to the article's images.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
-from benchbook import articles, figures, quantities, statistics
+from benchbook import articles, figures, findings, quantities, statistics, wording
+from benchbook.naming import Names
 from benchbook.study import Drawing, Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
@@ -112,10 +114,56 @@ class ArticleEpoch:
         axes.set(xlabel=f"{self.unit} for {of}", title=title)
         return Drawing.titled(figure, table, f"Bars of {self.unit} for {of}")
 
-    def scaled(self, epoch: dict) -> str:
-        """Return what a title says of an epoch of a stand-in, whose rate is scaled to the article's images."""
-        other = figures.stand_in(epoch, self.dataset)
-        return f", {other} scaled up" if other else ""
+    def title(self, table: pandas.DataFrame, what: str, names: Names) -> str:
+        """Return what the chart shows: the fastest epoch that was measured.
+
+        Args:
+            table: from `table`.
+            what: is trained, as in `One MNIST epoch`.
+            names: of machines.
+        """
+        own = self.measured(table)
+        if own.empty:
+            return f"{what}: not measured here yet"
+        best = own.loc[own[self.unit].idxmin()].to_dict()
+        scaled = ", scaled up" if figures.stand_in(best, self.dataset) else ""
+        seconds = best[self.unit] * SECONDS[self.unit]
+        return f"{what} takes {wording.duration(seconds)} on {names.in_sentence(best)}{scaled}"
+
+    def measured(self, table: pandas.DataFrame) -> pandas.DataFrame:
+        """Return the measured epochs of a table that did not fail."""
+        return table[(table["source"] == "measured") & table["status"].eq("ok") & table[self.unit].notna()]
+
+    def printed_sentence(self, table: pandas.DataFrame) -> str:
+        """Return what the article's machines take; empty where it printed no epoch."""
+        printed = table.loc[(table["source"] != "measured") & table[self.unit].notna(), self.unit] * SECONDS[self.unit]
+        return f"The article's machines take {wording.span(printed, wording.duration)}." if len(printed) else ""
+
+    def sentence(self, evidence: Evidence, table: pandas.DataFrame, what: str, ways: Mapping[str, str]) -> str:
+        """Return how long the article's epoch takes on the fastest machine, in its way and in the fastest one.
+
+        Args:
+            evidence: with the points of the table.
+            table: from `table`, with at least one epoch that was measured.
+            what: is trained, as in `One MNIST epoch`.
+            ways: by value of the column of ways, how a sentence names it.
+        """
+        own = self.measured(table)
+        best = own.loc[own[self.unit].idxmin()]
+        alike = own[(own["machine"] == best["machine"]) & (own["device"] == best["device"])]
+        for column in ("dataset", *(name for name in ("framework",) if name in own)):
+            alike = alike[alike[column] == best[column]]
+        way, (first, *_) = self.ways
+        named = pandas.concat([alike[alike[way] == first].head(1), alike.loc[[best.name]]]).drop_duplicates(way)
+        lines = named.to_dict("records")
+        size = SECONDS[self.unit]
+        times = [f"{wording.duration(line[self.unit] * size)} {ways[line[way]]}" for line in lines]
+        scaled = findings.stand_in(best.to_dict(), self.dataset)
+        hedges = findings.hedged(
+            evidence, lines, f"scaled up from {scaled.partition(' in place')[0]}" if scaled else ""
+        )
+        place = findings.place(evidence, best.to_dict(), own)
+        return f"{what} takes {wording.joined(times)} on {place}{hedges}"
 
     def _parts(self) -> dict[str, str]:
         """Return the columns of an epoch's parts, with the names of their colours; empty is the device's."""

@@ -8,11 +8,12 @@ import pandas
 from benchbook import articles, estimate, records, verdicts
 from benchbook.study import Evidence, Study
 
-COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "dataset", "images_per_second", "low", "high"]
+COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
+COLUMNS += ["low", "high", "image_size"]
 COLUMNS += ["interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
 COLUMNS += ["dollars_per_million", "status"]
 LINE = ["machine", "study", "variant", "device", "source"]
-OWN = ["batch_size", "framework", "image_size"]  # what makes a point that of the study's own setting
+OWN = ["image_size", "batch_size", "framework"]  # what makes a point that of the study's own setting
 NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
 
 
@@ -52,7 +53,7 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
 
 
-_KEPT = [*COLUMNS, *OWN, "price_per_hour"]
+_KEPT = [*COLUMNS, *OWN[1:], "price_per_hour"]
 
 
 def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -98,7 +99,8 @@ def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) ->
 def _point(point: dict, epoch_seconds: float) -> dict:
     trained = point["status"] in records.TRAINED
     rate = point["samples_per_second"] if trained else numpy.nan
-    kept = ("machine", "chip", "study", "variant", "device", "dataset", "interval", "num_windows", "verdict", "status")
+    kept = ("machine", "chip", "study", "variant", "device", "device_count", "dataset")
+    kept += ("interval", "num_windows", "verdict", "status")
     return {
         **{name: point[name] for name in (*kept, *OWN)},
         **{name: point[name] if trained else numpy.nan for name in ("low", "high")},
@@ -113,7 +115,7 @@ def _point(point: dict, epoch_seconds: float) -> dict:
 
 def _printed(row: dict) -> dict:
     """Return the line of a printed figure: a rate of training, or the time of something that holds an epoch."""
-    kept = ("machine", "chip", "source", "study", "variant", "device", "dataset", "status", *OWN)
+    kept = ("machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "status", *OWN)
     line = {name: row[name] for name in kept}
     if row["phase"] == "train" and pandas.notna(row["samples_per_second"]):
         low, high = articles.bounds(row, "samples_per_second")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pandas
 
-from benchbook import figures, intervals, statistics, support
+from benchbook import figures, intervals, statistics, support, wording
 from benchbook.intervals import Interval
 from benchbook.study import Drawing, Evidence
 
@@ -68,7 +68,7 @@ def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digi
     figure, axes = figures.canvas(1.6 + 0.9 * max(1, len(shares)))
     bars = pandas.concat([_bars(shares, "waited", "evaluate"), _bars(shares, "share", "cpu")])
     timed = shares["share"].dropna()
-    saved = f"Input takes {figures.span(timed, f'.{digits}%')} of a training step" if len(timed) else ""
+    saved = f"Input takes {wording.span(timed, wording.percent)} of a training step" if len(timed) else ""
     figures.draw_bars(
         axes,
         bars.sort_index(kind="stable"),
@@ -80,7 +80,7 @@ def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digi
     axes.set(xlabel="share of training time", title=saved or "Input share: no step on ready batches was timed yet")
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
-    return Drawing.titled(figure, shares, "Bars of the share of training time that is input", is_finding=False)
+    return Drawing.titled(figure, shares, "Bars of the share of training time that is input")
 
 
 def _bars(shares: pandas.DataFrame, column: str, shade: str) -> pandas.DataFrame:

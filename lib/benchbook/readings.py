@@ -3,7 +3,6 @@
 import pandas
 
 from benchbook import confirmation, energy, statistics
-from benchbook.study import Drawing
 
 
 def training(rows: pandas.DataFrame) -> str:
@@ -23,8 +22,3 @@ def training(rows: pandas.DataFrame) -> str:
     accuracy = f"; test accuracy {point['accuracy']:.1%}" if pandas.notna(point["accuracy"]) else ""
     spread = f"(MAD {point['spread']:.1%})"
     return f"{run} trained on a median of {rate} {spread}{waiting}{accuracy}. {energy.sentence(point)}."
-
-
-def findings(drawings: list[Drawing]) -> str:
-    """Return what drawings say, in sentences."""
-    return " ".join(f"{drawing.finding}." for drawing in drawings if drawing.finding)

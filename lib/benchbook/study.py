@@ -114,14 +114,12 @@ class Drawing:
         figure: its first title is the caption; None where there is nothing to draw.
         table: what it was drawn from.
         alt: what it shows, in words, for those who do not see it.
-        finding: what it says, as a sentence without its full stop; empty where the study's finding leaves it out.
         tables: further tables that belong to it, by file name.
     """
 
     figure: Figure | None
     table: pandas.DataFrame
     alt: str
-    finding: str = ""
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
     @classmethod
@@ -130,8 +128,6 @@ class Drawing:
         figure: Figure,
         table: pandas.DataFrame,
         shows: str,
-        *,
-        is_finding: bool = True,
         tables: dict[str, pandas.DataFrame] | None = None,
     ) -> "Drawing":
         """Return the drawing of a figure whose first title says what it shows.
@@ -139,10 +135,9 @@ class Drawing:
         Args:
             figure, table, tables: see above.
             shows: what kind of chart it is; alt is this and the title.
-            is_finding: whether the title is a sentence of the study's finding.
         """
         title = " ".join(figure.axes[0].get_title(loc="left").split())
-        return cls(figure, table, f"{shows}. {title}.", title if is_finding else "", tables or {})
+        return cls(figure, table, f"{shows}. {title}.", tables or {})
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
@@ -226,6 +221,7 @@ class Study:
         charts: in the report's order, the lead chart first.
         article: whose figures it repeats; empty where no article asked.
         published: quantities that stand in published rows.
+        finding: from the evidence to what the study says of it, in at most two sentences; None: by its fastest point.
         quantities: from the evidence to quantities that were measured or computed, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of what the article calls an epoch, by machine and point; None
             where that is the images of the article's data set over the rate of training.
@@ -236,6 +232,7 @@ class Study:
     charts: tuple[Chart, ...]
     article: str = ""
     published: tuple[Rule, ...] = ()
+    finding: Callable[[Evidence], str] | None = None
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
 

@@ -24,7 +24,7 @@ PARTS = {
     3 / 4: "three quarters",
     4 / 5: "four fifths",
 }
-NEAR = 0.105  # a share this close to one that has a name, relative to it, goes by that name
+NEAR = 0.08  # a share this close to one that has a name, relative to it, goes by that name
 ALIKE = 1.05  # speeds closer than this factor are about the same
 ONE_START, FEW_REPEATS = "one start only", "few repeats"
 # Why a point is unstable, as `verdicts` writes it, and how a reader says it.
@@ -70,7 +70,7 @@ def part(share: float) -> str:
 
 def times(ratio: float) -> str:
     """Return how many times as fast something is: three digits below 2, where two would hide the difference."""
-    return f"{ratio:.3g}" if 1 <= ratio < 2 else number(ratio)
+    return _rounded(ratio, 3) if 1 <= ratio < 2 else number(ratio)
 
 
 def speed_of(ratio: float) -> str:
@@ -87,9 +87,12 @@ def speed_of(ratio: float) -> str:
 
 
 def span(values: pandas.Series, say=number) -> str:
-    """Return the least and the most of some values, of which there is at least one; where both read alike, once."""
+    """Return the least and the most of some values, of which there is at least one; what reads alike stands once."""
     low, high = say(values.min()), say(values.max())
-    return low if low == high else f"{low} to {high}"
+    if low == high:
+        return low
+    unit = f" {high.rpartition(' ')[2]}" if " " in high else ""
+    return f"{low.removesuffix(unit)} to {high}"
 
 
 def joined(words: list[str]) -> str:
@@ -151,11 +154,11 @@ def filled(table: pandas.DataFrame) -> pandas.DataFrame:
     return table.loc[:, ~empty.all()]
 
 
-def _rounded(value: float) -> str:
-    """Return a number with two significant digits, from 100 on with three, and commas between thousands."""
+def _rounded(value: float, digits: int = 0) -> str:
+    """Return a number with these significant digits, or with two, from 100 on three; and commas between thousands."""
     if value == 0:
         return "0"
-    digits = 3 if abs(value) >= 100 else 2
+    digits = digits or (3 if abs(value) >= 100 else 2)
     rounded = float(f"{value:.{digits}g}")
     places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{places}f}"

@@ -20,7 +20,7 @@ from benchbook.figures.marks import (
     size,
     view,
 )
-from benchbook.figures.words import name_point, num_runs, published_span, stand_in
+from benchbook.figures.words import name_point, num_runs, stand_in
 
 __all__ = [
     "COLOURS",
@@ -32,7 +32,6 @@ __all__ = [
     "num_runs",
     "num_windows",
     "of_few_machines",
-    "published_span",
     "render",
     "save",
     "save_table",

@@ -21,8 +21,7 @@ def guesses(evidence: Evidence) -> Drawing:
     table = chip_pairs(evidence)
     figure, axes = figures.canvas(5.0)
     cores_charts.draw(axes, table)
-    title = cores_charts.title(table)
-    return Drawing(figure, table, f"Predicted ratios of speed over measured ones. {title}.", title)
+    return Drawing(figure, table, f"Predicted ratios of speed over measured ones. {cores_charts.title(table)}.")
 
 
 def forecasts(evidence: Evidence) -> Drawing:
@@ -40,7 +39,7 @@ def forecasts(evidence: Evidence) -> Drawing:
     )
     alt += f"{error_title(errors)}. {forecast_title(predicted)}."
     further = {"prediction-errors": errors, "prediction-singles": singles}
-    return Drawing(figure, predicted, " ".join(alt.split()), tables.sentence(errors), further)
+    return Drawing(figure, predicted, " ".join(alt.split()), further)
 
 
 def draw_errors(axes: Axes, errors: pandas.DataFrame) -> None:
@@ -65,8 +64,8 @@ def error_title(errors: pandas.DataFrame) -> str:
     own = errors[errors["group"].eq(judged.RECORD) & errors["rule"].eq(judged.PUBLISHED)].set_index("situation")
     chip, both = own.loc[judged.CHIP], own.loc[judged.BOTH]
     return (
-        f"Rates of a hidden chip are predicted to {chip['median_error']:.0%} (median of {chip['pairs']:.0f}),\n"
-        f"in a new publication to {both['median_error']:.0%} (median of {both['pairs']:.0f})"
+        f"The speed of a hidden chip is predicted to within {chip['median_error']:.0%} at the median,\n"
+        f"to within {both['median_error']:.0%} where its publication is hidden as well"
     )
 
 
@@ -97,7 +96,7 @@ def forecast_title(predicted: pandas.DataFrame) -> str:
     if known.empty:
         return "No rate of our studies is predicted"
     width = float((known["high"] / known["predicted"]).median())
-    return f"{len(known)} rates of our studies that nobody measured: predicted to a factor of {width:.1f}"
+    return f"{len(known)} speeds that nobody measured are predicted to within a factor of {width:.1f}"
 
 
 CHARTS = (

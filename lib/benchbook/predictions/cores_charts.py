@@ -61,9 +61,9 @@ def draw(axes: Axes, pairs: pandas.DataFrame) -> None:
 def title(pairs: pandas.DataFrame) -> str:
     """Return how far off the rule is on the pairs of chips that there are, in a sentence with its numbers."""
     if pairs.empty:
-        return "Dividing by GPU cores: no pair of chips to judge it by"
-    rule, own = off_by(pairs["rule_error"]), off_by(pairs["calibrated_error"])
-    return f"Dividing by cores is off by a factor of {rule:.1f} (median of {len(pairs)} pairs); calibrated {own:.1f}"
+        return "No pair of chips says how well GPU cores predict speed"
+    rule = f"off by a factor of {off_by(pairs['rule_error']):.1f} (median of {len(pairs)} pairs)"
+    return f"A bigger chip's speed, guessed from its GPU cores, is {rule}"
 
 
 def off_by(errors: pandas.Series) -> float:
@@ -78,17 +78,18 @@ def covered(pairs: pandas.DataFrame) -> float:
 
 
 def sentence(pairs: pandas.DataFrame) -> str:
-    """Return what the pairs say of the rule and of the calibrated prediction, in two sentences."""
+    """Return what the pairs say of the rule and of the calibrated prediction, in a few sentences."""
     if pairs.empty:
         return "No pair of chips was measured."
     high = (pairs["rule_error"] > 0).sum()
     known = cores.calibrated(pairs)
-    text = f"{title(pairs)}; it promises too much in {high}, too little in {len(pairs) - high}."
+    own = f"Fitted to the other pairs, it is off by a factor of {off_by(pairs['calibrated_error']):.1f}."
+    text = f"{title(pairs)}: too fast in {high}, too slow in {len(pairs) - high}. {own}"
     if known is None:
         return text
     return text + (
-        f" All pairs together make speed grow with cores to the power of {known.exponent:.2f}; fitted without the"
-        f" publication that is judged, the 95 % intervals hold {covered(pairs):.0%} of the measured ratios."
+        f" Over all pairs, speed grows with cores to the power of {known.exponent:.2f}. Fitted without the publication"
+        f" that is judged, {covered(pairs):.0%} of the measured ratios lie within the 95 % intervals."
     )
 
 

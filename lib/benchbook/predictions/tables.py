@@ -20,6 +20,7 @@ WORKS = (
 )
 CHIPS = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
 CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
+RATES = ["predicted", "low", "high"]
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
@@ -38,6 +39,17 @@ def learn_here() -> Forecaster:
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
     return learn(rows, statistics.summarise(rows)) if len(rows) else of_the_record()
+
+
+def of_the_record_alone() -> pandas.DataFrame:
+    """Return what the record alone predicts of our studies, to be kept beside it; refused ones are left out.
+
+    Returns:
+        The columns of `predictions` without the reason, rates with four digits.
+    """
+    lines = predictions(of_the_record())
+    lines = lines[lines["predicted"].notna()].drop(columns="reason").reset_index(drop=True)
+    return lines.assign(**{name: lines[name].map(lambda rate: float(f"{rate:.4g}")) for name in RATES})
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:
@@ -72,3 +84,7 @@ def sentence(errors: pandas.DataFrame) -> str:
             f" {first['coverage']:.0%}; {others.idxmin()}, the best plain rule, is off by {others.min():.0%}"
         )
     return ". ".join(parts)
+
+
+if __name__ == "__main__":  # after the record or the model changed
+    of_the_record_alone().to_csv(layout.published() / "record" / "predictions.csv", index=False, lineterminator="\n")

@@ -13,3 +13,8 @@ def every() -> dict[str, Study]:
     names = [name for name in layout.notebooks() if name in folders]
     studies = [importlib.import_module(f"{__name__}.{name}.results").STUDY for name in names]
     return {study.name: study for study in sorted(studies, key=lambda study: not study.article)}
+
+
+def title(name: str) -> str:
+    """Return what people call a study; a name that is no study's stays as it is."""
+    return every()[name].title if name in every() else name

@@ -1,9 +1,11 @@
 """Charts of calibration: what a device can do at most, and how much of it training uses."""
 
+from collections.abc import Callable
+
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures
+from benchbook import figures, naming, studies, wording
 from benchbook.studies.calibrate import tables
 from benchbook.study import Drawing, Evidence
 
@@ -15,11 +17,12 @@ def ceilings(evidence: Evidence) -> Drawing:
     place = ["machine", "device", "framework"]
     products = table[table["model"] == "matmul"]
     products = products.assign(way=products["precision"], rank=products["precision"].map(tables.ORDER.index))
-    _draw_rates(left, products.sort_values([*place, "rank"]), "FLOP/s", arithmetic_title(table))
+    name = _naming(evidence)
+    _draw_rates(left, products.sort_values([*place, "rank"]), "FLOP/s", arithmetic_title(table), name)
     left.set_xlabel("matrix products, FLOP/s")
     moved = table[table["model"].isin(list(tables.MEMORY))]
     moved = moved.assign(way=moved["model"].map(tables.MEMORY)).sort_values([*place, "model"])
-    _draw_rates(right, moved, "B/s", memory_title(table))
+    _draw_rates(right, moved, "B/s", memory_title(table), name)
     right.set_xlabel("bytes read and written a second; transfers: bytes moved")
     return Drawing.titled(figure, table, "Bars of FLOP/s by precision, and of bytes a second")
 
@@ -30,7 +33,8 @@ def arithmetic_title(table: pandas.DataFrame) -> str:
     if products.empty:
         return "Peak arithmetic: nothing calibrated yet"
     best = products.loc[products["rate"].astype(float).idxmax()]
-    return f"Up to {amount(best['rate'])}FLOP/s ({best['device']}, {best['framework']}, {best['precision']})"
+    how = f"{naming.device_word(best['device'])}, {best['framework']}, {best['precision']}"
+    return f"Matrix products reach {amount(best['rate'])}FLOP/s ({how})"
 
 
 def memory_title(table: pandas.DataFrame) -> str:
@@ -44,7 +48,9 @@ def efficiency(evidence: Evidence) -> Drawing:
     table = tables.efficiency(evidence)
     reached = table[table["efficiency"].notna()]
     figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(reached)))
-    figures.draw_bars(axes, reached, "efficiency", name=_name_trained, text=lambda line: f"{line['efficiency']:.1%}")
+    figures.draw_bars(
+        axes, reached, "efficiency", name=_naming_trained(evidence), text=lambda line: f"{line['efficiency']:.1%}"
+    )
     axes.set_xlabel("FLOP/s of training over FLOP/s of matrix products, same device, precision and session")
     axes.set_title(efficiency_title(table))
     axes.xaxis.set_major_formatter("{x:.0%}")
@@ -56,7 +62,7 @@ def efficiency_title(table: pandas.DataFrame) -> str:
     reached = table["efficiency"].dropna()
     if reached.empty:
         return "Efficiency: no point was calibrated in its own session"
-    return f"Training reaches {figures.span(reached, '.1%')} of the ceiling measured in its session"
+    return f"Training reaches {wording.span(reached, wording.percent)} of what matrix products reach"
 
 
 def amount(value: float) -> str:
@@ -67,17 +73,24 @@ def amount(value: float) -> str:
     return f"{value:.3g} "
 
 
-def _draw_rates(axes: Axes, rates: pandas.DataFrame, unit: str, title: str) -> None:
-    """Draw one bar per rate with its range and amount, named by its device, framework and way."""
-    figures.draw_bars(axes, rates, "rate", name=_name_rate, text=lambda line: f"{amount(line['rate'])}{unit}")
+def _draw_rates(axes: Axes, rates: pandas.DataFrame, unit: str, title: str, name: Callable[[dict], str]) -> None:
+    """Draw one bar per rate with its range and amount."""
+    figures.draw_bars(axes, rates, "rate", name=name, text=lambda line: f"{amount(line['rate'])}{unit}")
     axes.set_title(title)
     axes.margins(x=0.35)
     axes.xaxis.set_major_formatter(lambda value, _: amount(value))
 
 
-def _name_rate(line: dict) -> str:
-    return f"{line['machine']}\n{line['device']}, {line['framework']}, {line['way']}"
+def _naming(evidence: Evidence) -> Callable[[dict], str]:
+    """Return what names a rate: its machine and device, framework and way."""
+    return lambda line: f"{evidence.names.place(line)}\n{line['framework']}, {line['way']}"
 
 
-def _name_trained(line: dict) -> str:
-    return f"{line['machine']}\n{line['point'].rpartition('-')[0]}"
+def _naming_trained(evidence: Evidence) -> Callable[[dict], str]:
+    """Return what names a trained point: its machine, its study, and its own name without the hash."""
+
+    def name(line: dict) -> str:
+        point = line["point"].rpartition("-")[0]
+        return f"{evidence.names.machine(line['machine'])}\n{studies.title(line['study'])}, {point}"
+
+    return name

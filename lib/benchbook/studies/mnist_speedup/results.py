@@ -1,8 +1,30 @@
 """What the MNIST study says: seconds for an epoch, the accelerator's speed-up, the input's share, a step's cost."""
 
+from benchbook import wording
 from benchbook.studies.mnist_speedup import charts, tables
 from benchbook.studies.mnist_speedup.tables import EPOCH
-from benchbook.study import Chart, Rule, Study
+from benchbook.study import Chart, Evidence, Rule, Study
+
+WAYS = {"reference": "with the article's loader", "equal loader": "with an equal loader", "tuned": "tuned"}
+WAYS |= {"resident": "with the data on the device"}
+
+
+def finding(evidence: Evidence) -> str:
+    """Return how long the article's epoch takes, and what of it is the chip, or else the loader."""
+    times = tables.epochs(evidence)
+    if EPOCH.measured(times).empty:
+        return f"No MNIST epoch was measured here yet. {EPOCH.printed_sentence(times)}".strip()
+    first = EPOCH.sentence(evidence, times, "One MNIST epoch", WAYS)
+    speedups, shares = tables.speedups(times), tables.shares(evidence)["share"].dropna()
+    own = speedups[speedups["source"] == "measured"]
+    if len(own):
+        second = f"Its accelerator is {wording.span(own['speedup'], wording.times)} times as fast as its CPU."
+    elif len(shares):
+        second = f"The loader accounts for {wording.part(shares.iloc[0])} of a training step."
+    else:
+        second = EPOCH.printed_sentence(times)
+    return f"{first}. {second}".strip()
+
 
 STUDY = Study(
     name=tables.NAME,
@@ -35,6 +57,7 @@ STUDY = Study(
         Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
         Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
     ),
+    finding=finding,
     quantities=tables.quantities,
     epoch_seconds=lambda evidence: EPOCH.seconds(tables.epochs(evidence)),
 )

@@ -1,12 +1,14 @@
 """Charts of the MobileNetV2 study, and the sentences above them."""
 
 import textwrap
+from collections.abc import Callable
 
 import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, records
+from benchbook import figures, naming, records, wording
+from benchbook.naming import Names
 from benchbook.studies.mobilenetv2_energy import tables
 from benchbook.study import Drawing, Evidence
 
@@ -23,15 +25,15 @@ def settings(evidence: Evidence) -> Drawing:
     rate = "images_per_second"
     drawn = figures.shown(table, rate)
     figures.say_left_out(right, drawn, table, "the fastest")
-    figures.draw_bars(left, drawn, rate, name=_name, text=lambda line: f"{line[rate]:,.0f}")
+    name = _naming(evidence.names)
+    figures.draw_bars(left, drawn, rate, name=name, text=lambda line: f"{line[rate]:,.0f}")
     left.set(xlabel="images a second, training", title=_folded(rates_title(table)))
     read = drawn.assign(low=drawn["joules_low"], high=drawn["joules_high"])
-    figures.draw_bars(right, read, "joules_per_image", name=_name, text=_joules)
+    figures.draw_bars(right, read, "joules_per_image", name=name, text=_joules)
     right.set(xlabel="joules an image", title=_folded(joules_title(table)))
     right.margins(x=0.4)
-    joules = joules_title(table)
-    alt = f"Bars of images a second and of joules an image. {rates_title(table)}. {joules}."
-    return Drawing(figure, table, alt, joules)
+    alt = f"Bars of images a second and of joules an image. {rates_title(table)}. {joules_title(table)}."
+    return Drawing(figure, table, alt)
 
 
 def losses(evidence: Evidence) -> Drawing:
@@ -39,7 +41,7 @@ def losses(evidence: Evidence) -> Drawing:
     table = tables.losses(evidence)
     figure, axes = figures.canvas(max(4, 1 + 0.17 * len(_curves(table))), 12.0)
     curves = _curves(figures.of_few_machines(axes, table))
-    _draw_curves(axes, curves, several=table["machine"].nunique() > 1)
+    _draw_curves(axes, curves, evidence.names, several=table["machine"].nunique() > 1)
     axes.axhline(numpy.log(tables.NUM_CLASSES), color=figures.COLOURS["published"], linewidth=1)
     axes.set(xlabel="images seen", ylabel="loss (grey: of guessing)")
     axes.set_ylim(0, 1.1 * axes.dataLim.ymax)  # a loss that does not fall is not to look as if it did
@@ -54,13 +56,11 @@ def losses(evidence: Evidence) -> Drawing:
 def rates_title(table: pandas.DataFrame) -> str:
     """Return what the chart of rates shows, in a sentence with its numbers."""
     own = table[table["source"] == "measured"]
-    broken = own[~own["status"].isin(records.TRAINED)]
     measured = own[own["status"].isin(records.TRAINED) & own["images_per_second"].notna()]
-    failed = f"; {len(broken)} of {len(broken) + len(measured)} settings failed" if len(broken) else ""
     if measured.empty:
-        return f"Nothing measured here yet{failed}"
+        return f"All {len(own)} settings of MobileNetV2 failed" if len(own) else "MobileNetV2 was not measured here yet"
     best = measured.sort_values("images_per_second").iloc[-1]
-    return f"Up to {best['images_per_second']:,.0f} images/s ({_work(best)}){failed}"
+    return f"Up to {wording.number(best['images_per_second'])} images a second ({_work(best)})"
 
 
 def joules_title(table: pandas.DataFrame) -> str:
@@ -68,8 +68,16 @@ def joules_title(table: pandas.DataFrame) -> str:
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
     read = read[read["status"].isin(records.TRAINED)]
     if read.empty:
-        return "Joules an image: no sensor could be read"
-    return f"{figures.span(read['joules_per_image'], '.3g')} J an image ({', '.join(sorted(set(read['boundary'])))})"
+        return "No sensor could be read for joules an image"
+    boundaries = ", ".join(sorted(set(read["boundary"])))
+    return f"An image takes {wording.span(read['joules_per_image'])} J ({boundaries})"
+
+
+def described(line: dict) -> str:
+    """Return what of the network a setting trains, and on what images, as a sentence says it."""
+    trained = "" if pandas.isna(line["trainable"]) else "all layers" if line["trainable"] else "its last layer alone"
+    size = "" if pandas.isna(line["image_size"]) else f"{line['image_size']:.0f}-pixel images"
+    return " on ".join(filter(None, (trained, size)))
 
 
 def losses_title(table: pandas.DataFrame) -> str:
@@ -78,22 +86,30 @@ def losses_title(table: pandas.DataFrame) -> str:
     if tested.empty:
         return "Loss: nothing measured here yet"
     best = tested.sort_values("accuracy").iloc[-1]
-    return f"Best test accuracy {best['accuracy']:.1%} after {best['images_seen']:,.0f} images ({_work(best)})"
+    after = f"after {best['images_seen']:,.0f} images"
+    if best["accuracy"] <= tables.GUESSED:
+        return f"Test accuracy {after} is no better than guessing ({wording.percent(best['accuracy'])})"
+    return f"Test accuracy reaches {wording.percent(best['accuracy'])} {after} ({_work(best)})"
 
 
-def _draw_curves(axes: Axes, curves: list[pandas.DataFrame], several: bool) -> None:
+def _draw_curves(axes: Axes, curves: list[pandas.DataFrame], names: Names, several: bool) -> None:
     """Draw a line for each point; its test accuracy stands in the legend, beside it.
 
     Args:
         axes: where to draw.
         curves: the lines of the table that belong to a point each.
+        names: of machines.
         several: whether machines are to be named.
     """
     shapes = sorted({_shape(curve) for curve in curves})
     for curve in curves:
         first = curve.iloc[0].to_dict()
         marker = MARKERS[shapes.index(_shape(curve)) % len(MARKERS)]
-        style = {"color": figures.colour(first["device"]), "markersize": 4, "label": _curve_name(curve, several)}
+        style = {
+            "color": figures.colour(first["device"]),
+            "markersize": 4,
+            "label": _curve_name(curve, names if several else None),
+        }
         axes.plot(curve["images_seen"], curve["loss"], DASHES[first["framework"]] + marker, **style)
         axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=style["color"], linewidth=1)
 
@@ -107,9 +123,9 @@ def _shape(curve: pandas.DataFrame) -> tuple:
     return tuple(curve.iloc[0][["trainable", "image_size", "batch_size"]])
 
 
-def _curve_name(curve: pandas.DataFrame, several: bool) -> str:
+def _curve_name(curve: pandas.DataFrame, names: Names | None) -> str:
     line = curve.iloc[0].to_dict()
-    machine = f"{line['machine']}, " if several else ""
+    machine = f"{names.machine(line['machine'])}, " if names else ""
     tested = f": test {line['accuracy']:.0%}" if pandas.notna(line["accuracy"]) else ""
     return f"{machine}{_work(line)}, n={len(curve)}{figures.num_runs(curve)}{tested}"
 
@@ -126,21 +142,26 @@ def _work(line: dict) -> str:
 
 
 def _short(line: dict) -> str:
-    trained = "" if pandas.isna(line["trainable"]) else ", all layers" if line["trainable"] else ", head"
+    trained = "" if pandas.isna(line["trainable"]) else ", all layers" if line["trainable"] else ", last layer"
     rate = line["learning_rate"]
     rate = f", rate {rate:g}" if pandas.notna(rate) and rate != tables.LEARNING_RATE else ""
     variant = "" if line["variant"] == "reference" else f", {line['variant']}"
-    return f"{line['framework']} {line['device']}{trained}{figures.size(line)}{rate}{variant}"
+    device = naming.device_word(line["device"]) if pandas.notna(line["device"]) else "any device"
+    device = device.removesuffix(" with TensorFlow")
+    return f"{line['framework']} {device}{trained}{figures.size(line)}{rate}{variant}"
 
 
-def _name(line: dict) -> str:
-    """Return what a setting's bars are called: its machine with stand-in data or an article's kind, and the setting."""
-    if line["source"] == "measured":
-        stand_in = figures.stand_in(line, "cifar10")
-        return line["machine"] + (f", {stand_in}" if stand_in else "") + f"\n{_short(line)}"
-    over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
-    device = line["device"] if pandas.notna(line["device"]) else "any device"
-    return f"{line['machine']}, {line['source']}\n{_short(line | {'framework': 'tensorflow', 'device': device})}{over}"
+def _naming(names: Names) -> Callable[[dict], str]:
+    """Return what names a setting's bars: its machine with stand-in data or an article's kind, and the setting."""
+
+    def name(line: dict) -> str:
+        measured = line["source"] == "measured"
+        other = figures.stand_in(line, "cifar10") if measured else line["source"]
+        over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
+        short = _short(line if measured else line | {"framework": "tensorflow"})
+        return f"{', '.join(filter(None, (names.machine(line['machine']), other)))}\n{short}{over}"
+
+    return name
 
 
 def _folded(title: str) -> str:

@@ -13,6 +13,7 @@ LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a ne
 LEAST_GAIN = 0.15  # of test accuracy over chance
 RULE = f"the last window's loss {LEAST_FALL:.0%} under the first's, test accuracy {LEAST_GAIN:.0%} over chance"
 NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
+GUESSED = 1.2 / NUM_CLASSES  # an accuracy up to this is taken for that of guessing
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "batch_size", "image_size"]

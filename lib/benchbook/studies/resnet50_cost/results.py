@@ -1,7 +1,29 @@
 """What the ResNet-50 study says: images a second by batch and device count, dollars, and what an accuracy costs."""
 
+from benchbook import findings, wording
 from benchbook.studies.resnet50_cost import charts, money, tables
-from benchbook.study import Chart, Rule, Study
+from benchbook.study import Chart, Evidence, Rule, Study
+
+MILLION = 1e6  # images
+
+
+def finding(evidence: Evidence) -> str:
+    """Return the fastest point, how long a million images take on it, and what they cost."""
+    points = evidence.points(tables.NAME)
+    trained = points[points["status"].eq("ok") & points["samples_per_second"].notna()]
+    costs = money.costs(evidence)
+    price = wording.sentence(charts.costs_title(costs))
+    if trained.empty:
+        return f"ResNet-50 was not measured here yet. {price}"
+    best = findings.fastest(trained, "samples_per_second")
+    rate, whole = best["samples_per_second"], wording.duration(MILLION / best["samples_per_second"])
+    hedge = findings.hedged(
+        evidence, [best], "random pixels, so that input costs nothing" * (best["dataset"] == "synthetic")
+    )
+    place = findings.place(evidence, best, trained)
+    first = f"ResNet-50 trains {wording.number(rate)} images a second on {place}{hedge}: a million take {whole}"
+    return f"{first}. {price}"
+
 
 STUDY = Study(
     name=tables.NAME,
@@ -40,5 +62,6 @@ STUDY = Study(
         Rule("mxnet_rate", "samples_per_second", "dataset == 'synthetic' and batch_size == 768"),
         Rule("real_rate", "samples_per_second", "dataset == 'imagenet' and phase == 'train'"),
     ),
+    finding=finding,
     quantities=lambda evidence: money.accuracies(evidence) + money.stated_prices(evidence) + tables.rates(evidence),
 )

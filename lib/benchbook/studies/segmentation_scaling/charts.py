@@ -1,11 +1,14 @@
 """Charts of the segmentation study: milliseconds an image, masks, minutes without a pause."""
 
+from collections.abc import Callable
+
 import numpy
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benchbook import figures, sustained
+from benchbook import figures, sustained, wording
+from benchbook.naming import Names
 from benchbook.predictions import cores_charts
 from benchbook.predictions.charts import chip_pairs
 from benchbook.studies.segmentation_scaling import tables
@@ -21,12 +24,12 @@ def times(evidence: Evidence) -> Drawing:
     """Draw milliseconds an image; the article's in grey, marked as of other code."""
     table = tables.image_times(evidence)
     figure, axes = figures.canvas(1.4 + 0.5 * len(table), 9.0)
-    title = times_title(table)
+    title = times_title(table, evidence.names)
     figures.draw_bars(
         axes,
         table,
         "ms_per_image",
-        name=_label,
+        name=_naming(evidence.names),
         least_first=True,
         text=lambda time: ", ".join(part for part in (f"{time['ms_per_image']:,.0f} ms", time["note"]) if part),
     )
@@ -34,8 +37,7 @@ def times(evidence: Evidence) -> Drawing:
     axes.margins(x=0.45)
     pairs = chip_pairs(evidence)
     guesses = {"scaling-guesses": cores_charts.extrapolations(table, pairs)}
-    finding = f"{title}. {cores_charts.title(pairs)}"
-    return Drawing(figure, table, f"Bars of milliseconds an image. {title}.", finding, guesses)
+    return Drawing(figure, table, f"Bars of milliseconds an image. {title}.", guesses)
 
 
 def masks(evidence: Evidence) -> Drawing:
@@ -49,8 +51,8 @@ def masks(evidence: Evidence) -> Drawing:
     figure, panels = figures.canvas(4.6, panels=4, nrows=2)
     draw_masks(panels, best)
     panels[0, 0].set_title(masks_title(best))
-    figure.supxlabel(f"{best['machine']}, {best['point']}", fontsize=7)
-    return Drawing.titled(figure, overlaps, "Masks drawn over images of triangles", is_finding=False, tables=more)
+    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {best['point'].rpartition('-')[0]}", fontsize=7)
+    return Drawing.titled(figure, overlaps, "Masks drawn over images of triangles", tables=more)
 
 
 def minutes(evidence: Evidence) -> Drawing:
@@ -88,13 +90,13 @@ def draw_masks(panels: numpy.ndarray, point: dict) -> None:
             axes.set_xlabel(f"{stage}: IoU {tables.overlap(mask, truth):.2f}", fontsize=8)
 
 
-def times_title(table: pandas.DataFrame) -> str:
+def times_title(table: pandas.DataFrame, names: Names) -> str:
     """Return what the chart of times shows, in a sentence with its numbers."""
     measured = table[(table["note"] == "") & table["ms_per_image"].notna() & table["status"].eq("ok")]
     if measured.empty:
-        return f"ms an image: not measured here yet at {ARTICLE_SIZE} px and full width"
-    fastest = measured.sort_values("ms_per_image").iloc[0]
-    return f"{fastest['ms_per_image']:,.0f} ms an image at best ({fastest['machine']}: {setting(fastest)})"
+        return f"The article's network at {ARTICLE_SIZE} px was not measured here yet"
+    fastest = measured.sort_values("ms_per_image").iloc[0].to_dict()
+    return f"An image takes {wording.duration(fastest['ms_per_image'] / 1e3)} to train on {names.in_sentence(fastest)}"
 
 
 def minutes_title(ends: pandas.DataFrame) -> str:
@@ -102,16 +104,14 @@ def minutes_title(ends: pandas.DataFrame) -> str:
     if ends.empty:
         return "Minutes without a pause: not measured here yet"
     worst = ends.sort_values("change").iloc[0]
-    return (
-        f"{worst['first']:.3g} images/s at first, {worst['last']:.3g} at the end of {worst['minutes']:.3g} minutes"
-        f" ({worst['change']:+.1%})"
-    )
+    change = f"{wording.percent(abs(worst['change']))} {'slower' if worst['change'] < 0 else 'faster'}"
+    return f"The last minute of {wording.number(worst['minutes'])} was {change} than the first"
 
 
 def masks_title(point: dict) -> str:
     """Return what the pictures of a point's masks show."""
     start, end = tables.overlaps([point])[list(STAGES)].mean()
-    return f"Masks at 0.5: IoU {start:.2f} before training, {end:.2f} after"
+    return f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
 
 
 def _draw_run(axes: Axes, windows: pandas.DataFrame, run: dict) -> None:
@@ -123,10 +123,15 @@ def _draw_run(axes: Axes, windows: pandas.DataFrame, run: dict) -> None:
     axes.plot([run["minutes"] - run["stretch"], run["minutes"]], [run["last"]] * 2, color="black", linewidth=3)
 
 
-def _label(time: dict) -> str:
-    if time["source"] != "measured":
-        return f"{time['machine']}, {time['source']}\n{time['device']}, {ARTICLE_SIZE} px"
-    width = "" if pandas.isna(time["width"]) or time["width"] == 1 else f", width {time['width']:g}"
-    minutes = time["sustained_minutes"]
-    length = f", {minutes:g} min" if pandas.notna(minutes) and minutes else ""
-    return f"{time['machine']}\n{setting(time)}{figures.size(time)}{width}{length}"
+def _naming(names: Names) -> Callable[[dict], str]:
+    """Return what names a time's bar: its machine and device, and below it how it was run."""
+
+    def name(time: dict) -> str:
+        if time["source"] != "measured":
+            return f"{names.place(time)}\n{time['source']}, {ARTICLE_SIZE} px"
+        width = "" if pandas.isna(time["width"]) or time["width"] == 1 else f", width {time['width']:g}"
+        minutes = time["sustained_minutes"]
+        length = f", {minutes:g} min" if pandas.notna(minutes) and minutes else ""
+        return f"{names.place(time)}\n{setting(time)}{figures.size(time)}{width}{length}"
+
+    return name

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import articles, datasets, estimate, manifests
+from benchbook import articles, datasets, estimate, manifests, naming
 from benchbook.predictions.cores_charts import NUM_IMAGES
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
@@ -51,9 +51,9 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
 
 
 def setting(time: dict) -> str:
-    """Return how a line of `image_times` was run: framework, device, variant."""
+    """Return how a line of `image_times` was run: framework and variant."""
     compiled = ", XLA" if time.get("compiled") is True and time["framework"] == "tensorflow" else ""
-    return f"{time['framework']}, {time['device']}, {time['variant']}{compiled}"
+    return f"{time['framework']}, {time['variant']}{compiled}"
 
 
 def kept_masks(folder: Path) -> list[dict]:
@@ -109,9 +109,9 @@ def reading(rows: pandas.DataFrame) -> str:
     memory = f"; {time['peak_gibibytes']:.1f} GiB at most" if pandas.notna(time["peak_gibibytes"]) else ""
     iou = f"; validation IoU {time['iou']:.3f}" if pandas.notna(time["iou"]) else ""
     return (
-        f"This run ({setting(time)}, batch {time['batch_size']:.0f}, {time['image_size']:.0f} px) took a median of"
-        f" {time['ms_per_image']:,.0f} ms an image over {time['num_windows']} windows: {time['hours']:,.1f} hours for"
-        f" {NUM_IMAGES:,}{memory}{iou}."
+        f"This run ({naming.device_word(time['device'])}, {setting(time)}, batch {time['batch_size']:.0f},"
+        f" {time['image_size']:.0f} px) took a median of {time['ms_per_image']:,.0f} ms an image over"
+        f" {time['num_windows']} windows: {time['hours']:,.1f} hours for {NUM_IMAGES:,}{memory}{iou}."
     )
 
 

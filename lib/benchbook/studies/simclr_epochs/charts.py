@@ -1,9 +1,11 @@
 """Charts of the SimCLR study: minutes for the article's epoch, the input's share, accuracy, support, pairs of views."""
 
+from collections.abc import Callable
+
 import numpy
 import pandas
 
-from benchbook import figures, input_shares
+from benchbook import figures, input_shares, wording
 from benchbook.studies.simclr_epochs import matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
 from benchbook.study import Drawing, Evidence
@@ -15,23 +17,13 @@ def epochs(evidence: Evidence) -> Drawing:
     """Draw the minutes of one epoch and its evaluation."""
     table = tables.epochs(evidence)
     timed = "one epoch of CIFAR-10 and its nearest-neighbour evaluation"
-    return EPOCH.draw(table, form=".3g", name=_name, title=epochs_title(table), of=timed)
-
-
-def epochs_title(table: pandas.DataFrame) -> str:
-    """Return what the chart of epochs shows: the fastest, and what was published."""
-    published = figures.published_span(table.loc[table["source"] != "measured", "minutes"], ".3g", "min")
-    measured = table[(table["source"] == "measured") & table["status"].eq("ok")]
-    if measured.empty:
-        return f"An epoch of SimCLR: {published}; not measured here yet"
-    best = measured.sort_values("minutes").iloc[0]
-    how = f"{best['variant']}, {best['device']}{EPOCH.scaled(best)}"
-    return f"An epoch takes {best['minutes']:.3g} min ({how}); {published}"
+    title = EPOCH.title(table, "One epoch of SimCLR", evidence.names)
+    return EPOCH.draw(table, form=".3g", name=_naming(evidence), title=title, of=timed)
 
 
 def shares(evidence: Evidence) -> Drawing:
     """Draw how much of a step is input."""
-    return input_shares.draw(tables.shares(evidence), _name, "the views lay on the device", digits=1)
+    return input_shares.draw(tables.shares(evidence), _naming(evidence), "the views lay on the device", digits=1)
 
 
 def accuracies(evidence: Evidence) -> Drawing:
@@ -44,7 +36,7 @@ def accuracies(evidence: Evidence) -> Drawing:
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
         dash = "-." if first["variant"].endswith(tables.JOINT) else DASHES.get(first["variant"], ":")
         errors = [curve["accuracy"] - curve["low"], curve["high"] - curve["accuracy"]]
-        label = _name(first).replace("\n", ", ") + figures.num_runs(curve)
+        label = _naming(evidence)(first).replace("\n", ", ") + figures.num_runs(curve)
         axes.errorbar(curve["epochs"], curve["accuracy"], errors, fmt=f"o{dash}", color=shade, capsize=3, label=label)
     axes.set(xscale="log", xlabel="epochs trained", ylabel="nearest-neighbour accuracy")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -57,19 +49,20 @@ def accuracies(evidence: Evidence) -> Drawing:
 
 
 def accuracies_title(table: pandas.DataFrame) -> str:
-    """Return what the chart of accuracies shows: the last one of each source."""
-    ends = [
-        f"{line['source']} {line['accuracy']:.1%} after {line['epochs']:.3g} epochs"
-        for line in table.sort_values("epochs").groupby("source").tail(1).to_dict("records")
-    ]
-    return "Accuracy: " + ("; ".join(ends) or "nothing yet")
+    """Return what the chart of accuracies shows: the last one that was measured, else the last in print."""
+    if table.empty:
+        return "Accuracy: nothing yet"
+    measured = table[table["source"] == "measured"]
+    last = (measured if len(measured) else table).sort_values("epochs").iloc[-1]
+    after = f"after {wording.number(last['epochs'])} epochs"
+    return f"Accuracy is {wording.percent(last['accuracy'])} {after}" + ("" if len(measured) else ", published")
 
 
 def support(evidence: Evidence) -> Drawing:
     """Draw which precisions work, with and without the compiler, and what they gain."""
     table = matrix.table(evidence)
     figure, axes = figures.canvas(1.4 + 0.6 * max(1, matrix.num_rows(table)))
-    matrix.draw(axes, table)
+    matrix.draw(axes, table, evidence.names)
     return Drawing.titled(figure, table, "A field for each precision, device and compiler")
 
 
@@ -87,12 +80,17 @@ def reading(evidence: Evidence) -> str:
         evidence: the rows of the run.
     """
     saved, learnt = tables.shares(evidence)["share"].dropna(), tables.accuracies(evidence)
-    sentences = [f"Ready batches would save {saved.iloc[0]:.1%} of a step."] if len(saved) else []
+    sentences = [f"Batches that lie ready would save {wording.percent(saved.iloc[0])} of a step."] if len(saved) else []
     sentences += [f"{accuracies_title(learnt)}."] if len(learnt) else []
     return " ".join(sentences)
 
 
-def _name(line: dict) -> str:
-    precision = line.get("precision")
-    other = "" if pandas.isna(precision) or precision == "fp32" else precision
-    return figures.name_point(line, line["variant"], other, dataset=EPOCH.dataset)
+def _naming(evidence: Evidence) -> Callable[[dict], str]:
+    """Return what names a line of a table; fp32 goes without saying."""
+
+    def name(line: dict) -> str:
+        precision = line.get("precision")
+        other = "" if pandas.isna(precision) or precision == "fp32" else precision
+        return figures.name_point(line, line["variant"], other, names=evidence.names, dataset=EPOCH.dataset)
+
+    return name

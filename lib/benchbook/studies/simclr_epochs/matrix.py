@@ -6,7 +6,8 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, quantities, support
+from benchbook import figures, naming, quantities, support, wording
+from benchbook.naming import Names
 from benchbook.study import Evidence, once
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
@@ -62,8 +63,14 @@ def events(cells: pandas.DataFrame) -> dict[str, float]:
     return {name: float(works[those].any() == wanted) for name, (those, wanted) in tried.items() if those.any()}
 
 
-def draw(axes: Axes, cells: pandas.DataFrame) -> None:
-    """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
+def draw(axes: Axes, cells: pandas.DataFrame, machines: Names) -> None:
+    """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong.
+
+    Args:
+        axes: where to draw.
+        cells: from `table`.
+        machines: their names.
+    """
     every, cells = cells, figures.of_few_machines(axes, cells)
     rows = cells[ROW].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
@@ -73,10 +80,7 @@ def draw(axes: Axes, cells: pandas.DataFrame) -> None:
         axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=STATUS_COLOURS[cell["status"]], alpha=0.35, lw=0)
         axes.text(x + 0.5, y + 0.5, _words(cell), ha="center", va="center", fontsize=8)
     axes.set_xticks(numpy.arange(len(names)) + 0.5, names)
-    labels = [
-        f"{row['machine']}\n{row['device']}, {'compiled' if row['compiled'] else 'eager'}"
-        for row in rows.to_dict("records")
-    ]
+    labels = [f"{machines.place(row)}\n{'compiled' if row['compiled'] else 'eager'}" for row in rows.to_dict("records")]
     axes.set_yticks(rows.index + 0.5, labels)
     axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(rows)), 0))
     axes.tick_params(length=0)
@@ -94,12 +98,13 @@ def title(cells: pandas.DataFrame) -> str:
     if cells.empty:
         return "Precisions and compiler: not tried here yet"
     works = cells[cells["status"] == "ok"]
-    text = f"{len(works)} of {len(cells)} combinations work"
-    if works["speedup"].notna().any():
-        best = works.loc[works["speedup"].astype(float).idxmax()]
-        how = "compiled" if best["compiled"] else "eager"
-        text += f"; the fastest is {best['precision']}, {how}, at {best['speedup']:.2f}x of fp32 ({best['device']})"
-    return text
+    best = works["speedup"].astype(float).max()
+    if not best > wording.ALIKE:
+        return f"{len(works)} of {len(cells)} combinations of precision and compiler work, none faster than plain fp32"
+    fastest = works.loc[works["speedup"].astype(float).idxmax()]
+    how = f"{fastest['precision']}{', compiled,' if fastest['compiled'] else ''}"
+    device = naming.device_word(fastest["device"])
+    return f"{how} is {wording.times(best)} times as fast as plain fp32 ({device}), the most of {len(works)} that work"
 
 
 def _field(windows: pandas.DataFrame, base: float) -> dict:

@@ -1,5 +1,6 @@
 """What the SimCLR study says: minutes an epoch, the input's share, accuracy, which precisions and compilers work."""
 
+from benchbook import wording
 from benchbook.studies.simclr_epochs import charts, matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
 from benchbook.study import Chart, Evidence, Rule, Study
@@ -17,6 +18,23 @@ def quantities(evidence: Evidence) -> list[dict]:
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
         seconds += EPOCH.quantities(times, f"{words}epoch{'s' * (count > 1)}_seconds")
     return seconds + tables.trained(evidence) + matrix.claimed(evidence, STUDY.name)
+
+
+WAYS = {"reference": "as in the article", "controlled": "with equal input", "tuned": "tuned"}
+WAYS |= {"tuned, joint views": "tuned with both views in one pass"}
+
+
+def finding(evidence: Evidence) -> str:
+    """Return how long the article's epoch takes, how much of it is input, and what the article's machines take."""
+    times = tables.epochs(evidence)
+    if EPOCH.measured(times).empty:
+        return f"No epoch of SimCLR was measured here yet. {EPOCH.printed_sentence(times)}".strip()
+    shares = tables.shares(evidence)["share"].dropna()
+    printed = EPOCH.printed_sentence(times)
+    if len(shares):
+        views = f"Making two views of each image is {wording.percent(shares.iloc[0])} of a step"
+        printed = f"{views}; t{printed[1:]}" if printed else f"{views}."
+    return f"{EPOCH.sentence(evidence, times, 'One epoch of SimCLR', WAYS)}. {printed}".strip()
 
 
 STUDY = Study(
@@ -54,6 +72,7 @@ STUDY = Study(
         Rule("knn_accuracy", "accuracy", ACCELERATOR.format(200)),
         Rule("peak_memory_bytes", "peak_memory_bytes", ACCELERATOR.format(200)),
     ),
+    finding=finding,
     quantities=quantities,
     epoch_seconds=lambda evidence: EPOCH.seconds(tables.epochs(evidence)),
 )

@@ -4,7 +4,8 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, parity
+from benchbook import figures, naming, parity, wording
+from benchbook.naming import Names
 from benchbook.studies.vae_stability import tables
 from benchbook.study import Drawing, Evidence
 
@@ -21,7 +22,8 @@ def losses(evidence: Evidence) -> Drawing:
         first = curve.iloc[0]
         shade = figures.colour(first["device"]) if source == "measured" else figures.COLOURS["published"]
         dash = {"loader": "-", "resident": "--", "first steps": ":"}[first["loader"]]
-        axes.plot(curve["images_seen"], curve["loss"], dash, marker="o", color=shade, label=_name(curve))
+        label = _name(curve, evidence.names)
+        axes.plot(curve["images_seen"], curve["loss"], dash, marker="o", color=shade, label=label)
         axes.vlines(curve["images_seen"], curve["low"], curve["high"], color=shade, linewidth=1)
         _mark_broken(axes, curve[curve["status"] == "diverged"], table["loss"].max() * 3, shade)
     axes.set(xscale="log", yscale="log", xlabel="images seen", ylabel="loss per image")
@@ -29,7 +31,7 @@ def losses(evidence: Evidence) -> Drawing:
     axes.grid(visible=True)
     if len(table):
         axes.legend(fontsize=8)
-    axes.set_title(losses_title(table))
+    axes.set_title(losses_title(table, evidence.names))
     return Drawing.titled(figure, table, "Loss per image over images seen")
 
 
@@ -41,19 +43,34 @@ def _mark_broken(axes: Axes, broken: pandas.DataFrame, height: float, shade: str
         axes.annotate(f"not finite, epoch {line['epoch']}", (line["images_seen"], height), (0, 9), **beside)
 
 
-def losses_title(table: pandas.DataFrame) -> str:
-    """Return what the loss chart shows: where each device ended, and what was published."""
-    printed = table[table["source"] != "measured"]
-    published = "nothing published"
-    if len(printed):
-        start, peak = printed["loss"].iloc[0], printed["loss"].max()
-        published = f"published on {printed['device'].iloc[0]}: {start:.1f} to {peak:.2g}"
-        published += ", then NaN" if (printed["status"] == "diverged").any() else ""
+def losses_title(table: pandas.DataFrame, names: Names) -> str:
+    """Return what the loss chart shows: where the loss ended on each device, else that it ran away in print."""
     measured = table[table["source"] == "measured"]
     if measured.empty:
-        return f"Loss: nothing measured here yet; {published}"
-    ends = measured.sort_values("images_seen", kind="stable").groupby("device").tail(1).sort_values("device")
-    return f"Loss: {'; '.join(_end(line) for line in ends.to_dict('records'))}; {published}"
+        return published_sentence(table, names) or "The autoencoder's loss: nothing measured here yet"
+    return measured_sentence(measured, names)
+
+
+def measured_sentence(measured: pandas.DataFrame, names: Names) -> str:
+    """Return where the loss ended on each kind of device, those where it ran away first.
+
+    Args:
+        measured: measured lines of `tables.losses`; at least one.
+        names: of machines.
+    """
+    ends = measured.sort_values("images_seen", kind="stable").groupby("device").tail(1)
+    ends = ends.sort_values(["status", "device"]).to_dict("records")
+    return f"The autoencoder's loss {wording.joined([_end(line, names) for line in ends])}"
+
+
+def published_sentence(table: pandas.DataFrame, names: Names) -> str:
+    """Return how the loss ran away in print; empty where it did not."""
+    printed = table[table["source"] != "measured"]
+    broken = printed[printed["status"] == "diverged"].to_dict("records")
+    if not broken:
+        return ""
+    peak, epoch = wording.number(printed["loss"].max()), broken[0]["epoch"]
+    return f"In the article it ran away on {names.in_sentence(broken[0])}, to {peak} and then to NaN in epoch {epoch}"
 
 
 def agreement(evidence: Evidence) -> Drawing:
@@ -63,7 +80,11 @@ def agreement(evidence: Evidence) -> Drawing:
     dashes = {name: DASHES[place % len(DASHES)] for place, name in enumerate(sorted(table["precision"].unique()))}
     drawn = figures.of_few_machines(values, table)
     for (_, device, precision), curve in drawn.groupby(["machine", "device", "precision"], sort=True):
-        style = {"linestyle": dashes[precision], "color": figures.colour(device), "label": f"{device}, {precision}"}
+        style = {
+            "linestyle": dashes[precision],
+            "color": figures.colour(device),
+            "label": f"{naming.device_word(device)}, {precision}",
+        }
         _draw_errors(errors, curve, style)
         values.plot(curve["step"], curve["reference_loss"], color=figures.COLOURS["published"], linewidth=5, alpha=0.6)
         values.plot(curve["step"], curve["loss"], **style)
@@ -94,9 +115,11 @@ def parity_title(table: pandas.DataFrame) -> str:
         return "Nothing compared with float64 yet"
     apart = table[table["apart"]]
     if apart.empty:
-        return f"Within tolerance for {table['step'].max():.0f} steps; at most {table['loss_error'].max():.1g} off"
+        most, steps = table["loss_error"].max(), table["step"].max()
+        return f"Losses are within {wording.percent(most)} of float64 for {steps:.0f} steps"
     first = apart.sort_values("step").iloc[0]
-    return f"{first['device']}, {first['precision']}: apart at step {first['step']:.0f}"
+    device = naming.device_word(first["device"])
+    return f"{device}, {first['precision']}: too far from float64 at step {first['step']:.0f}"
 
 
 def pictures(images: numpy.ndarray, reconstructions: numpy.ndarray, samples: numpy.ndarray) -> Drawing:
@@ -123,18 +146,18 @@ def reading(rows: pandas.DataFrame) -> str:
     return f"After {images:,} images, in {end}, the loss per image was {trained['loss']:.2f}{test}."
 
 
-def _end(end: dict) -> str:
+def _end(end: dict, names: Names) -> str:
     other = figures.stand_in(end, "mnist")
-    stand_in = f" ({other})" if other else ""
-    where = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:.0f} images"
+    where = f"{names.in_sentence(end)}" + (f" ({other})" if other else "")
+    seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
     if end["status"] == "diverged":
-        return f"{end['device']} not finite {where}{stand_in}"
-    return f"{end['device']} {end['loss']:.1f} {where}{stand_in}"
+        return f"is NaN {seen} on {where}"
+    return f"is {wording.number(end['loss'])} an image {seen} on {where}"
 
 
-def _name(curve: pandas.DataFrame) -> str:
+def _name(curve: pandas.DataFrame, names: Names) -> str:
     line = curve.iloc[0].to_dict()
     measured = line["source"] == "measured"
     how = line["loader"] if measured else f"torch {line['framework_version']}"
     counted = f", n={len(curve)}{figures.num_runs(curve)}" if measured else ""
-    return figures.name_point(line, how, dataset="mnist").replace("\n", ", ") + counted
+    return figures.name_point(line, how, names=names, dataset="mnist").replace("\n", ", ") + counted

@@ -1,9 +1,23 @@
 """What the autoencoder study says: whether the loss runs away, and whether steps agree with float64."""
 
+from benchbook import findings, wording
 from benchbook.studies.vae_stability import charts, tables
-from benchbook.study import Chart, Rule, Study
+from benchbook.study import Chart, Evidence, Rule, Study
 
 LOGGED = "images_seen_in_epoch == {}"
+
+
+def finding(evidence: Evidence) -> str:
+    """Return where the loss ended here and in print, and whether the first steps agree with float64."""
+    losses = tables.losses(evidence)
+    measured = losses[losses["source"] == "measured"]
+    printed = charts.published_sentence(losses, evidence.names)
+    if measured.empty:
+        return wording.sentence(f"The autoencoder was not trained here yet. {printed}")
+    hedge = findings.hedged(evidence, evidence.points(tables.NAME).to_dict("records"))
+    first = f"{charts.measured_sentence(measured, evidence.names)}{hedge}"
+    return f"{first}. {wording.sentence(printed or charts.parity_title(tables.compared_steps(evidence)))}"
+
 
 STUDY = Study(
     name=tables.NAME,
@@ -25,6 +39,7 @@ STUDY = Study(
             charts.agreement,
         ),
     ),
+    finding=finding,
     published=(
         Rule("first_loss", "loss", LOGGED.format(0)),
         Rule("loss_after_10_steps", "loss", LOGGED.format(1280)),

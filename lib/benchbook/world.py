@@ -1,0 +1,173 @@
+"""This machine among others: what it measured beside what was published and predicted, and what it is like."""
+
+import math
+
+import numpy
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from benchbook import figures, findings, headline, layout, naming, studies, wording
+from benchbook.figures import legends
+from benchbook.study import Drawing, Evidence, Study
+
+MEASURED, PUBLISHED, PREDICTED = "measured here", "published", "predicted"
+SECONDS, RATE = "seconds_per_epoch", "images_per_second"
+AXES = {SECONDS: "seconds for an epoch, less is better", RATE: "images a second, more is better"}
+LOOKS = {MEASURED: ("o", True), PUBLISHED: ("s", True), PREDICTED: ("d", False)}  # marker, and whether it is filled
+COLUMNS = ["machine", "place", "device", "kind", "variant", "value", "low", "high"]
+
+
+def predictions() -> pandas.DataFrame:
+    """Return what is predicted of each study from the public record alone, as it was last written.
+
+    Returns:
+        Columns: study, work, chip, precision, predicted, low, high (images a second, 90 %), basis.
+    """
+    return pandas.read_csv(layout.published() / "record" / "predictions.csv")
+
+
+def table(evidence: Evidence, study: Study) -> tuple[pandas.DataFrame, str]:
+    """Return one study's machines side by side, and what is compared: SECONDS of an epoch, else RATE.
+
+    Args:
+        evidence: what was measured and printed.
+        study: whose article says what an epoch is.
+
+    Returns:
+        Columns: COLUMNS; of a prediction the machine is its chip. Bounds are those of the rate.
+    """
+    lines = _comparable(headline.table(evidence, {study.name: study}))
+    both = [set(lines.loc[lines[column].notna(), "source"]) for column in (SECONDS, RATE)]
+    column = SECONDS if len(both[0]) > 1 or "measured" in both[0] - both[1] else RATE
+    lines = lines[lines[column].notna()].rename(columns={column: "value"})
+    kinds = lines["source"].map({"measured": MEASURED}).fillna(PUBLISHED)
+    bounds = {} if column == RATE else {"low": numpy.nan, "high": numpy.nan}
+    places = [evidence.names.place(line) for line in lines.to_dict("records")]
+    parts = [lines.assign(place=places, kind=kinds, **bounds)]
+    printed = evidence.published[evidence.published["study"] == study.name]
+    images = printed["dataset_samples"].dropna().max()
+    known = predictions()
+    known = known[known["study"].eq(study.name) & known["precision"].eq("fp32")]
+    known = known.rename(columns={"chip": "machine", "predicted": "value"}).assign(kind=PREDICTED, device="accelerator")
+    if column == SECONDS:
+        known = known.assign(value=images / known["value"], low=images / known["high"], high=images / known["low"])
+    parts.append(known.assign(place=known["machine"]))
+    together = pandas.concat([part.reindex(columns=COLUMNS) for part in parts if len(part)] or [pandas.DataFrame()])
+    fastest_first = together.reindex(columns=COLUMNS).sort_values("value", ascending=column == SECONDS, kind="stable")
+    return fastest_first.reset_index(drop=True), column
+
+
+def draw(evidence: Evidence, study: Study) -> Drawing:
+    """Draw a study's machines side by side: this one in colour, published ones grey, predicted ones hollow."""
+    lines, column = table(evidence, study)
+    with figures.style():
+        figure, axes = figures.canvas(1.6 + 0.26 * max(1, len(lines)))
+        for place, line in enumerate(lines.to_dict("records")):
+            _draw_mark(axes, line, place)
+        names = [line.place + (f", {line.variant}" if line.kind == MEASURED else "") for line in lines.itertuples()]
+        axes.set_yticks(range(len(lines)), names, fontsize=8)
+        axes.set_ylim(len(lines) - 0.4, -0.6)
+        axes.set(xlabel=AXES[column], title=title(evidence, study, lines))
+        if len(lines):
+            axes.set_xscale("log")
+        axes.grid(visible=True, axis="x")
+        legends.add_legend(figure, _legend(lines["kind"]))
+    return Drawing.titled(figure, lines, f"Machines side by side, {AXES[column]}")
+
+
+def title(evidence: Evidence, study: Study, lines: pandas.DataFrame) -> str:
+    """Return what the chart shows: what this machine is like, else how many others stand beside it."""
+    alike = likeness(evidence, study)
+    if alike:
+        return wording.sentence(alike).removesuffix(".")
+    count = (lines["kind"] == PUBLISHED).sum()
+    predicted = (lines["kind"] == PREDICTED).sum()
+    others = [f"{number} {word}" for number, word in ((count, PUBLISHED), (predicted, PREDICTED)) if number]
+    return (
+        f"{study.title}: this machine beside {wording.joined(others)}"
+        if others
+        else f"{study.title}: nothing to compare"
+    )
+
+
+def likeness(evidence: Evidence, study: Study) -> str:
+    """Return what this machine is like in a study, as in `its CPU has about a third of the speed of an Apple M1's CPU`.
+
+    Only the whole epoch of the article, in its own way and on its own data, is held against what the article printed;
+    a CPU against CPUs where there are any, else against the nearest.
+
+    Returns:
+        A part of a sentence; empty where nothing comparable was measured or printed.
+    """
+    if study.epoch_seconds is None:
+        return ""
+    lines = _comparable(headline.table(evidence, {study.name: study}))
+    lines = lines[lines[SECONDS].notna() & lines["variant"].eq("reference")]
+    printed = lines[lines["source"] == "published"]
+    own = lines[(lines["source"] == "measured") & lines["dataset"].isin(printed["dataset"])].to_dict("records")
+    said = [_like(line, printed.to_dict("records"), evidence.names) for line in own]
+    return f"{wording.joined(said)} on {study.title}{wording.hedged(own)}" if said else ""
+
+
+def summary(evidence: Evidence) -> str:
+    """Return what this machine is like, in one sentence; that nothing can be compared where that is so."""
+    said = [alike for study in studies.every().values() if (alike := likeness(evidence, study))]
+    if said:
+        return wording.sentence(f"this machine: {'; '.join(said)}")
+    return (
+        "This machine: nothing that it measured can be compared with a published figure, which takes an article's whole"
+        " epoch on the article's own data (MNIST, CIFAR-10)."
+    )
+
+
+def closing(evidence: Evidence, study: Study) -> tuple[str, Drawing]:
+    """Return what a notebook ends with: what its study says of this machine, and the machine among others.
+
+    Args:
+        evidence: what this machine measured, beside what was printed.
+        study: the notebook's.
+    """
+    return findings.finding(study, evidence), draw(evidence, study)
+
+
+def _comparable(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """Return lines of a headline without failures, and without measured ones of another image size than in print."""
+    sizes = set(lines.loc[lines["source"] == "published", "image_size"].dropna())
+    alike = lines["image_size"].isin(sizes) | lines["image_size"].isna() | (not sizes)
+    return lines[(lines["source"] == "published") | (lines["status"].eq("ok") & alike)]
+
+
+def _like(own: dict, printed: list[dict], names: naming.Names) -> str:
+    """Return how fast an epoch is beside the printed one that is nearest to it.
+
+    A CPU is held against CPUs, and a chip with a name comes before one without.
+    """
+    of_kind = [line for line in printed if (line["device"] == "cpu") == (own["device"] == "cpu")] or printed
+    named = [line for line in of_kind if names.is_named(line)] or of_kind
+    nearest = min(named, key=lambda line: abs(math.log(line[SECONDS] / own[SECONDS])))
+    speed = wording.speed_of(nearest[SECONDS] / own[SECONDS])
+    return f"its {naming.device_word(own['device'])} has {speed} {names.in_sentence(nearest)}"
+
+
+def _draw_mark(axes: Axes, line: dict, place: int) -> None:
+    """Draw one machine's mark with its bounds; those of a prediction are dashed."""
+    marker, filled = LOOKS[line["kind"]]
+    colour = figures.COLOURS["published"] if line["kind"] == PUBLISHED else figures.colour(line["device"])
+    if pandas.notna(line["low"]):
+        dash = "--" if line["kind"] == PREDICTED else "-"
+        axes.plot([line["low"], line["high"]], [place, place], dash, color=colour, linewidth=1)
+    axes.plot(line["value"], place, marker, color=colour, markerfacecolor=colour if filled else "white", markersize=7)
+
+
+def _legend(kinds: pandas.Series) -> list[Line2D]:
+    """Return the legend's entries of what stands in a chart."""
+    named = {kind: look for kind, look in LOOKS.items() if kind in set(kinds)}
+    words = {PREDICTED: "predicted: training alone, 90 % interval"}
+    look = {"linestyle": "none", "color": figures.COLOURS["line"]}
+    return [
+        Line2D(
+            [], [], marker=marker, markerfacecolor="black" if filled else "white", label=words.get(kind, kind), **look
+        )
+        for kind, (marker, filled) in named.items()
+    ]
