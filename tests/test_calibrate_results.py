@@ -32,13 +32,13 @@ def test_arithmetic_is_a_bar_per_precision_and_the_title_names_the_fastest():
     assert [bar.get_width() for bar in axes.patches] == [2e11, 5e10]
     assert [name.rpartition(", ")[2] for name in names] == ["bf16", "fp32"]
     assert words == ["200 GFLOP/s, n=1", "50 GFLOP/s, n=3"]
-    assert "200 GFLOP/s (cpu, torch, bf16)" in axes.get_title(loc="left")
+    assert "200 GFLOP/s (CPU, torch, bf16)" in axes.get_title(loc="left")
 
 
 def test_memory_is_a_bar_per_way():
     axes, names, words = drawn(0, calibrated(), panel=1)
     assert [bar.get_width() for bar in axes.patches] == [2e10]
-    assert names[0].endswith("cpu, torch, memory copy")
+    assert names[0] == "Chip A, CPU\ntorch, memory copy"
     assert words == ["20 GB/s, n=1"]
     assert "20 GB/s" in axes.get_title(loc="left")
 
@@ -47,8 +47,8 @@ def test_efficiency_leaves_out_points_without_a_ceiling():
     trained = {"flops_per_sample": 1e8, "precision": "fp32", "samples_per_second": 125.0}
     points = [make_row(**trained, session="session-1"), make_row(**trained, session="s", point="b-1", run_id="b")]
     axes, names, words = drawn(1, calibrated(*points))
-    assert (names, words) == (["desk\nreference"], ["25.0%, n=1"])
-    assert "25.0%" in axes.get_title(loc="left")
+    assert (names, words) == (["Chip A\nMNIST, reference"], ["25.0%, n=1"])
+    assert "25 %" in axes.get_title(loc="left")
     assert len(tables.efficiency(calibrated(*points))) == 2
 
 

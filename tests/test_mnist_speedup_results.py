@@ -328,9 +328,9 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
 @pytest.mark.parametrize(
     ("points", "words"),
     [
-        (two_machines(), ("16 s", "Chip A", "cuda", "20 to 34 s")),  # 60,000 / 4,800 + 3.75
-        ([point([1000], dataset="digits-28px")], ("64 s", "digits-28px")),
-        ([], ("20 to 34 s", "none measured")),
+        (two_machines(), ("s on a Chip A's GPU",)),
+        ([point([1000], dataset="digits-28px")], ("64 s", "scaled up")),
+        ([], ("not measured here yet",)),
     ],
 )
 def test_the_title_of_the_epoch_chart_names_the_fastest_with_the_articles_loaders(points, words):
@@ -342,23 +342,22 @@ def test_the_speedup_chart_shows_measured_beside_published():
     axes, table = draw("speedup", *two_machines())
     assert bars(axes) == pytest.approx(sorted(table["speedup"]))
     speedups = table.loc[table["source"] == "measured", "speedup"]
-    assert f"{speedups.min():.2f} to {speedups.max():.2f} times" in title(axes)
-    assert "1.68 to 1.70 times" in title(axes)
+    assert f"{speedups.min():.1f} to {speedups.max():.1f} times" in title(axes)
     assert "1.70x" in words(axes)
-    assert "not measured" in title(draw("speedup", *one_machine())[0])
+    assert title(draw("speedup", *one_machine())[0]).startswith("Published: the GPU is 1.68 to 1.70 times")
 
 
 def test_the_input_chart_shows_both_shares_in_numbers():
     axes, _ = draw("input-share", *one_machine())
-    assert "20% to 52%" in title(axes)
+    assert "20 to 52 %" in title(axes)
     assert words(axes) == ["20%, n=1", "25%, n=1", "52%, n=3", "25%, n=3"]
-    assert "%" not in title(draw("input-share", point([1000]))[0])
+    assert " %" not in title(draw("input-share", point([1000]))[0])
 
 
 def test_the_step_chart_names_both_parts():
     points = [point([size / (4e-3 + 5e-5 * size)], loader="resident", batch_size=size) for size in (16, 256)]
     axes, _ = draw("step-time", *points)
-    assert "4.0 ms + 50 µs an image" in title(axes)
+    assert "4.0 ms before" in title(axes)
     line = next(line for line in axes.lines if line.get_xdata()[0] == 0)
     assert line.get_ydata() == pytest.approx([4.0, 4.0 + 0.05 * 256])
 
@@ -369,10 +368,6 @@ def test_published_bars_are_grey_and_a_cpu_does_not_look_like_an_accelerator():
     assert sorted(bar.get_width() for bar in axes.patches if bar.get_facecolor() == grey) == [19.6, 20.4, 33.4, 34.2]
     assert figures.colour("cpu") != figures.colour("cuda") == figures.colour("mps")
     assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
-
-
-def test_a_finding_says_the_epoch_and_the_speedup_alone():
-    assert [name for name in CHARTS if drawn(name, "one_machine").finding] == ["epochs", "speedup"]
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):

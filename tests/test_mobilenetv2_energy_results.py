@@ -147,7 +147,7 @@ def test_a_point_that_failed_before_it_had_data_is_drawn_without_them():
     unknown = ("dataset", "image_size", "batch_size", "precision", "settings", "samples", "samples_per_second")
     row = make_row(study="mobilenetv2_energy", status="crashed") | dict.fromkeys(unknown)
     labels = drawn(RATES, [row]).get_yticklabels()
-    assert [label.get_text() for label in labels] == ["desk\ntorch cpu"]
+    assert [label.get_text() for label in labels] == ["Chip A\ntorch CPU"]
 
 
 def test_a_published_time_is_a_rate_that_stands_for_half_its_last_digit():
@@ -275,22 +275,22 @@ def test_the_same_rows_give_the_same_picture(chart):
 def test_bars_say_how_fast_how_it_ended_and_what_joules_cover():
     rates = drawn(RATES, INPUTS["all"])
     assert {"60, n=3", "950, n=2", "crashed", "235"} <= set(words(rates))
-    assert "950 images/s (torch cuda, all layers, 128 px, batch 64); 1 of 5 settings" in title(rates)
+    assert "950 images a second (torch GPU, all layers, 128 px, batch 64)" in title(rates)
     joules = drawn(JOULES, INPUTS["all"])
     assert {"0.5 J (board), n=2", "no sensor", "not printed"} <= set(words(joules))
     assert "0.5 J" in title(joules)
     labels = [label.get_text() for label in rates.get_yticklabels()]
-    assert any("shapes-32px" in label and "tuned" in label and "rate 0.0001" in label for label in labels)
+    assert any("drawn shapes" in label and "tuned" in label and "rate 0.0001" in label for label in labels)
     assert any("over 196 px" in label for label in labels)
 
 
 @pytest.mark.parametrize(
     ("chart", "rows", "words"),
     [
-        (RATES, [], "Nothing measured"),
-        (RATES, CRASHED, "1 of 1 settings failed"),
-        (RATES, point(dataset="shapes-32px"), "batch 64, shapes-32px)"),
-        (JOULES, [], "no sensor"),
+        (RATES, [], "not measured"),
+        (RATES, CRASHED, "All 1 settings of MobileNetV2 failed"),
+        (RATES, point(dataset="shapes-32px"), "batch 64, drawn shapes)"),
+        (JOULES, [], "No sensor"),
         (LOSSES, CRASHED, "nothing measured"),
     ],
 )
@@ -301,11 +301,11 @@ def test_titles_say_when_nothing_was_measured_or_a_stand_in(chart, rows, words):
 def test_losses_name_each_curve_with_its_test_accuracy():
     axes = drawn(LOSSES, INPUTS["all"])
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert "tensorflow cpu, head, 128 px, batch 64, n=3: test 60%" in labels
-    assert "torch cuda, head, 128 px, batch 64, rate 0.0001, tuned, shapes-32px, n=3: test 60%" in labels
+    assert "tensorflow CPU, last layer, 128 px, batch 64, n=3: test 60%" in labels
+    assert "torch GPU, last layer, 128 px, batch 64, rate 0.0001, tuned, drawn shapes, n=3: test 60%" in labels
     assert len(labels) == 4
     both = drawn(LOSSES, [*point(), *point(machine="other")]).get_legend().get_texts()
-    assert [text.get_text().partition(",")[0] for text in both] == ["desk", "other"]
+    assert [text.get_text().partition(",")[0] for text in both] == ["Chip A (desk)", "Chip A (other)"]
     assert axes.get_ylim()[0] == 0
     guess = axes.lines[-1].get_ydata()[0]
     assert guess == pytest.approx(numpy.log(10))

@@ -207,12 +207,13 @@ def test_every_chart_draws_what_there_is(rows):
 
 
 def test_titles_say_what_was_measured():
-    assert (
-        charts.rates_title(tables.points(Evidence(everything()))) == "Up to 320 images/s (reference, cuda, batch 256)"
-    )
+    title = charts.rates_title(tables.points(Evidence(everything())))
+    assert title == "ResNet-50 trains up to 320 images a second (GPU, batch 256)"
     printed = Evidence(PUBLISHED)
     assert "nothing measured" in charts.rates_title(tables.points(printed))
-    assert charts.costs_title(money.costs(printed)).startswith("A million images: published 0.")
+    assert charts.costs_title(money.costs(printed)).startswith(
+        "A million images cost 0.58 to 1.2 US dollars at published"
+    )
 
 
 def test_the_points_are_made_once_for_all_charts(monkeypatch):

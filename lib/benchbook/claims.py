@@ -28,8 +28,8 @@ ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 ARITHMETIC |= {ast.Pow: operator.pow}
 RELATIONS = ("equal", "at_least", "event")
 TEXTS = ("machine", "other", "reason", "unit")
-RANGE_REASON = "a range of too few windows or kernels decides nothing"
-DERIVED_REASON = "from derived rows alone, which hold no more than the claim does"
+RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
+DERIVED_REASON = "the published rows were derived from this claim, so that they cannot test it"
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -196,8 +196,11 @@ def _names(claim: dict) -> str:
 
 
 def _head(claim: dict) -> dict:
-    low, unit = f"{claim['low']:.8g}", claim["unit"]
-    ranges = {"equal": f"{low} to {claim['high']:.8g} {unit}", "at_least": f"at least {low} {unit}"}
+    low, high, unit = f"{claim['low']:,.8g}", f"{claim['high']:,.8g}", claim["unit"]
+    ranges = {
+        "equal": f"{low} to {high} {unit}" if low != high else f"{low} {unit}",
+        "at_least": f"at least {low} {unit}",
+    }
     published = ranges.get(claim["relation"], "that it happens").strip()
     if claim["tolerance"] > 0:
         published += f" (measured: {claim['tolerance']:g} more is allowed)"

@@ -71,6 +71,10 @@ class Names:
         """Return a machine's name; one that is not among them keeps its id."""
         return str(self.machines.get(machine, machine))
 
+    def chip(self, machine: str) -> str:
+        """Return the chip that a machine is named after; of one that is not among them its id."""
+        return self.machines[machine].chip.removeprefix(f"{COMPUTER} ") if machine in self.machines else machine
+
     def place(self, line: dict) -> str:
         """Return a machine with its device, such as `Apple M1, 16 GB, GPU` or `4 x NVIDIA V100`.
 

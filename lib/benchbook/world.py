@@ -6,6 +6,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchbook import figures, findings, headline, layout, naming, studies, wording
 from benchbook.figures import legends
@@ -15,7 +16,7 @@ MEASURED, PUBLISHED, PREDICTED = "measured here", "published", "predicted"
 SECONDS, RATE = "seconds_per_epoch", "images_per_second"
 AXES = {SECONDS: "seconds for an epoch, less is better", RATE: "images a second, more is better"}
 LOOKS = {MEASURED: ("o", True), PUBLISHED: ("s", True), PREDICTED: ("d", False)}  # marker, and whether it is filled
-COLUMNS = ["machine", "place", "device", "kind", "variant", "value", "low", "high"]
+COLUMNS = ["machine", "place", "device", "kind", "variant", "dataset", "value", "low", "high"]
 
 
 def predictions() -> pandas.DataFrame:
@@ -65,12 +66,14 @@ def draw(evidence: Evidence, study: Study) -> Drawing:
         figure, axes = figures.canvas(1.6 + 0.26 * max(1, len(lines)))
         for place, line in enumerate(lines.to_dict("records")):
             _draw_mark(axes, line, place)
-        names = [line.place + (f", {line.variant}" if line.kind == MEASURED else "") for line in lines.itertuples()]
-        axes.set_yticks(range(len(lines)), names, fontsize=8)
+        axes.set_yticks(range(len(lines)), [_name(line, lines) for line in lines.to_dict("records")], fontsize=8)
         axes.set_ylim(len(lines) - 0.4, -0.6)
         axes.set(xlabel=AXES[column], title=title(evidence, study, lines))
         if len(lines):
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(lambda value, _: wording.number(value).removesuffix(".0"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(visible=True, axis="x")
         legends.add_legend(figure, _legend(lines["kind"]))
     return Drawing.titled(figure, lines, f"Machines side by side, {AXES[column]}")
@@ -80,7 +83,7 @@ def title(evidence: Evidence, study: Study, lines: pandas.DataFrame) -> str:
     """Return what the chart shows: what this machine is like, else how many others stand beside it."""
     alike = likeness(evidence, study)
     if alike:
-        return wording.sentence(alike).removesuffix(".")
+        return f"This machine: {alike}"
     count = (lines["kind"] == PUBLISHED).sum()
     predicted = (lines["kind"] == PREDICTED).sum()
     others = [f"{number} {word}" for number, word in ((count, PUBLISHED), (predicted, PREDICTED)) if number]
@@ -148,6 +151,14 @@ def _like(own: dict, printed: list[dict], names: naming.Names) -> str:
     nearest = min(named, key=lambda line: abs(math.log(line[SECONDS] / own[SECONDS])))
     speed = wording.speed_of(nearest[SECONDS] / own[SECONDS])
     return f"its {naming.device_word(own['device'])} has {speed} {names.in_sentence(nearest)}"
+
+
+def _name(line: dict, lines: pandas.DataFrame) -> str:
+    """Return what a line is called: its place, and of a measured one its variant and the data that stood in."""
+    theirs = set(lines.loc[lines["kind"] == PUBLISHED, "dataset"].dropna())
+    other = line["dataset"] if theirs and line["dataset"] not in theirs else None
+    further = [line["variant"], naming.dataset(other) if other else ""] if line["kind"] == MEASURED else []
+    return ", ".join(filter(None, (line["place"], *further)))
 
 
 def _draw_mark(axes: Axes, line: dict, place: int) -> None:

@@ -3,7 +3,7 @@
 import pandas
 
 from benchbook import chips, layout, records, roofline, statistics
-from benchbook.predictions import judged, observed
+from benchbook.predictions import observed
 from benchbook.predictions.answer import Forecaster, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.question import Question
@@ -41,13 +41,16 @@ def learn_here() -> Forecaster:
     return learn(rows, statistics.summarise(rows)) if len(rows) else of_the_record()
 
 
-def of_the_record_alone() -> pandas.DataFrame:
+def of_the_record_alone(forecaster: Forecaster) -> pandas.DataFrame:
     """Return what the record alone predicts of our studies, to be kept beside it; refused ones are left out.
+
+    Args:
+        forecaster: from `of_the_record`.
 
     Returns:
         The columns of `predictions` without the reason, rates with four digits.
     """
-    lines = predictions(of_the_record())
+    lines = predictions(forecaster)
     lines = lines[lines["predicted"].notna()].drop(columns="reason").reset_index(drop=True)
     return lines.assign(**{name: lines[name].map(lambda rate: float(f"{rate:.4g}")) for name in RATES})
 
@@ -72,19 +75,7 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def sentence(errors: pandas.DataFrame) -> str:
-    """Return what `judged.errors` says of predictions of the record's rates, beside the best plain rule."""
-    parts = []
-    for situation in (judged.CHIP, judged.BOTH):
-        own = errors[errors["situation"].eq(situation) & errors["group"].eq(judged.RECORD)].set_index("rule")
-        first, others = own.loc[judged.PUBLISHED], own.drop(index=judged.PUBLISHED)["median_error"]
-        median = f"median of {first['pairs']:.0f}, from {first['publications']:.0f} publications"
-        parts.append(
-            f"With {situation}, they are off by {first['median_error']:.0%} ({median}), their 90 % intervals hold"
-            f" {first['coverage']:.0%}; {others.idxmin()}, the best plain rule, is off by {others.min():.0%}"
-        )
-    return ". ".join(parts)
-
-
 if __name__ == "__main__":  # after the record or the model changed
-    of_the_record_alone().to_csv(layout.published() / "record" / "predictions.csv", index=False, lineterminator="\n")
+    of_the_record_alone(of_the_record()).to_csv(
+        layout.published() / "record" / "predictions.csv", index=False, lineterminator="\n"
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook import articles, kernel, layout, studies
+from benchbook import articles, claims_chart, kernel, layout, studies
 from benchbook.answers import reading as answers
 from benchbook.answers.marks import Mark
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
@@ -114,6 +114,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), eve
     content = {
         "sections": [section for section in sections if section],
         "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
+        "claims": _figures(figures, "", [claims_chart.CHART], lines, printed),
         "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
@@ -175,12 +176,12 @@ def _harmless(cell: str) -> str:
 
 
 def _section(folder: Path, study: Study, lines: list[dict], printed: Published) -> dict:
-    """Return a study's finding and figures under the question that its notebook's title asks."""
-    title = study.question
+    """Return a study's finding, the numbers behind it, and its figures under the question that its notebook asks."""
     shown = _figures(folder, study.name, study.charts, lines, printed)
-    findings = {line["study"]: line["finding"] for line in tables.lines(folder / "findings.csv")}
-    finding = findings.get(study.name, "").removeprefix(title).strip()  # the heading has asked it already
-    return {"study": study.name, "title": title, "finding": finding} | shown if shown else {}
+    findings = {line["study"]: line for line in tables.lines(folder / "findings.csv")}
+    own = findings.get(study.name, {})
+    said = {name: own.get(name) or "" for name in ("finding", "basis")}
+    return {"study": study.name, "name": study.title, "title": study.question} | said | shown if shown else {}
 
 
 def _figures(

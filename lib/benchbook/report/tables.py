@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy
 import pandas
 
+from benchbook import wording
+
 # The columns of each table that are shown, and what they are called there.
 COLUMNS = {
     "headline": {
@@ -145,9 +147,10 @@ def table(path: Path, name: str) -> dict:
     prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded, "frameworks": _bounded}.get(name)
     content = prepare(content) if prepare else content
     content = _with(content, *COLUMNS[name], *notes.values())
-    numeric = {column: _is_numeric(content[column]) for column in COLUMNS[name]}
+    shown = wording.filled(content[list(COLUMNS[name])])
+    numeric = {column: _is_numeric(content[column]) for column in shown}
     return {
-        "columns": [{"name": key, "header": head, "numeric": numeric[key]} for key, head in COLUMNS[name].items()],
+        "columns": [{"name": key, "header": COLUMNS[name][key], "numeric": numeric[key]} for key in numeric],
         "lines": [
             [
                 _cell(column, line[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
