@@ -54,8 +54,10 @@ def site(tmp_path_factory):
     drawing = results.STUDY.charts[0].draw(Evidence(rows))
     for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
         drawing.save(tables, name)
-    order = {"seconds_per_epoch": None, "machine": "nobody"}
-    head = [HEADLINE | {"machine": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()]
+    order = {"seconds_per_epoch": None, "machine": "nobody", "place": "nobody"}
+    head = [
+        HEADLINE | {"machine": name, "place": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()
+    ]
     figures.save_table(pandas.DataFrame([*head, HEADLINE | order]), tables, "headline")
     figures.save_table(pandas.DataFrame([{"machine": HOSTILE, "condition": HOSTILE}]), tables, "machines")
     table = pandas.DataFrame({f"column_{n}": [HOSTILE, "cell"] for n in range(12)}).to_html()

@@ -147,6 +147,7 @@ HEADLINE = {
     "energy_boundary": "wall",
     "dollars_per_million": None,
     "status": "ok",
+    "place": "Chip A, CPU",
 }
 DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "mnist", "num_windows": 6}
 
@@ -320,16 +321,19 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
     )
     desk, attic = site.points.lines("machine")[:2]
     assert (desk["images/s"], desk["low"], desk["accuracy"]) == ("1,234", "1,200", "0.9789")
-    assert (desk["J/image"], desk["status"], desk["windows"]) == ("", "ok", "6")
+    assert (desk["status"], desk["windows"]) == ("ok", "6")
+    assert "J/image" not in desk, "no line has any"
     assert (attic["images/s"], attic["low"]) == ("", "12.35")
     head, other = site.index.lines("machine")[:2]
-    assert head["machine"] == "desk Chip A"
+    assert head["machine"] == "Chip A, CPU desk"
+    assert head["study"].startswith("MNIST ")
     assert (head["one epoch"], head["images/s"], head["J/image"]) == (
         "8.1 min",
         "1,234 1,200 to 1,300, n=6",
         "0.01235 wall",
     )
-    assert (other["one epoch"], other["$ per million images"], other["J/image"]) == ("", "", "0.01235")
+    assert (other["one epoch"], other["J/image"]) == ("", "0.01235")
+    assert "$ per million images" not in other, "no line has any"
     claim = site.index.lines("claim")[0]
     assert (claim["value"], claim["verdict"]) == ("1.704 1.7 to 1.71", "contradicted")
     for page in (site.index, site.points):
@@ -346,10 +350,10 @@ def test_a_time_is_told_in_the_unit_that_fits(seconds, text):
 
 
 def test_the_headline_shows_measured_machines_first_and_a_failure_as_its_verdict(write_site):
-    published = HEADLINE | {"machine": "m1", "chip": "Apple M1", "source": "published", "verdict": None}
+    published = HEADLINE | {"machine": "m1", "place": "Apple M1, GPU", "source": "published", "verdict": None}
     failed = HEADLINE | {"status": "out_of_memory", "verdict": "too few windows"}
-    lines = write_site(headline=[published, failed]).index.lines("machine")
-    assert [line["machine"] for line in lines] == ["desk Chip A", "m1 Apple M1, published"]
+    lines = write_site(headline=[published, failed]).index.lines("machine", "one epoch")[:2]
+    assert [line["machine"] for line in lines] == ["Chip A, CPU desk", "Apple M1, GPU published"]
     assert [line["verdict"] for line in lines] == ["out_of_memory", ""]
 
 
@@ -362,7 +366,7 @@ def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_site
         values=[DRAWN | {"machine": name}],
     )
     assert site.points.lines("machine")[0]["machine"] == name
-    assert site.index.lines("machine")[0]["machine"] == f"{name} Chip A"
+    assert site.index.lines("machine")[0]["machine"] == f"Chip A, CPU {name}"
     assert site.index.lines("claim")[0]["machine"] == name
     assert f"{name}, reference-cpu: crashed null" in site.points.text
     assert f"Measured on {name} ({name}); cpu;" in site.index.text
@@ -413,12 +417,13 @@ def test_findings_machines_and_prediction_errors_are_shown_where_they_were_writt
     question = "Is a GPU 1.7 times faster than a CPU on MNIST, or is it the loader?"
     page = write_site(
         names=(FIGURES[0], *PREDICTIONS),
-        findings=[{"study": "mnist_speedup", "finding": f"{question} It is the loader."}],
+        findings=[{"study": "mnist_speedup", "finding": "It is the loader.", "basis": "Of six points."}],
         machines=[{"machine": "desk", "cores": 8, "memory_gib": 23.44, "condition": "On battery."}],
         prediction_errors=[{"rule": "cores", "pairs": 35, "median_error": 0.3125, "coverage": None}],
     ).index
     assert page.text.count(question) == 1
-    assert page.text.index(question) < page.text.index("It is the loader.")
+    places = [page.text.index(text) for text in (question, "It is the loader.", "Of six points.")]
+    assert places == sorted(places)
     (machine,) = page.lines("machine", "cores")
     assert (machine["cores"], machine["memory, GiB"], machine["condition"]) == ("8", "23.44", "On battery.")
     line = page.lines("rule")[0]

@@ -136,7 +136,7 @@ def test_the_parity_chart_names_the_first_step_apart():
     assert "GPU, fp32: too far from float64 at step 2" in title(apart)
     assert drawing.tables["parity"]["parted_at"].fillna(0).tolist() == [0, 2]
     together, _ = drawn(1, steps([0, 1e-5, 1e-5]))
-    assert "3 steps; at most 1e-05" in title(together)
+    assert "0.0010 % of float64 for 3 steps" in title(together)
 
 
 def test_pictures_stand_in_three_rows():

@@ -49,15 +49,17 @@ def finding(study: Study, evidence: Evidence) -> str:
 
 
 def fastest(table: pandas.DataFrame, column: str, *, least: bool = False) -> dict:
-    """Return the line that a finding speaks of: the best of those that are not unstable, else the best.
+    """Return the line that a finding speaks of: the best of those that are not unproven or unstable, if any.
 
     Args:
         table: with at least one line; verdict where it has it.
         column: what is compared.
         least: whether less is better.
     """
-    unstable = table.get("verdict", pandas.Series("", table.index)).astype(str).str.startswith(verdicts.UNSTABLE)
-    steady = table[~unstable] if (~unstable).any() else table
+    steady = table
+    for is_so in (verdicts.is_unproven, verdicts.is_unstable):
+        sound = ~steady.get("verdict", pandas.Series("", steady.index)).map(is_so).astype(bool)
+        steady = steady[sound] if sound.any() else steady
     values = steady[column].astype(float)
     return steady.loc[values.idxmin() if least else values.idxmax()].to_dict()
 

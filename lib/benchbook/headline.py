@@ -11,7 +11,7 @@ from benchbook.study import Evidence, Study
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
 COLUMNS += ["low", "high", "image_size"]
 COLUMNS += ["interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
-COLUMNS += ["dollars_per_million", "status"]
+COLUMNS += ["dollars_per_million", "status", "place"]
 LINE = ["machine", "study", "variant", "device", "source"]
 OWN = ["image_size", "batch_size", "framework"]  # what makes a point that of the study's own setting
 NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
@@ -36,7 +36,8 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         studies: by name; a study without a line here has no line in the table.
 
     Returns:
-        Columns: COLUMNS; joules_per_image with the boundary they were read at, source is measured or published.
+        Columns: COLUMNS. place is the machine and device as people call them, source is measured or published, and
+        joules_per_image come with the boundary they were read at.
     """
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
@@ -49,7 +50,8 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     spoken = _rank(lines, own).drop_duplicates(LINE)
     dollars = [_dollars(line, evidence.prices) for line in spoken.to_dict("records")]
-    spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float))
+    places = [evidence.names.place(line) for line in spoken.to_dict("records")]
+    spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
     return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
 
 

@@ -121,8 +121,10 @@ def hedges(point: dict) -> list[str]:
     elif point.get("interval") == intervals.RANGE:
         said.append(FEW_REPEATS)
     verdict = point.get("verdict")
-    if isinstance(verdict, str) and verdict.startswith(verdicts.UNSTABLE):
-        said += map(reason, verdict.partition(": ")[2].split(", "))
+    if verdicts.is_unstable(verdict):
+        said += map(reason, verdict.rpartition("; ")[2].partition(": ")[2].split(", "))
+    if verdicts.is_unproven(verdict):
+        said.append("not fully checked against float64")
     if point.get("status") == "diverged":
         said.append("its loss ran away")
     return list(dict.fromkeys(said))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import wording
+from benchbook import naming, studies, wording
 
 # The columns of each table that are shown, and what they are called there.
 COLUMNS = {
@@ -102,12 +102,12 @@ COLUMNS = {
     },
 }
 # Names and messages that look like a number, or like NA, stay what they are.
-TEXT = ("machine", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
+TEXT = ("machine", "place", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
 PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell.
 NOTES = {
     "headline": {
-        "machine": "chip",
+        "machine": "id",
         "study": "setting",
         "images_per_second": "bounds",
         "joules_per_image": "energy_boundary",
@@ -162,7 +162,9 @@ def table(path: Path, name: str) -> dict:
 
 
 def _link(name: str, column: str, line: dict) -> dict[str, str]:
-    """Return the page that a cell leads to: a claim's own."""
+    """Return the page that a cell leads to: a claim's own, or the section of a study."""
+    if column == "study":
+        return {"link": f"index.html#{line['study']}"}
     return {"link": f"claims/{line['id']}.html"} if (name, column) == ("claims", "sentence") and line.get("id") else {}
 
 
@@ -200,6 +202,8 @@ def _is_numeric(column: pandas.Series) -> bool:
 def _cell(column: str, value, numeric: bool, note) -> dict:
     if pandas.isna(value):
         shown = ""
+    elif column == "study":
+        shown = studies.title(str(value))
     elif column == "seconds_per_epoch":
         shown = duration(value)
     else:
@@ -208,16 +212,21 @@ def _cell(column: str, value, numeric: bool, note) -> dict:
 
 
 def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the headline's lines, measured ones first; a published machine says so, and a failure is a verdict."""
-    content = _with(content, "chip", "variant", "device", "dataset", "source", "status", "verdict")
-    settings = content[["variant", "device", "dataset"]].astype("string")
+    """Return the headline's lines, measured ones first; a published machine says so, and a failure is a verdict.
+
+    A machine goes by its name for people; below it stands the id of one that measured.
+    """
+    content = _with(content, "machine", "place", "variant", "device", "dataset", "source", "status", "verdict")
+    settings = content[["variant", "dataset"]].astype("string")
+    settings["dataset"] = settings["dataset"].map(naming.dataset, na_action="ignore")
     published = content["source"] != "measured"
     failed = content["status"].notna() & (content["status"] != "ok")
-    chips = content["chip"].astype("string").fillna("")
+    ids = content["machine"].astype("string").fillna("")
     return (
         _bounded(content)
         .assign(
-            chip=chips.where(~published, (chips + ", published").str.removeprefix(", ")),
+            machine=content["place"].astype("string").fillna(ids),
+            id=ids.where(~published, "published"),
             setting=[", ".join(line.dropna()) for _, line in settings.iterrows()],
             verdict=content["verdict"].where(~failed, content["status"]),
         )
