@@ -6,7 +6,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles, claims, intervals, layout, quantities, studies
+from benchbook import articles, claims, claims_chart, intervals, layout, naming, quantities, studies
 from benchbook.intervals import History, Interval
 from benchbook.study import Evidence
 
@@ -376,3 +376,48 @@ def test_joules_of_a_claim_say_how_and_where_they_were_read():
     line = claims.table(pandas.DataFrame([claim]), quantities).set_index("source").loc["measured"]
     assert line["verdict"] == "confirmed"
     assert line["reason"] == "joules: apple_ioreport, soc; other_joules: nvml, board"
+
+
+NAMES = naming.Names({"m1": naming.Name("Apple M1", None, 16), "mine": naming.Name("AMD EPYC", 2)}, {})
+
+
+def outcome(*quantities, **changes):
+    table = claims.table(
+        pandas.DataFrame([CLAIM | changes]),
+        pandas.DataFrame([value for part in quantities for value in part], columns=QUANTITY),
+    )
+    return claims_chart.outcomes(table, NAMES).iloc[0]
+
+
+SLOW, FAST = ((34.0, 33.99, 34.01), (20.0, 19.99, 20.01)), ((34.0, 33.9, 34.1), (10.0, 9.9, 10.1))
+
+
+def test_a_claim_is_out_of_reach_until_its_chip_was_measured():
+    line = outcome(PUBLISHED)
+    assert (line["outcome"], line["why"]) == (claims_chart.OUT_OF_REACH, "It takes an Apple M1.")
+    assert line["arithmetic"] == claims.HOLDS
+    other = outcome(PUBLISHED, machine("mine", "AMD EPYC", "measured", *SLOW))
+    assert other["outcome"] == claims_chart.OUT_OF_REACH
+    assert "another chip" in other["why"]
+
+
+def test_a_measurement_decides_and_machines_that_disagree_do_not():
+    good, bad = (machine(name, "Apple M1", "measured", *rates) for name, rates in (("m1", SLOW), ("m1b", FAST)))
+    confirmed = outcome(PUBLISHED, good)
+    assert confirmed["outcome"] == claims.CONFIRMED
+    assert "Apple M1" in confirmed["why"]
+    assert "1.7" in confirmed["why"]
+    assert outcome(PUBLISHED, bad)["outcome"] == claims.CONTRADICTED
+    assert outcome(PUBLISHED, good, bad)["outcome"] == claims.UNDECIDED
+
+
+def test_the_picture_has_every_claim_under_what_is_to_be_made_of_it():
+    drawing = claims_chart.CHART.draw(Evidence(articles.rows()))
+    printed = claims.read(layout.published() / "claims.csv")
+    assert set(drawing.table["id"]) == set(printed["id"])
+    counts, written = drawing.figure.axes
+    texts = " ".join(text.get_text() for text in written.texts).replace("\n", " ")
+    assert [words for words in printed["sentence"] if words not in texts] == []
+    assert sum(int(text.get_text()) for text in counts.texts) == len(printed)
+    looks = claims_chart.LOOKS.values()
+    assert len({marker for marker, _ in looks}) == len({colour for _, colour in looks}) == len(claims_chart.OUTCOMES)

@@ -64,10 +64,8 @@ def test_a_chip_of_its_own_goes_by_its_name_and_number():
 def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
     made = naming.of(articles.rows(), None)
     assert made.place({"machine": "p100-server-256gb", "device": "cuda"}) == "NVIDIA P100"
-    assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("computer with NVIDIA P100")
-    assert (
-        made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a computer with NVIDIA P100"
-    )
+    assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("server with NVIDIA P100")
+    assert made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a server with NVIDIA P100"
 
 
 def test_machines_that_measured_under_one_name_go_with_their_ids():

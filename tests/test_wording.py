@@ -51,6 +51,7 @@ def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
     point = {"num_kernels": 1, "interval": "range", "verdict": "unstable: spread 11%, drift +6%, thermal pressure"}
     assert wording.hedged([point]) == " (one start only; its speed varied; it was too hot for full speed)"
     assert wording.hedged([{"num_kernels": 3, "interval": "interval", "verdict": "stable", "status": "ok"}]) == ""
+    assert "tuning not confirmed" in wording.hedged([{"variant": "tuned, not confirmed"}])
     assert "float64" in wording.hedged([point | {"verdict": "unproven: 1 of 3 steps; stable"}])
     assert "its speed varied" in wording.hedged([point | {"verdict": "unproven: 1 of 3 steps; unstable: spread 9%"}])
     assert wording.hedged([point | {"verdict": None}, {"interval": "range"}]) == " (one start only)"

@@ -157,7 +157,7 @@ class ArticleEpoch:
         named = pandas.concat([alike[alike[way] == first].head(1), alike.loc[[best.name]]]).drop_duplicates(way)
         lines = named.to_dict("records")
         size = SECONDS[self.unit]
-        times = [f"{wording.duration(line[self.unit] * size)} {ways[line[way]]}" for line in lines]
+        times = [f"{wording.duration(line[self.unit] * size)} {ways.get(line[way], line[way])}" for line in lines]
         scaled = findings.stand_in(best.to_dict(), self.dataset)
         hedges = findings.hedged(
             evidence, lines, f"scaled up from {scaled.partition(' in place')[0]}" if scaled else ""

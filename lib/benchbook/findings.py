@@ -8,7 +8,7 @@ from benchbook import intervals, naming, records, verdicts, wording
 from benchbook.figures import view
 from benchbook.study import Evidence, Study
 
-_STABILITY = ["num_kernels", "interval", "verdict", "status"]
+_STABILITY = ["num_kernels", "interval", "verdict", "variant", "status"]
 
 
 def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFrame) -> pandas.DataFrame:

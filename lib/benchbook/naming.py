@@ -17,7 +17,7 @@ MARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 # What makers of CPUs add to a chip's name, and what names of GPUs say in brackets of their cores.
 ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
 VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # what is spoken with a vowel first
-COMPUTER = "computer with"
+COMPUTER = "server with"
 OTHER = "GPU"  # a kind of device that no table names
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
 DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}  # before the size
@@ -28,7 +28,7 @@ class Name:
     """What is known of one machine for its name.
 
     Attributes:
-        chip: its processor, or `computer with` the GPU that its article names it after.
+        chip: its processor, or `server with` the GPU that its article names it after.
         cores: None where the chip's name says them, or where nobody does.
         gigabytes: of main memory; None where nobody says them.
         mark: its id in brackets, where another machine has the same name.
@@ -123,7 +123,7 @@ class Names:
 def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
     """Return the names of the machines of some rows.
 
-    A machine whose chip is that of its GPU or TPU, as articles name them, is a `computer with` it. Cores and memory are
+    A machine whose chip is that of its GPU or TPU, as articles name them, is a `server with` it. Cores and memory are
     those of a manifest, else those that the machine's id states. Where two machines that measured would have one name,
     each goes with its id.
 

@@ -5,7 +5,7 @@ import re
 
 import pandas
 
-from benchbook import intervals, verdicts
+from benchbook import confirmation, intervals, verdicts
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
@@ -111,8 +111,8 @@ def hedges(point: dict) -> list[str]:
     """Return what a reader has to know before trusting a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary or of a table made from it: num_kernels, interval, verdict and status where it has
-            them.
+        point: a line of a summary or of a table made from it: num_kernels, interval, verdict, variant and status where
+            it has them.
     """
     said = []
     kernels = point.get("num_kernels")
@@ -125,6 +125,8 @@ def hedges(point: dict) -> list[str]:
         said += map(reason, verdict.rpartition("; ")[2].partition(": ")[2].split(", "))
     if verdicts.is_unproven(verdict):
         said.append("not fully checked against float64")
+    if point.get("variant") == confirmation.UNCONFIRMED:
+        said.append("tuning not confirmed")
     if point.get("status") == "diverged":
         said.append("its loss ran away")
     return list(dict.fromkeys(said))

@@ -1,6 +1,7 @@
 """What the SimCLR study says: minutes an epoch, the input's share, accuracy, which precisions and compilers work."""
 
 from benchbook import wording
+from benchbook.confirmation import UNCONFIRMED
 from benchbook.studies.simclr_epochs import charts, matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
 from benchbook.study import Chart, Evidence, Rule, Study
@@ -20,7 +21,7 @@ def quantities(evidence: Evidence) -> list[dict]:
     return seconds + tables.trained(evidence) + matrix.claimed(evidence, STUDY.name)
 
 
-WAYS = {"reference": "as in the article", "controlled": "with equal input", "tuned": "tuned"}
+WAYS = {"reference": "as in the article", "controlled": "with equal input", "tuned": "tuned", UNCONFIRMED: "tuned"}
 WAYS |= {"tuned, joint views": "tuned with both views in one pass"}
 
 
