@@ -218,14 +218,6 @@ def test_the_report_says_what_the_judge_says(forecaster, errors):
     assert f"{first['median_error']:.0%}" in charts.error_title(table)
 
 
-def test_what_the_record_predicts_is_kept_beside_it_as_it_stands(forecaster):
-    kept = pandas.read_csv(layout.published() / "record" / "predictions.csv")
-    lines = tables.of_the_record_alone(forecaster)
-    assert kept[["work", "chip"]].values.tolist() == lines[["work", "chip"]].values.tolist()
-    again = "the record or the model changed: python -m benchbook.predictions.tables"
-    assert kept["predicted"].tolist() == pytest.approx(lines["predicted"].tolist(), rel=1e-2), again
-
-
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):
     table = tables.predictions(forecaster)
     assert len(table) == len(tables.WORKS) * len(tables.CHIPS)

@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from benchbook import articles, studies, world
+from benchbook import articles, readings, studies, world
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 
@@ -69,7 +69,7 @@ def test_measured_published_and_predicted_stand_side_by_side_in_order():
     assert table["value"].is_monotonic_increasing
     predicted = table[table["kind"] == world.PREDICTED].set_index("machine").loc["NVIDIA V100"]
     assert predicted["low"] < predicted["value"] < predicted["high"]
-    rate = world.predictions().query("study == 'simclr_epochs' and chip == 'NVIDIA V100'")["predicted"].item()
+    rate = world.predictions("simclr_epochs").set_index("machine").loc["NVIDIA V100", "value"]
     assert predicted["value"] == pytest.approx(50_000 / rate)
 
 
@@ -81,12 +81,12 @@ def test_another_size_of_image_than_in_print_is_not_shown_beside_it():
 @pytest.mark.parametrize("study", studies.every().values(), ids=lambda study: study.name)
 def test_every_notebook_can_end_whatever_was_measured(study):
     failed = epoch(50.0, machine="attic", study=study.name, status="crashed")
-    text, drawing = world.closing(evidence(epoch(50.0, study=study.name), failed), study)
+    text, drawing = readings.closing(evidence(epoch(50.0, study=study.name), failed), study)
     assert text
     assert drawing.figure.axes[0].get_title(loc="left")
 
 
 def test_a_notebook_can_end_where_nothing_is_printed_either():
-    text, drawing = world.closing(Evidence(make_rows([])), VAE)
+    text, drawing = readings.closing(Evidence(make_rows([])), VAE)
     assert "not trained here" in text
     assert drawing.picture

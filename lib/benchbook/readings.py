@@ -2,7 +2,8 @@
 
 import pandas
 
-from benchbook import confirmation, energy, statistics
+from benchbook import confirmation, energy, findings, statistics, world
+from benchbook.study import Drawing, Evidence, Study
 
 
 def training(rows: pandas.DataFrame) -> str:
@@ -22,3 +23,13 @@ def training(rows: pandas.DataFrame) -> str:
     accuracy = f"; test accuracy {point['accuracy']:.1%}" if pandas.notna(point["accuracy"]) else ""
     spread = f"(MAD {point['spread']:.1%})"
     return f"{run} trained on a median of {rate} {spread}{waiting}{accuracy}. {energy.sentence(point)}."
+
+
+def closing(evidence: Evidence, study: Study) -> tuple[str, Drawing]:
+    """Return what a notebook ends with: what its study says of this machine, and the machine among others.
+
+    Args:
+        evidence: what this machine measured, beside what was printed.
+        study: the notebook's.
+    """
+    return findings.finding(study, evidence), world.draw(evidence, study)

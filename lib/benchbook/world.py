@@ -1,6 +1,8 @@
 """This machine among others: what it measured beside what was published and predicted, and what it is like."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy
 import pandas
@@ -8,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from benchbook import figures, findings, headline, layout, naming, studies, wording
+from benchbook import figures, headline, naming, studies, wording
+from benchbook.answers import tasks
 from benchbook.figures import legends
 from benchbook.study import Drawing, Evidence, Study
 
@@ -16,16 +19,33 @@ MEASURED, PUBLISHED, PREDICTED = "measured here", "published", "predicted"
 SECONDS, RATE = "seconds_per_epoch", "images_per_second"
 AXES = {SECONDS: "seconds for an epoch, less is better", RATE: "images a second, more is better"}
 LOOKS = {MEASURED: ("o", True), PUBLISHED: ("s", True), PREDICTED: ("d", False)}  # marker, and whether it is filled
+# Chips that stand in the charts, of those that are predicted.
+SHOWN = {"Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090"}
+SHOWN |= {"NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090"}
 COLUMNS = ["machine", "place", "device", "kind", "variant", "dataset", "value", "low", "high"]
 
 
-def predictions() -> pandas.DataFrame:
-    """Return what is predicted of each study from the public record alone, as it was last written.
+def predictions(study: str) -> pandas.DataFrame:
+    """Return what is predicted in fp32 of a study from the public record, as it is kept beside the answers' tasks.
 
     Returns:
-        Columns: study, work, chip, precision, predicted, low, high (images a second, 90 %), basis.
+        Columns: machine (a chip), value, low, high (images a second, 90 %); no line of a study without predictions.
     """
-    return pandas.read_csv(layout.published() / "record" / "predictions.csv")
+    images = {task.key: task.images for task in tasks.TASKS if task.study == study and task.work}
+    kept = json.loads((Path(tasks.__file__).parent / "record.json").read_text(encoding="utf-8"))["predictions"]
+    return pandas.DataFrame(
+        [
+            {
+                "machine": line["chip"],
+                "value": images[line["task"]] / line["seconds"],
+                "low": images[line["task"]] / line["high"],
+                "high": images[line["task"]] / line["low"],
+            }
+            for line in kept
+            if line["task"] in images and line["family"] == "fp32" and line["chip"] in SHOWN
+        ],
+        columns=["machine", "value", "low", "high"],
+    )
 
 
 def table(evidence: Evidence, study: Study) -> tuple[pandas.DataFrame, str]:
@@ -48,9 +68,7 @@ def table(evidence: Evidence, study: Study) -> tuple[pandas.DataFrame, str]:
     parts = [lines.assign(place=places, kind=kinds, **bounds)]
     printed = evidence.published[evidence.published["study"] == study.name]
     images = printed["dataset_samples"].dropna().max()
-    known = predictions()
-    known = known[known["study"].eq(study.name) & known["precision"].eq("fp32")]
-    known = known.rename(columns={"chip": "machine", "predicted": "value"}).assign(kind=PREDICTED, device="accelerator")
+    known = predictions(study.name).assign(kind=PREDICTED, device="accelerator")
     if column == SECONDS:
         known = known.assign(value=images / known["value"], low=images / known["high"], high=images / known["low"])
     parts.append(known.assign(place=known["machine"]))
@@ -122,16 +140,6 @@ def summary(evidence: Evidence) -> str:
         "This machine: nothing that it measured can be compared with a published figure, which takes an article's whole"
         " epoch on the article's own data (MNIST, CIFAR-10)."
     )
-
-
-def closing(evidence: Evidence, study: Study) -> tuple[str, Drawing]:
-    """Return what a notebook ends with: what its study says of this machine, and the machine among others.
-
-    Args:
-        evidence: what this machine measured, beside what was printed.
-        study: the notebook's.
-    """
-    return findings.finding(study, evidence), draw(evidence, study)
 
 
 def _comparable(lines: pandas.DataFrame) -> pandas.DataFrame:

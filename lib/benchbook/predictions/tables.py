@@ -20,7 +20,6 @@ WORKS = (
 )
 CHIPS = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
 CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
-RATES = ["predicted", "low", "high"]
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
@@ -41,20 +40,6 @@ def learn_here() -> Forecaster:
     return learn(rows, statistics.summarise(rows)) if len(rows) else of_the_record()
 
 
-def of_the_record_alone(forecaster: Forecaster) -> pandas.DataFrame:
-    """Return what the record alone predicts of our studies, to be kept beside it; refused ones are left out.
-
-    Args:
-        forecaster: from `of_the_record`.
-
-    Returns:
-        The columns of `predictions` without the reason, rates with four digits.
-    """
-    lines = predictions(forecaster)
-    lines = lines[lines["predicted"].notna()].drop(columns="reason").reset_index(drop=True)
-    return lines.assign(**{name: lines[name].map(lambda rate: float(f"{rate:.4g}")) for name in RATES})
-
-
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:
     """Return a line for each of our studies on each chip: rate with its interval and basis, or why there is none.
 
@@ -73,9 +58,3 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
             except Unknown as reason:
                 lines.append(line | {"reason": str(reason)})
     return pandas.DataFrame(lines, columns=COLUMNS)
-
-
-if __name__ == "__main__":  # after the record or the model changed
-    of_the_record_alone(of_the_record()).to_csv(
-        layout.published() / "record" / "predictions.csv", index=False, lineterminator="\n"
-    )
