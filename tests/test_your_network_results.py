@@ -35,7 +35,7 @@ def test_the_fastest_and_the_largest_batch_are_named_and_what_memory_lacks_is_a_
     assert table["samples_per_second"].tolist()[:2] == [8.5, 12.25]
     assert table["status"].tolist() == ["ok", "ok", "out_of_memory"]
     assert tables.rates(evidence)["status"].tolist() == ["ok"]  # a batch that was only tried is no failure of the point
-    said = {drawing.finding for drawing in results.STUDY.draw(evidence)}
+    said = " ".join(drawing.alt for drawing in results.STUDY.draw(evidence))
     assert "resnet18 is fastest at 64 samples a step; 64 is the largest that worked" in said
 
 
