@@ -24,7 +24,7 @@ CODE = {
         from torch import nn
 
         def network(num_classes, width=8):
-            convolution = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+            convolution = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
             return nn.Sequential(convolution, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, num_classes))
 
         def words():
@@ -45,7 +45,7 @@ CODE = {
 
         def network(num_classes, width=8):
             images = layers.Input((16, 16, 3))
-            hidden = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(images))
+            hidden = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(images))
             pooled = layers.GlobalAveragePooling2D()(layers.ReLU()(hidden))
             return keras.Model(images, layers.Dense(num_classes)(pooled))
 
