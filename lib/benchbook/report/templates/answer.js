@@ -11,6 +11,7 @@ const HOURS_PER_YEAR = 365 * 24;
 const SOURCES = ["measured", "published", "predicted"];
 const NUMBERS = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count"];
 const rows = [...table.tBodies[0].rows].map(read);
+const alphabet = new Intl.Collator("en", {numeric: true});
 let everything = false;
 
 function read(element) {
@@ -152,7 +153,7 @@ function update() {
   train();
   const base = rows.find((row) => row.element.id === field("with").value);
   const passing = rows.filter(passes);
-  const byName = (a, b) => a.name.localeCompare(b.name, "en", {numeric: true});
+  const byName = (a, b) => alphabet.compare(a.name, b.name);
   const byCost = (a, b) => costs(a, quantity) - costs(b, quantity);
   const drawn = rows
     .filter((row) => (passing.includes(row) || row === base || row.here) && costs(row, quantity) !== null)
@@ -180,7 +181,7 @@ function update() {
 function begin() {
   const label = (row) => row.family === "half" ? `${row.name}, 16 bits` : row.name;
   const options = rows.map((row) => new Option(label(row), row.element.id));
-  field("with").append(...options.sort((a, b) => a.text.localeCompare(b.text, "en", {numeric: true})));
+  field("with").append(...options.sort((a, b) => alphabet.compare(a.text, b.text)));
   for (const element of fields) element.dataset.first = element.defaultValue ?? "";
   field("show").dataset.first = "time";
   field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";

@@ -12,7 +12,8 @@ function number(value) {
   const digits = value >= 100 ? 3 : 2;
   const rounded = Number(value.toPrecision(digits));
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(rounded)));
-  return rounded.toLocaleString("en", {minimumFractionDigits: places, maximumFractionDigits: places});
+  const [whole, ...rest] = rounded.toFixed(places).split(".");
+  return [whole.replace(/\B(?=(\d{3})+$)/g, ","), ...rest].join(".");
 }
 
 function duration(seconds) {
