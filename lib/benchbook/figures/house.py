@@ -26,6 +26,7 @@ STYLE = {
     "figure.figsize": (8.0, 4.0),
     "figure.dpi": 120,
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.14,  # an SVG's text is wider than the PNG's that its place was measured for
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 11,

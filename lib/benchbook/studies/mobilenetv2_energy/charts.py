@@ -60,7 +60,8 @@ def rates_title(table: pandas.DataFrame) -> str:
     if measured.empty:
         return f"All {len(own)} settings of MobileNetV2 failed" if len(own) else "MobileNetV2 was not measured here yet"
     best = measured.sort_values("images_per_second").iloc[-1]
-    return f"Up to {wording.number(best['images_per_second'])} images a second ({_work(best)})"
+    how = f"{best['framework']}, {naming.device_word(best['device'])}"
+    return f"MobileNetV2 trains up to {wording.number(best['images_per_second'])} images a second ({how})"
 
 
 def joules_title(table: pandas.DataFrame) -> str:
@@ -68,7 +69,7 @@ def joules_title(table: pandas.DataFrame) -> str:
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
     read = read[read["status"].isin(records.TRAINED)]
     if read.empty:
-        return "No sensor could be read for joules an image"
+        return "No sensor could read its energy"
     boundaries = ", ".join(sorted(set(read["boundary"])))
     return f"An image takes {wording.span(read['joules_per_image'])} J ({boundaries})"
 
