@@ -61,6 +61,12 @@ def test_another_image_size_stands_apart_and_is_in_no_sentence(every):
     assert fast.name not in told[0][1]
 
 
+def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
+    assert reading.load(tmp_path) is None
+    reading.save(every, tmp_path)
+    assert reading.load(tmp_path) == list(every)
+
+
 @pytest.mark.fault("A chip has a published time and a prediction for one task: the published one alone is shown")
 def test_a_prediction_stands_only_where_nothing_is_published(every):
     published, predicted = (of(every, "resnet50", source=source, count=1) for source in ("published", "predicted"))

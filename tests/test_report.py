@@ -583,3 +583,12 @@ def test_a_failed_aggregation_is_an_error_that_leaves_the_pages_of_before(tmp_pa
     with pytest.raises(RuntimeError, match="no rows"):
         report.write()
     assert [path for path in (tmp_path / "report").rglob("*") if path.is_file()] == [page]
+
+
+def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
+    lines = pandas.DataFrame({"machine": [f"machine-{number}" for number in range(tables.MOST_LINES + 1)]})
+    lines.to_csv(tmp_path / "machines.csv", index=False)
+    table = tables.table(tmp_path / "machines.csv", "machines")
+    assert (len(table["lines"]), table["count"]) == (tables.MOST_LINES, tables.MOST_LINES + 1)
+    page = report._environment().get_template("parts.html").module.table(table, "Machines", "machines")
+    assert f"{tables.MOST_LINES} of {tables.MOST_LINES + 1} lines" in page

@@ -116,6 +116,7 @@ NOTES = {
     "tuning": {"confirmed": "bounds"},
     "frameworks": {"framework": "framework_version", "ratio": "bounds"},
 }
+MOST_LINES = 1_000  # of a table in a page, which a browser has to lay out
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -140,7 +141,8 @@ def table(path: Path, name: str) -> dict:
 
     Returns:
         `columns`: name, header and whether it holds numbers. `lines`: of each cell its text, a note or nothing, and
-        `order`, all digits of a number. No lines where the file has none or is not there.
+        `order`, all digits of a number; of very many lines the first. `count`: of all lines. No lines where the file
+        has none or is not there.
     """
     notes = NOTES.get(name, {})
     content = read(path)
@@ -156,8 +158,9 @@ def table(path: Path, name: str) -> dict:
                 _cell(column, line[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
                 for column in numeric
             ]
-            for line in content.to_dict("records")
+            for line in content.head(MOST_LINES).to_dict("records")
         ],
+        "count": len(content),
     }
 
 
