@@ -60,7 +60,7 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
         "rows": 4,
     }
     assert text == (
-        "Power: mains. Load before a run: 0.5 to 0.5. Heat: no sensor tells it. Swap did not grow."
+        "Power: mains. Load before a run: 0.5 to 0.5. Heat: no sensor could be read. Swap did not grow."
         " Changed between runs: system (2 versions)."
     )
 
@@ -92,7 +92,7 @@ def test_operations_that_a_device_left_to_the_host_are_named(table):
 def test_what_is_not_told_is_missing_and_said(table):
     line = table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
     assert line[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
-    expected = "Power source not recorded. Load not recorded. Heat: no sensor tells it. Swap not recorded."
+    expected = "Power source not recorded. Load not recorded. Heat: no sensor could be read. Swap not recorded."
     assert line["condition"] == expected
 
 

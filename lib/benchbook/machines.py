@@ -22,7 +22,7 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
         described: the manifests of their runs by run id, from `manifests.every`.
 
     Returns:
-        Columns: COLUMNS; cores are physical, condition is sentences. Of a machine without manifests only its rows tell.
+        Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has what its rows say.
     """
     lines = []
     for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
@@ -109,7 +109,7 @@ def _heat(states: list[dict]) -> str:
     celsius = [state["cpu_temperature_celsius"] for state in states if state.get("cpu_temperature_celsius") is not None]
     parts = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
     parts += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
-    return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor tells it."
+    return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor could be read."
 
 
 def _swap(own: list[dict]) -> str:
