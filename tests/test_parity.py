@@ -71,6 +71,13 @@ def measured(record, subject, precision="fp32", num_steps=3):
     return rows, parity.verdict(rows)
 
 
+def test_a_gradient_of_nothing_is_rounding_on_the_device_and_more_than_rounding_is_judged():
+    reference = {"kernel": numpy.ones(4), "bias": numpy.full(4, 1e-16)}
+    for share, judged in ((1e-5, 1), (1e-2, 2)):
+        near = parity.compare({"kernel": numpy.ones(4), "bias": numpy.full(4, share)}, reference, 1e-6)
+        assert near["layers_judged"] == judged
+
+
 def test_rows_are_one_a_step_with_both_losses(record):
     record.common["settings"] = {"seed": 1}
     rows, verdict = measured(record, Fake(losses=(8.0, 4.002, 2.0)))
