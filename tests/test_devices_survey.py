@@ -28,7 +28,7 @@ file = Path("points.json")
 profiles.write_points(file, profiles.read("smoke", "calibrate mnist_speedup"))
 try:
     main(["--snakefile", SNAKEFILE, "--dry-run", "--quiet", "all", "--cores", "1", "--config", f"points={file}",
-          "machine=here"])
+          "machine=here", "state=state", "temporary=temporary"])
 except SystemExit as ended:
     assert not ended.code
 print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them", sep="; ")
@@ -105,7 +105,7 @@ def devices(kind):
     with pytest.raises(DeviceUnavailable, match="jax computes on 'neuron' here, which is not in benchbook's table"):
         survey.pick("best", "jax")
     assert survey.pick("cpu", "jax") == "cpu"
-    planned = CliRunner().invoke(cli.app, ["plan", "--profile", "quick", "--studies", "calibrate"])
+    planned = CliRunner().invoke(cli.app, ["plan", "--profile", "paper", "--studies", "calibrate"])
     assert planned.exit_code == 0
     assert "Left out: 'neuron' of jax" in " ".join(planned.output.split())
 

@@ -62,9 +62,9 @@ def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure."""
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
-    short = tried & rows["status"].eq("out_of_memory")  # a failure of the run, unless memory was what was tried
+    short = tried & rows["status"].eq("out_of_memory")  # a failure, unless a batch size was tried
     if short.any():
-        refused |= short & rows["settings"].map(lambda settings: bool(settings.get("tried"))).astype(bool)
+        refused |= short & rows["settings"].map(lambda settings: settings.get("tried") == "batch_size").astype(bool)
     return rows[~refused]
 
 

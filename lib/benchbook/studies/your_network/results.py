@@ -1,11 +1,23 @@
 """What is said of a user's own network: how fast it trains here, in which batches, and what other chips would take."""
 
+from benchbook import findings
 from benchbook.studies.your_network import charts, tables
-from benchbook.study import Chart, Study
+from benchbook.study import Chart, Evidence, Study
+
+
+def finding(evidence: Evidence) -> str:
+    """Return how fast the fastest network trains here, and what another chip is predicted to take."""
+    rates, elsewhere = tables.rates(evidence), tables.elsewhere(evidence)
+    if rates.empty:
+        return "No network of your own was measured here yet."
+    hedge = findings.hedged(evidence, evidence.points(tables.NAME).to_dict("records"))
+    return f"{charts.rates_title(rates)}{hedge}. {charts.elsewhere_title(elsewhere)}."
+
 
 STUDY = Study(
     name=tables.NAME,
     title="Your network",
+    finding=finding,
     charts=(
         Chart(
             "your-network-rates",
