@@ -44,6 +44,11 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
     ]
 
 
+@pytest.mark.parametrize(("settings", "status"), [({"trainable": False, "weights": "random"}, "ok"), ({}, "wrong")])
+def test_a_head_on_random_features_that_are_not_trained_may_guess(settings, status):
+    assert outcome(point("here", 300.0, accuracy=0.1, parity=None, settings=settings)) == {"here": status}
+
+
 @pytest.mark.parametrize(
     ("changes", "status"),
     [

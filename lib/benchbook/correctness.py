@@ -94,6 +94,11 @@ def mark(summary: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame:
     return summary.assign(status=summary["status"].mask(wrong, WRONG), message=summary["message"].mask(wrong, reason))
 
 
+def _is_frozen_at_random(settings: dict) -> bool:
+    """Return whether a network's features are random and are not trained: its head may guess for ever."""
+    return settings.get("trainable") is False and settings.get("weights") == "random"
+
+
 def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     """Return what is wrong with the accuracy of points at the end of training, where it is that of guessing.
 
@@ -106,7 +111,8 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[tuple[s
     last = tests[tests["accuracy"].notna()].join(seen, on=run, how="inner")
     last = last.drop_duplicates(statistics.POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE)]
+    learnt = pandas.Series([not _is_frozen_at_random(each) for each in last["settings"]], last.index, dtype=bool)
+    last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
     reasons = {}
     for line in last.to_dict("records"):
         chance = CHANCE.get(line["dataset"], TEN_CLASSES)
