@@ -290,6 +290,11 @@ def stop(graph: subprocess.Popen, machine_name: str) -> None:
         runs.recover(marker.parent)
 
 
+def is_cut_short(machine_name: str) -> bool:
+    """Return whether a session of a machine was cut short, and is continued by the next one."""
+    return (layout.runs(machine_name) / ".session").exists()
+
+
 @contextmanager
 def _session(folder: Path) -> Iterator[str]:
     """Yield the session's name: that of a session cut short, or a new one. It is forgotten at a good end."""
@@ -304,6 +309,12 @@ def forget_failure(point: Path) -> bool:
     """Make a point that failed undone; return whether it was one."""
     done = point / "done"
     failed = done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}
-    for file in point.glob("*done") if failed else ():
-        file.unlink()
+    if failed:
+        forget(point)
     return failed
+
+
+def forget(point: Path) -> None:
+    """Make a point undone, so that it is measured again; its rows stay."""
+    for file in point.glob("*done"):
+        file.unlink()

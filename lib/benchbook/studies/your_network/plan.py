@@ -18,7 +18,7 @@ MOMENTUM = 0.9  # of sgd
 SYNTHETIC, EXAMPLE = "synthetic", "example"
 POOL = 4  # different batches of synthetic data or of an example, which an epoch repeats
 STEPS = 16  # of an epoch of them
-MOST_PARITY_SAMPLES = 4  # in a batch that is repeated in float64, which is slow
+MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
 
 Batch = tuple[numpy.ndarray, ...]  # what the network takes, and last what its outputs are compared with
 
