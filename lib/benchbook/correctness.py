@@ -35,8 +35,7 @@ def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     Returns:
         By machine, study and point, a reason.
     """
-    measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
-    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
+    measured, trained = _newest(rows)
     reasons = _guesses(trained, measured[measured["phase"] == "evaluate"])
     compared = _compared(measured, trained)
     for (*key, _), verdict in judging.judge_each(judging.steps(compared), [*statistics.POINT_KEY, "run_id"]):
@@ -56,8 +55,7 @@ def unproven(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
     Returns:
         By machine, study and point, a reason.
     """
-    measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
-    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
+    measured, trained = _newest(rows)
     runs = trained.drop_duplicates([*statistics.POINT_KEY, "run_id"])
     compared = _compared(measured, trained)
     counts = compared.groupby([*statistics.POINT_KEY, "run_id"]).size().to_dict()
@@ -68,6 +66,12 @@ def unproven(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
         if asked is not None and count < max(1, asked):
             reasons[tuple(key)] = f"{count} of {asked} steps compared with float64" if count else NOT_COMPARED
     return reasons
+
+
+def _newest(rows: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return the measured rows of each point's last session, and those of them that are windows of training."""
+    measured = statistics.newest(rows[rows["source"] == "measured"])[COLUMNS]
+    return measured, measured[(measured["phase"] == "train") & measured["samples"].notna()]
 
 
 def _compared(measured: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFrame:

@@ -169,17 +169,22 @@ def build(
         scheduler=torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7),
         train_batches=train,
         test_batches=test,
-        columns={
-            "model": "mnist_cnn",
-            "dataset": dataset.name,
-            "dataset_samples": len(dataset.train_labels),
-            "image_size": dataset.train_images.shape[1],
-            "num_workers": 0 if data_resident else num_workers,
-            "flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
-        },
+        columns=columns("mnist_cnn", dataset, 0 if data_resident else num_workers)
+        | {"flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         parity_batches=lambda num_batches: first_batches(dataset, batch_size, num_batches),
         settings=settings,
     )
+
+
+def columns(model: str, dataset: datasets.Dataset, num_workers: int) -> dict:
+    """Return the columns of a row that say what was trained on which images, the same for every framework."""
+    return {
+        "model": model,
+        "dataset": dataset.name,
+        "dataset_samples": len(dataset.train_labels),
+        "image_size": dataset.train_images.shape[1],
+        "num_workers": num_workers,
+    }
 
 
 def source(device: Device) -> type:

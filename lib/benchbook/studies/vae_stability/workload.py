@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from benchbook import datasets, devices
 from benchbook.devices import Device
-from benchbook.studies.mnist_speedup.workload import first_batches, inputs
+from benchbook.studies.mnist_speedup.workload import columns, first_batches, inputs
 from benchbook.training import flops
 from benchbook.training.options import check_options
 from benchbook.training.torch import TorchWorkload
@@ -128,14 +128,8 @@ def build(
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
         train_batches=lambda epoch: _without_labels(train(epoch)),
         test_batches=lambda: _without_labels(test()),
-        columns={
-            "model": "vae",
-            "dataset": dataset.name,
-            "dataset_samples": len(dataset.train_labels),
-            "image_size": dataset.train_images.shape[1],
-            "num_workers": 0 if data_resident else num_workers,
-            "flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28)),
-        },
+        columns=columns("vae", dataset, 0 if data_resident else num_workers)
+        | {"flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
         parity_batches=lambda num_batches: parity_batches(dataset, batch_size, num_batches, seed),
     )

@@ -8,6 +8,7 @@ import numpy
 
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
+from benchbook.studies.mobilenetv2_energy.inputs import nearest
 from benchbook.studies.your_network import loading
 from benchbook.training import batches
 from benchbook.training.options import check_fits
@@ -190,7 +191,7 @@ class Plan:
         """Return images 0 to 1 at the wanted size, by nearest neighbours, with as many channels as asked for."""
         some = images[chosen]
         some = some if some.ndim == 4 else some[..., None]
-        sides = [_nearest(side, self.image_size) for side in some.shape[1:3]]
+        sides = [nearest(side, self.image_size) for side in some.shape[1:3]]
         some = some[:, sides[0]][:, :, sides[1]]
         if some.shape[-1] == 1 and self.channels > 1:
             some = numpy.repeat(some, self.channels, axis=-1)
@@ -199,8 +200,3 @@ class Plan:
         pixels = some.astype(numpy.float32) / numpy.float32(255)
         pixels = numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2)) if self.channels_first else pixels
         return pixels, labels[chosen].astype("int64")
-
-
-def _nearest(size: int, wanted: int) -> numpy.ndarray:
-    """Return, for each pixel of a side, the pixel it is a copy of; pixels are compared at their centres."""
-    return numpy.floor((numpy.arange(wanted) + 0.5) * size / wanted).astype(numpy.int32)
