@@ -33,6 +33,7 @@ BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
+WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
 .PHONY: help study plan report test test-slow lint bench lab lock pack picture clean
@@ -41,10 +42,10 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1; a cluster: EXECUTOR=slurm SITE=file
-	@$(BIN)/benchbook study $(CHOICE) $(if $(RETRY),--retry) --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
+	@$(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry)
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
-	@$(BIN)/benchbook plan $(CHOICE) $(if $(PRICE),--price $(PRICE))
+	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))
 
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report

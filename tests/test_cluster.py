@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchbook import groups, layout, marker, profile_files, profiles, runs, sites, slurm
+from benchbook import cli, cluster, groups, layout, marker, profile_files, profiles, runs, sites, slurm
 from benchbook.profiles import Point
 from rows import make_row
 
@@ -67,6 +67,29 @@ def test_a_wrong_site_is_one_line_with_its_place(tmp_path, content, message):
     (tmp_path / "site.yaml").write_text(content)
     with pytest.raises(profile_files.ProfileError, match=message):
         sites.read(tmp_path / "site.yaml")
+
+
+def test_a_site_is_for_a_cluster_alone_and_a_cluster_has_a_name(tmp_path):
+    assert sites.chosen("local", None) is None
+    assert sites.chosen("slurm", layout.root() / "sites" / "example.yaml").gpu_type == "a100"
+    with pytest.raises(ValueError, match="executor 'lsf'; allowed: local, slurm"):
+        sites.chosen("lsf", None)
+    with pytest.raises(ValueError, match=r"site\.yaml: it is a cluster's"):
+        sites.chosen("local", tmp_path / "site.yaml")
+    with pytest.raises(ValueError, match="MACHINE=name"):
+        cluster.check_name("")
+
+
+def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, monkeypatch, capsys):
+    site = tmp_path / "site.yaml"
+    site.write_text("devices: cuda cpu\nmax_minutes: 70")
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    cli.plan("quick", "calibrate vae_stability", "desk", executor="slurm", site=site)
+    printed = capsys.readouterr().out
+    assert "profile quick, on desk" in printed
+    assert "controlled-cuda" in printed
+    job = next(line.split("│") for line in printed.partition("One job each")[2].splitlines() if "vae" in line)
+    assert [int(cell) for cell in job[3:6]] == [1, 1, 35]
 
 
 # What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.

@@ -68,9 +68,7 @@ def study(
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    if executor not in ("local", "slurm"):
-        raise ValueError(f"executor {executor!r}; allowed: local, slurm")
-    settings = sites.read(site) if executor == "slurm" else None
+    settings = sites.chosen(executor, site)
     points = profiles.read(profile, studies, device, settings.kinds if settings else survey.kinds)
     _say_left_out(profile, studies, points)
     if settings:
@@ -101,14 +99,18 @@ def plan(
     machine: MachineName = "",
     device: DeviceKind = "all",
     price: Annotated[float, typer.Option(help="US dollars for an hour of this machine; 0: none")] = 0.0,
+    executor: Executor = "local",
+    site: SiteFile = None,
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
-    name = _identify(machine).name
-    points = profiles.read(profile, studies, device)
+    settings = sites.chosen(executor, site)
+    name = cluster.check_name(machine) if settings else _identify(machine).name
+    points = profiles.read(profile, studies, device, settings.kinds if settings else survey.kinds)
     _say_left_out(profile, studies, points)
-    _say_unnamed(points)
-    _say_first_use(points)
-    lines = session.estimate_seconds(points, name)
+    if not settings:
+        _say_unnamed(points)
+        _say_first_use(points)
+    lines = cluster.estimate_seconds(points, name) if settings else session.estimate_seconds(points, name)
     shown = lines.assign(
         point=lines["point"].str.rpartition("-")[0],  # without the hash
         seconds=lines["seconds"].map(_duration),
@@ -117,6 +119,8 @@ def plan(
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
         _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
+    if settings:
+        _print_table("One job each", cluster.jobs(points, settings))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     hours = _duration(lines["seconds"].sum())
     _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")

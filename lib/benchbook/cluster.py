@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas
 
 from benchbook import execute, layout, machine, marker, processes, runs, session, slurm
-from benchbook.groups import Group, groups
+from benchbook.groups import Group, groups, resources
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
 from benchbook.sites import Site
@@ -29,6 +29,7 @@ from benchbook.sites import Site
 STOP_SECONDS = 90.0  # for cancelled jobs to end: Slurm kills after KillWait, 30 s by default
 SETTLE_SECONDS = 300.0  # Snakemake asks for ended jobs at most so seldom: 180 s, and their files arrive by NFS
 NAME = 58  # characters of a machine's name that leave room for its kind
+KIND = 4  # digits of a fingerprint that tell kinds of node apart
 
 
 class Unfinished(RuntimeError):
@@ -40,6 +41,39 @@ def end_with_launcher(configuration: dict) -> None:
     launcher = int(configuration.get("launcher", 0))
     if launcher and launcher == os.getppid():
         processes.when_gone(launcher, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def check_name(name: str) -> str:
+    """Return the name of a cluster's machines; nobody but its user can tell one.
+
+    Raises:
+        ValueError: no name, or one that cannot be a folder's.
+    """
+    if not name:
+        raise ValueError("machine name '': a cluster needs one (MACHINE=name); its kinds of node add digits to it")
+    machine.check_name(name)
+    return name
+
+
+def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
+    """Return a line for each job: job, points, nodes, gpus_per_node, and the minutes that it asks for."""
+    return pandas.DataFrame(
+        {
+            "job": group.name,
+            "points": len(group.points),
+            "nodes": group.node_count,
+            "gpus_per_node": group.gpus_per_node,
+            "minutes": resources(group, asdict(site))["runtime"],
+        }
+        for group in groups(points)
+    )
+
+
+def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
+    """Return, per point, how long it should take on the slowest kind of node that has measured; see `session`."""
+    kinds = sorted(path.name for path in layout.runs("").glob(f"{name}-{'[0-9a-f]' * KIND}") if path.is_dir())
+    parts = [session.estimate_seconds(points, kind) for kind in kinds or [name]]
+    return parts[0].assign(seconds=pandas.concat([part["seconds"] for part in parts], axis=1).astype(float).max(axis=1))
 
 
 def run(
@@ -58,12 +92,12 @@ def run(
         One line per point, as `session.run`.
 
     Raises:
-        ValueError: a name that cannot be a folder's.
+        ValueError: no name, or one that cannot be a folder's.
         slurm.Unreachable: there is no Slurm here.
         Unfinished: jobs ended before their points; what was measured is kept, with a row of what ended it.
         Stopped: this process was asked to stop; its jobs were cancelled.
     """
-    machine.check_name(name)
+    check_name(name)
     folder = layout.outputs() / "slurm" / name
     session.check_room(folder)
     prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
@@ -201,7 +235,7 @@ def main() -> None:
     arguments = parser.parse_args()
     processes.stop_on_signals()
     group = Group(**json.loads(arguments.group))
-    name = f"{arguments.machine[:NAME]}-{machine.fingerprint()[:4]}"
+    name = f"{arguments.machine[:NAME]}-{machine.fingerprint()[:KIND]}"
     os.environ["BENCHBOOK_STATE"] = str(arguments.done.resolve().parent / name)
     try:
         session.measure([Point(**point) for point in group.points], machine.identify(name).name)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchbook import devices, profile_files
 
+EXECUTORS = ("local", "slurm")
 STATUS_COMMANDS = ("squeue", "sacct")
 
 
@@ -36,6 +37,22 @@ class Site:
     def kinds(self, framework: str) -> tuple[str, ...]:
         """Return the kinds of device that nodes have for a framework."""
         return tuple(kind for kind in self.devices.split() if framework in devices.KINDS[kind].frameworks)
+
+
+def chosen(executor: str, path: Path | None) -> Site | None:
+    """Return the settings of the cluster that points run on; None where they run on this computer.
+
+    Raises:
+        ValueError: an unknown executor, or the settings of a site for this computer.
+        ProfileError: as `read`.
+    """
+    if executor not in EXECUTORS:
+        raise ValueError(f"executor {executor!r}; allowed: {', '.join(EXECUTORS)}")
+    if executor == "slurm":
+        return read(path)
+    if path is not None:
+        raise ValueError(f"site {path}: it is a cluster's, which executor slurm runs on, not {executor}")
+    return None
 
 
 def read(path: Path | None) -> Site:
