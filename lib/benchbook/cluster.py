@@ -109,7 +109,7 @@ def run(
         try:
             _wait_for_former(prefix, say)
             _settle(folder)
-            _graph(own, name, site, folder, prefix)
+            _graph(own, name, site, folder, prefix, say)
         except subprocess.CalledProcessError:
             pass  # which of them is said below
         except BaseException:
@@ -121,7 +121,7 @@ def run(
         return _summary(own, folder)
 
 
-def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str) -> None:
+def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str, say: Callable[[str], None]) -> None:
     """Submit the jobs of groups that are not done, and wait for them."""
     plan = folder / ".groups.json"
     plan.write_text(json.dumps([asdict(group) for group in own]))
@@ -136,24 +136,36 @@ def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str) -
     state = folder.relative_to(layout.outputs())
     configuration = {"groups": plan, "machine": name, "state": state, "launcher": os.getpid(), **values}
     former = set(slurm.jobs(prefix))
-    waiting = sum(not (folder / group.name / "done").exists() for group in own)
-    over = _Over(prefix, former, waiting, site.check_seconds)
-    session.run_graph(options, configuration, _kill, over.watch)
+    waiting = {group.name: len(group.points) for group in own if not (folder / group.name / "done").exists()}
+    watched = _Watched(prefix, former, waiting, site.check_seconds, folder, say)
+    session.run_graph(options, configuration, _kill, watched.watch)
 
 
-class _Over:
-    """Says when all jobs of a graph are over, and it need not be waited for: Snakemake asks seldom, and waits for ever
-    for a preempted job, of which it expects a second start.
+class _Watched:
+    """Follows the jobs of a graph: says what changes, and when all are over and need not be waited for.
+
+    Snakemake asks seldom, and waits for ever for a preempted job, of which it expects a second start.
 
     Args:
         prefix: of the jobs' names.
         former: ids of jobs of a graph before this one.
-        count: how many jobs the graph submits.
+        waiting: numbers of points by name of the group whose job the graph submits.
         every: seconds between two looks.
+        folder: what the session keeps.
+        say: takes lines for the user.
     """
 
-    def __init__(self, prefix: str, former: set[str], count: int, every: float) -> None:
-        self.prefix, self.former, self.count, self.every = prefix, former, count, every
+    def __init__(
+        self,
+        prefix: str,
+        former: set[str],
+        waiting: dict[str, int],
+        every: float,
+        folder: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.prefix, self.former, self.waiting, self.every = prefix, former, waiting, every
+        self.folder, self.say, self.said = folder, say, {}
         self.next_look, self.since = time.monotonic() + every, None
 
     def watch(self) -> bool:
@@ -163,14 +175,25 @@ class _Over:
             return True
         self.next_look = now + self.every
         try:
-            states = [name for job, (_, name) in slurm.jobs(self.prefix).items() if job not in self.former]
+            jobs = {job: words for job, words in slurm.jobs(self.prefix).items() if job not in self.former}
         except slurm.Unreachable:
             return True
-        if len(states) < self.count or not set(states) <= slurm.OVER:
+        states = [state for _, state in jobs.values()]
+        for job, (comment, state) in jobs.items():
+            self._say_change(job, comment.removeprefix("rule_"), state)
+        if len(states) < len(self.waiting) or not set(states) <= slurm.OVER:
             self.since = None
             return True
         self.since = self.since or now
         return now - self.since < (SETTLE_SECONDS if set(states) <= {"COMPLETED"} else 4 * self.every)
+
+    def _say_change(self, job: str, group: str, state: str) -> None:
+        num_points = self.waiting.get(group, 0)
+        num_done = min(num_points, len(list((self.folder / group).glob("*/*/*/done"))))
+        line = f"{group}: job {job} {state}, {num_done} of {num_points} points done"
+        if self.said.get(job) != line:
+            self.say(line)
+            self.said[job] = line
 
 
 def _kill(graph: subprocess.Popen) -> None:
