@@ -59,17 +59,17 @@ def state(job: str) -> str:
     Raises:
         Unreachable: no answer.
     """
-    known = fields(job)
-    if not known:
+    answer = fields(job)
+    if not answer:
         return GONE
-    if known["JobState"] in ("COMPLETING", "CANCELLED", "FAILED"):  # the reason says more
-        if known.get("Reason") == "TimeLimit":
+    if answer["JobState"] in ("COMPLETING", "CANCELLED", "FAILED"):  # the reason says more
+        if answer.get("Reason") == "TimeLimit":
             return "TIMEOUT"
-        if known.get("PreemptTime", "None") not in ("None", "Unknown"):
+        if answer.get("PreemptTime", "None") not in ("None", "Unknown"):
             return "PREEMPTED"
-        if MEMORY.search(_end_of(known.get("StdOut", ""))):
+        if MEMORY.search(_end_of(answer.get("StdOut", ""))):
             return "OUT_OF_MEMORY"
-    return known["JobState"]
+    return answer["JobState"]
 
 
 def is_over(job: str) -> bool:

@@ -68,10 +68,12 @@ def table(evidence: Evidence, study: Study) -> tuple[pandas.DataFrame, str]:
     parts = [lines.assign(place=places, kind=kinds, **bounds)]
     printed = evidence.published[evidence.published["study"] == study.name]
     images = printed["dataset_samples"].dropna().max()
-    known = predictions(study.name).assign(kind=PREDICTED, device="accelerator")
+    predicted = predictions(study.name).assign(kind=PREDICTED, device="accelerator")
     if column == SECONDS:
-        known = known.assign(value=images / known["value"], low=images / known["high"], high=images / known["low"])
-    parts.append(known.assign(place=known["machine"]))
+        predicted = predicted.assign(
+            value=images / predicted["value"], low=images / predicted["high"], high=images / predicted["low"]
+        )
+    parts.append(predicted.assign(place=predicted["machine"]))
     together = pandas.concat([part.reindex(columns=COLUMNS) for part in parts if len(part)] or [pandas.DataFrame()])
     fastest_first = together.reindex(columns=COLUMNS).sort_values("value", ascending=column == SECONDS, kind="stable")
     return fastest_first.reset_index(drop=True), column

@@ -96,7 +96,7 @@ class Forecaster:
         work = self._work(question)
         printed = chips.table().loc[chip]
         here = self._here(printed["vendor"])
-        known = self._has(product=printed["product"])
+        is_in_record = self._has(product=printed["product"])
         size = f"{work.name}, {work.image_size:g} px" if work.image_size else work.name
         line = dict.fromkeys(COLUMNS) | {
             "publication": HERE if here else NEW, "setting": NEW, "work": size, "network": work.name,
@@ -105,7 +105,7 @@ class Forecaster:
             "vendor": printed["vendor"], "batch_size": question.batch_size or 64.0, "date": DATE, "loader": 0.0,
             "no_update": 0.0, "flops_per_sample": work.flops_per_sample,
         }  # fmt: skip
-        situation = judged.CHIP if here else judged.PUBLICATION if known else judged.BOTH
+        situation = judged.CHIP if here else judged.PUBLICATION if is_in_record else judged.BOTH
         target = pandas.DataFrame([line | figures])
         return target.astype({"flops_per_sample": float, "image_size": float}), situation
 
@@ -166,12 +166,12 @@ class Forecaster:
             if work.name not in set(lines["network"]):
                 raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
             return networks.Network(work.name, work.image_size or self._size(work.name))
-        known = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
-        least, most = known.min() / BEYOND, known.max() * BEYOND
+        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
+        least, most = operations.min() / BEYOND, operations.max() * BEYOND
         if not least <= work.flops_per_sample <= most:
             raise Unknown(
                 f"{work.name} takes {work.flops_per_sample:.3g} operations an image; the record's works take"
-                f" {known.min():.3g} to {known.max():.3g}, and no rate of one so unlike them is known"
+                f" {operations.min():.3g} to {operations.max():.3g}, and no rate of one so unlike them is known"
             )
         return work
 
@@ -193,8 +193,8 @@ class Forecaster:
         chip, work = target["product"].iloc[0], target["work"].iloc[0]
         of_chip, of_work = lines["product"].eq(chip).sum(), lines["work"].eq(work).sum()
         text = f"{of_chip} published rates of {chip}" if of_chip else f"the printed figures of {chip}, of which no rate"
-        told = f"{of_work} of {work}" if of_work else "the operations of the work, of which no rate was published"
-        return f"{text}, and {told}" if of_chip else f"{text} was published, and {told}"
+        of_works = f"{of_work} of {work}" if of_work else "the operations of the work, of which no rate was published"
+        return f"{text}, and {of_works}" if of_chip else f"{text} was published, and {of_works}"
 
     def _error(self, question: Question) -> str:
         """Return how far such predictions are off, in a sentence."""

@@ -92,11 +92,11 @@ def draw_forecasts(axes: Axes, drawn: pandas.DataFrame) -> None:
 
 def forecast_title(predicted: pandas.DataFrame) -> str:
     """Return how many rates of our studies are predicted, and how wide."""
-    known = predicted[predicted["predicted"].notna()]
-    if known.empty:
+    drawn = predicted[predicted["predicted"].notna()]
+    if drawn.empty:
         return "No rate of our studies is predicted"
-    width = float((known["high"] / known["predicted"]).median())
-    return f"{len(known)} speeds that nobody measured are predicted to within a factor of {width:.1f}"
+    width = float((drawn["high"] / drawn["predicted"]).median())
+    return f"{len(drawn)} speeds that nobody measured are predicted to within a factor of {width:.1f}"
 
 
 CHARTS = (

@@ -22,14 +22,14 @@ def extrapolations(table: pandas.DataFrame, pairs: pandas.DataFrame) -> pandas.D
         Columns: machine, chip, ms_per_image, larger_chip, core_ratio, rule_ms, rule_hours, calibrated_ms,
         calibrated_low, calibrated_high, calibrated_hours. Chips without a known number of GPU cores have no line.
     """
-    known, lines = cores.calibrated(pairs), []
+    scaling, lines = cores.calibrated(pairs), []
     timed = table[table["device"].isin(cores.GPUS) & table["ms_per_image"].notna() & (table["source"] != "derived")]
-    for line in timed.to_dict("records") if known else ():
+    for line in timed.to_dict("records") if scaling else ():
         most = cores.CORES.get(line["chip"], (0, 0))[1]
         family = str(line["chip"]).split()[:2]
         for chip, (_, most_cores) in cores.CORES.items():
             if most and chip.split()[:2] == family and most_cores > most:
-                lines.append(_extrapolation(line, chip, most_cores / most, known))
+                lines.append(_extrapolation(line, chip, most_cores / most, scaling))
     columns = ["machine", "chip", "ms_per_image", "larger_chip", "core_ratio", "rule_ms", "rule_hours"]
     columns += ["calibrated_ms", "calibrated_low", "calibrated_high", "calibrated_hours"]
     return pandas.DataFrame(lines, columns=columns)
@@ -44,8 +44,14 @@ def draw(axes: Axes, pairs: pandas.DataFrame) -> None:
         errors = [(some["rule"] - some["rule_low"]).clip(lower=0), (some["rule_high"] - some["rule"]).clip(lower=0)]
         colour = figures.COLOURS["accelerator" if source == "measured" else "published"]
         axes.errorbar(some["measured"], some["rule"], yerr=errors, fmt=marker, color=colour, capsize=2, label=source)
-    known = pairs[pairs["calibrated"].notna()]
-    axes.plot(known["measured"], known["calibrated"], "x", color=figures.COLOURS["cpu"], label="calibrated on others")
+    calibrated = pairs[pairs["calibrated"].notna()]
+    axes.plot(
+        calibrated["measured"],
+        calibrated["calibrated"],
+        "x",
+        color=figures.COLOURS["cpu"],
+        label="calibrated on others",
+    )
     ends = [0.5, max(20.0, *pairs["measured"], *pairs["rule_high"])] if len(pairs) else [0.5, 20.0]
     axes.plot(ends, ends, color=figures.COLOURS["line"], linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="speed, larger chip over smaller, measured")
@@ -73,8 +79,8 @@ def off_by(errors: pandas.Series) -> float:
 
 def covered(pairs: pandas.DataFrame) -> float:
     """Return the share of pairs whose measured ratio lies in the calibrated prediction's interval."""
-    known = pairs[pairs["calibrated"].notna()]
-    return float(known["measured"].between(known["calibrated_low"], known["calibrated_high"]).mean())
+    fitted = pairs[pairs["calibrated"].notna()]
+    return float(fitted["measured"].between(fitted["calibrated_low"], fitted["calibrated_high"]).mean())
 
 
 def sentence(pairs: pandas.DataFrame) -> str:
@@ -82,19 +88,19 @@ def sentence(pairs: pandas.DataFrame) -> str:
     if pairs.empty:
         return "No pair of chips was measured."
     high = (pairs["rule_error"] > 0).sum()
-    known = cores.calibrated(pairs)
+    scaling = cores.calibrated(pairs)
     own = f"Fitted to the other pairs, it is off by a factor of {off_by(pairs['calibrated_error']):.1f}."
     text = f"{title(pairs)}: too fast in {high}, too slow in {len(pairs) - high}. {own}"
-    if known is None:
+    if scaling is None:
         return text
     return text + (
-        f" Over all pairs, speed grows with cores to the power of {known.exponent:.2f}. Fitted without the publication"
-        f" that is judged, {covered(pairs):.0%} of the measured ratios lie within the 95 % intervals."
+        f" Over all pairs, speed grows with cores to the power of {scaling.exponent:.2f}. Fitted without the"
+        f" publication that is judged, {covered(pairs):.0%} of the measured ratios lie within the 95 % intervals."
     )
 
 
-def _extrapolation(line: dict, chip: str, ratio: float, known: cores.Scaling) -> dict:
-    value, low, high = known.predict(ratio)
+def _extrapolation(line: dict, chip: str, ratio: float, scaling: cores.Scaling) -> dict:
+    value, low, high = scaling.predict(ratio)
     rule_ms, own_ms = line["ms_per_image"] / ratio, line["ms_per_image"] / value
     return {
         **{name: line[name] for name in ("machine", "chip", "ms_per_image")},
