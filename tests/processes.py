@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchbook import devices
 from benchbook.profiles import Point
 
@@ -12,6 +14,11 @@ from benchbook.profiles import Point
 FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]
 # XLA compiles tests' networks in half the time if it may compile them badly.
 COMPILE_BADLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def needs(framework: str) -> pytest.MarkDecorator:
+    """Return a mark that skips where a framework is not installed, and does not import it to see."""
+    return pytest.mark.skipif(framework not in devices.installed(), reason=f"{framework} is not installed")
 
 
 def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:

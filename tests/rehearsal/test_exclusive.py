@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from benchbook import intervals, layout, records
+from processes import needs
 
-pytest.importorskip("jax")
+pytestmark = needs("jax")
 
 HERE = Path(__file__).parent
 PICK = "from benchbook import devices; print(devices.pick('best', 'jax').kind)"

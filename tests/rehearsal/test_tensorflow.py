@@ -2,9 +2,9 @@
 
 import pytest
 
-from processes import run_cases
+from processes import needs, run_cases
 
-pytest.importorskip("tensorflow")
+pytestmark = needs("tensorflow")
 
 
 @pytest.mark.slow
