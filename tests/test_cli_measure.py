@@ -1,11 +1,13 @@
 """The command that measures a network of one's own: what it measures again, and what it refuses beforehand."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, layout, machine, session
+from benchbook import cli, layout, machine, runs, session
+from benchbook.studies.your_network import loading
 
 
 @pytest.fixture
@@ -41,7 +43,75 @@ def test_a_session_that_was_cut_short_goes_on(left):
     assert left()[1] == ["done"]
 
 
-def test_a_file_that_is_not_there_is_refused_before_anything_runs(left):
-    done = CliRunner().invoke(cli.app, ["measure", "nowhere.py:net"])
-    assert "nowhere.py is not a file" in str(done.exception)
-    assert left("--kernels", "0") == []
+OWN = """
+import no_such_package
+
+def network(num_classes=10):
+    raise RuntimeError("it ran")
+
+def make_batch(batch_size, seed):
+    raise RuntimeError("it ran")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("no_such_package.models:net", "network 'no_such_package.models:net': no module named 'no_such_package'"),
+        ("resnet18", "network 'resnet18'; allowed: module:callable, such as torchvision.models:resnet18"),
+        ("own.py", "network 'own.py'; allowed: module:callable"),
+        ("own.py:two words", "two words'; allowed: module:callable"),
+        ("folder/models:net", "network 'folder/models:net'; allowed: module:callable"),
+        ("nowhere.py:net", "nowhere.py is not a file"),
+        ("own.py:netwrok", "netwrok is not in it; it has network, make_batch"),
+        ("broken.py:net", "the file is not Python: line 1"),
+        ("zero.py:net", "the file is not Python"),
+        ("own.py:network --framework mlx", "framework 'mlx'; allowed: torch, tensorflow, jax"),
+        ("own.py:network --image-size 0", "image_size 0; allowed: 1 or more"),
+        ("own.py:network --channels 0", "channels 0; allowed: 1 or more"),
+        ("own.py:network --num-classes 1", "num_classes 1; allowed: 2 or more"),
+        ("own.py:network --arguments width=open", "arguments 'width=open'; allowed: such as"),
+        ("own.py:network --example make_batch", "example 'make_batch'; allowed: module:callable"),
+        ("own.py:network --example own.py:batches", "batches is not in it; it has make_batch, network"),
+        ("own.py:network --loss nowhere.py:loss", "loss '.*nowhere.py:loss': .*nowhere.py is not a file"),
+        ("own.py:network --optimizer lion", "optimizer 'lion'; allowed: sgd, adam, adamw"),
+        ("own.py:network --learning-rate 0", "learning_rate 0.0; allowed: above 0"),
+        ("own.py:network --learning-rate nan", "learning_rate nan; allowed: above 0"),
+        ("own.py:network --batch-size 0", "batch_size 0; allowed: 1 or more"),
+        ("own.py:network --batch-sizes 4,8", "batch_sizes '4,8'; allowed: whole numbers"),
+        ("own.py:network --precision fp8", "precision 'fp8'; allowed: fp32, tf32"),
+        ("own.py:network --precision bf16 --tuned", "precision 'bf16'; allowed with variant tuned: fp32"),
+        ("own.py:network --dataset books", "dataset 'books'; allowed: synthetic, image_folder, cifar10, mnist"),
+        ("own.py:network --dataset mnist --loss own.py:network", "loss .*; allowed with dataset mnist: none"),
+        ("own.py:network --dataset mnist --example own.py:make_batch", "dataset 'mnist'; allowed beside an example"),
+        ("own.py:network --dataset image_folder", "data_root ''; allowed for image_folder: a folder"),
+        ("own.py:network --dataset image_folder --data-root .", "train"),
+        ("own.py:network --dataset mnist --data-root nowhere", "data_root '.*nowhere' is not a folder"),
+        ("own.py:network --data-root .", "data_root .*; allowed with dataset synthetic: none"),
+        ("own.py:network --kernels 0", "kernels 0; allowed: 1 to 9"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
+    left, tmp_path, monkeypatch, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "broken.py").write_text("def net(:")
+    (tmp_path / "zero.py").write_bytes(b"net = 1\0")
+    name, *more = options.split(" --")
+    more = [word for option in more for word in f"--{option}".split(" ", 1)]
+    done = CliRunner().invoke(cli.app, ["measure", name, "--machine", "desk", *more])
+    assert isinstance(done.exception, ValueError)
+    assert re.search(message, str(done.exception))
+    assert not layout.runs("desk").exists()
+
+
+def test_a_name_that_only_running_the_file_would_give_is_left_to_the_run(tmp_path):
+    for source in ("from os import *", "def __getattr__(name): ...", "if 1:\n    net = 3", "from a import b as net"):
+        (tmp_path / "own.py").write_text(source)
+        loading.check(f"{tmp_path / 'own.py'}:net", "network")
+
+
+def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
+    message = runs.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
+    assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"

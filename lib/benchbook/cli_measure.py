@@ -7,10 +7,10 @@ import typer
 
 from benchbook import layout, profiles, session
 from benchbook.machine import identify
+from benchbook.studies.your_network import choices, loading
 from benchbook.study import Evidence
 
 STUDY = "your_network"
-FILES = ("network", "example", "loss")
 MINUTES = 60  # that one kernel may take
 
 
@@ -39,11 +39,12 @@ def measure(
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
     given = {name: value for name, value in locals().items() if name not in ("tuned", "kernels", "machine")}
-    given |= {name: _absolute(given[name]) for name in FILES}
+    given |= {name: _absolute(given[name]) for name in loading.NAMED}
     given |= {"data_root": str(Path(data_root).expanduser().resolve()) if data_root else ""}
     given |= {"variant": "tuned" if tuned else "reference"}
     if not 1 <= kernels <= 9:
         raise ValueError(f"kernels {kernels}; allowed: 1 to 9")
+    choices.check(given)
     entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": MINUTES}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
@@ -57,18 +58,9 @@ def measure(
 
 
 def _absolute(name: str) -> str:
-    """Return a name whose file, if it names one, is found from any folder.
-
-    Raises:
-        ValueError: there is no such file.
-    """
+    """Return a name whose file, if it names one, is found from any folder."""
     place, colon, attribute = name.rpartition(":")
-    if not place.endswith(".py"):
-        return name
-    path = Path(place).expanduser().resolve()
-    if not path.is_file():
-        raise ValueError(f"{place} is not a file")
-    return f"{path}{colon}{attribute}"
+    return f"{Path(place).expanduser().resolve()}{colon}{attribute}" if place.endswith(".py") else name
 
 
 def _say_results(points: list, lines) -> None:
@@ -86,11 +78,12 @@ def _say_results(points: list, lines) -> None:
     tried = tried[tried["point"].isin([point.name for point in points])]
     if len(tried):
         typer.echo(f"{charts.batch_sizes_title(tried)}.")
-    mine = own[own["point"].isin([point.name for point in points])]
+    mine = own[own["point"].isin([point.name for point in points]) & own["samples_per_second"].notna()]
     for flops in mine["flops_per_sample"].dropna().unique()[:1]:
         typer.echo(f"Elsewhere: benchbook predict --flops {flops:.4g} --chip ...; `benchbook chips` lists them.")
     folder = layout.runs(lines["machine"].iloc[0]) / STUDY
     typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
-    typer.echo(
-        "Next: `make report` shows it beside other chips; `benchbook compare` holds two of its commits together."
-    )
+    if len(mine):
+        typer.echo(
+            "Next: `make report` shows it beside other chips; `benchbook compare` holds two of its commits together."
+        )

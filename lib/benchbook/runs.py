@@ -247,8 +247,12 @@ def status_of(error_name: str, message: str) -> str:
 
 
 def anonymous(message: str) -> str:
-    """Return a message without colours, and with project and home folders shortened: rows are published."""
+    """Return a message without colours, with project and home folders shortened: rows are published.
+
+    Of `path/to/file.py:callable`, code of the user's own, the file's name stays, as in a point's parameters.
+    """
     message = re.sub(r"\x1b\[[0-9;]*m", "", message)
+    message = re.sub(r"[^\s'\"(]*[/\\]([^/\\\s'\"]+\.py:[A-Za-z_])", r"\1", message)
     return message.replace(str(layout.root()), ".").replace(str(Path.home()), "~")
 
 

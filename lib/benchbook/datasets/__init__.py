@@ -17,7 +17,7 @@ _MAKERS = {"digits": handwritten.digits, "shapes": generated.shapes}
 _READERS = {"mnist": handwritten.mnist, "cifar10": pictures.cifar10, "image_folder": pictures.image_folder}
 NAMES = (*_READERS, *_MAKERS)
 
-__all__ = ["EMBEDDED", "NAMES", "Dataset", "DatasetUnavailable", "load", "triangles"]
+__all__ = ["EMBEDDED", "NAMES", "Dataset", "DatasetUnavailable", "check_place", "load", "triangles"]
 
 
 def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset:
@@ -32,13 +32,9 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
         ValueError: unknown name, or a data_root that is not a folder.
         DatasetUnavailable: not found, not downloadable, and no stand-in allowed.
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(NAMES)}")
+    check_place(name, data_root)
     if name == "image_folder":
         return pictures.image_folder(data_root)
-    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
-        if folder and not Path(folder).expanduser().is_dir():
-            raise ValueError(f"{source} {folder!r} is not a folder")
     if name in _MAKERS:
         return _MAKERS[name]()
     try:
@@ -48,3 +44,19 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
             raise
         print(f"{name} could not be had ({error}); using {EMBEDDED[name]} instead.")
         return _MAKERS[EMBEDDED[name]]()
+
+
+def check_place(name: str, data_root: str = "") -> None:
+    """Refuse a data set, or a place of it, that cannot be read; no image is read, and nothing is downloaded.
+
+    Raises:
+        ValueError: unknown name, a place that is not a folder, or an image folder without classes and images.
+    """
+    if name not in NAMES:
+        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(NAMES)}")
+    if name == "image_folder":
+        pictures.list_folder(data_root)
+        return
+    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
+        if folder and not Path(folder).expanduser().is_dir():
+            raise ValueError(f"{source} {folder!r} is not a folder")

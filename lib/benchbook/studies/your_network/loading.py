@@ -1,17 +1,23 @@
 """Your own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it is measured, never before."""
 
 import ast
+import difflib
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchbook import runs
+
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
+HINT = "packages beside the lock come from a file: make study EXTRAS=my-requirements.txt"
+NAMED = ("network", "example", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
 
 
@@ -25,17 +31,58 @@ def resolve(name: str, what: str) -> Callable:
     Raises:
         ValueError: no such file, module or callable; the message says what there is.
     """
-    place, _, attribute = name.rpartition(":")
-    if not place or not attribute.isidentifier():
-        raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
+    place, attribute = _parts(name, what)
     module = _module(place, what, name)
     value = getattr(module, attribute, None)
     if not callable(value):
         own = [key for key, each in vars(module).items() if callable(each) and not key.startswith("_")]
-        listed = ", ".join(own[:MOST_NAMED]) + (" and others" if len(own) > MOST_NAMED else "")
         state = "is no callable" if hasattr(module, attribute) else "is not in it"
-        raise ValueError(f"{what} {name!r}: {attribute} {state}; it has {listed or 'none'}")
+        raise ValueError(f"{what} {name!r}: {attribute} {state}; it has {_nearest(attribute, own)}")
     return value
+
+
+def check(name: str, what: str) -> None:
+    """Refuse a name that cannot be resolved, as far as that is seen without importing a module or running a file.
+
+    Raises:
+        ValueError: no such package or file, a file that is not Python, or one that gives nothing that name.
+    """
+    place, attribute = _parts(name, what)
+    if not place.endswith(".py"):
+        package = place.partition(".")[0]
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(f"{what} {name!r}: no module named {package!r}; {HINT}")
+        return
+    source = _file(place, what, name).read_bytes()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:  # ValueError: a zero among its bytes
+        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else error
+        raise ValueError(f"{what} {name!r}: the file is not Python: {line}") from error
+    names = _names_in(tree)
+    if not names & {attribute, "*", "__getattr__"}:
+        own = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        raise ValueError(f"{what} {name!r}: {attribute} is not in it; it has {_nearest(attribute, own)}")
+
+
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Say of an error in the user's own code what raised it; one for want of memory stays what it is.
+
+    Args:
+        what: begins the sentence that says so.
+
+    Raises:
+        ValueError: in place of any other error.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = type(error).__name__
+        if runs.status_of(kind, str(error)) == "out_of_memory":
+            raise
+        hint = f"; {HINT}" if isinstance(error, ImportError) else ""
+        raise ValueError(f"{what} raised {kind}: {runs.last_line(str(error))}{hint}") from error
 
 
 def call(make: Callable, options: dict[str, Any], arguments: str, what: str) -> Any:
@@ -48,18 +95,16 @@ def call(make: Callable, options: dict[str, Any], arguments: str, what: str) -> 
         what: which parameter holds the callable's name, for an error.
 
     Raises:
-        ValueError: arguments that are none, or that the callable does not take.
+        ValueError: arguments that are none, or whatever the callable raised.
     """
     try:
         named = set(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # some callables of C tell nothing
         named = set()
     given = {name: value for name, value in options.items() if name in named} | keywords(arguments)
-    try:
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    with blamed(f"{what}, called with ({shown}),"):
         return make(**given)
-    except TypeError as error:
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        raise ValueError(f"{what} could not be called with ({shown}): {error}") from error
 
 
 def keywords(arguments: str) -> dict[str, Any]:
@@ -98,20 +143,50 @@ def origins(names: dict[str, str]) -> dict[str, dict]:
     return described
 
 
+def _parts(name: str, what: str) -> tuple[str, str]:
+    """Return the module or file that a name names, and what in it.
+
+    Raises:
+        ValueError: it has neither of FORMS.
+    """
+    place, _, attribute = name.rpartition(":")
+    module = place.endswith(".py") or (place and all(part.isidentifier() for part in place.split(".")))
+    if not module or not attribute.isidentifier():
+        raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
+    return place, attribute
+
+
+def _names_in(tree: ast.Module) -> set[str]:
+    """Return every name that a file gives to something, wherever in it; "*" where it imports whatever there is."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def _nearest(wanted: str, names: list[str]) -> str:
+    """Return the names that are most like what was wanted."""
+    listed = difflib.get_close_matches(wanted, names, n=MOST_NAMED, cutoff=0.0)
+    return ", ".join(listed) + (" and others" if len(names) > MOST_NAMED else "") or "none"
+
+
 def _module(place: str, what: str, name: str) -> Any:
     if not place.endswith(".py"):
-        try:
+        with blamed(f"{what} {name!r}: {place}"):
             return importlib.import_module(place)
-        except ImportError as error:
-            hint = "packages beside the lock come from a file: make study EXTRAS=my-requirements.txt"
-            raise ValueError(f"{what} {name!r}: {error}; {hint}") from error
     path = _file(place, what, name)
     if str(path.parent) not in sys.path:  # for what the file imports from beside it
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
+    with blamed(f"{what} {name!r}: {place}"):
+        spec.loader.exec_module(module)
     return module
 
 

@@ -10,13 +10,12 @@ from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.studies.mobilenetv2_energy.inputs import nearest
 from benchbook.studies.your_network import loading
+from benchbook.studies.your_network.choices import EXAMPLE, SYNTHETIC
 from benchbook.training import batches
 from benchbook.training.options import check_fits
 from benchbook.workload import Settings
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
 MOMENTUM = 0.9  # of sgd
-SYNTHETIC, EXAMPLE = "synthetic", "example"
 POOL = 4  # different batches of synthetic data or of an example, which an epoch repeats
 STEPS = 16  # of an epoch of them
 MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
@@ -36,7 +35,7 @@ class Plan:
         example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of images; inputs are an
             array or a tuple of arrays, and all arrays are as long as the batch.
         loss: `file.py:callable` from outputs and target to a scalar; empty is the cross-entropy of logits.
-        optimizer: one of OPTIMIZERS.
+        optimizer: one of `choices.OPTIMIZERS`.
         learning_rate: of all steps.
         batch_size: samples a step.
         data: images to train on; None is random pixels, or the example.
@@ -45,7 +44,7 @@ class Plan:
         settings: how the network is computed.
 
     Raises:
-        ValueError: a number out of range, an unknown optimiser, or images that the batch does not fit.
+        ValueError: images that the batch or the classes do not fit. What is wrong with the rest, `choices.check` says.
     """
 
     device: Device
@@ -65,16 +64,12 @@ class Plan:
     settings: Settings = Settings()  # noqa: RUF009 (it is immutable)
 
     def __post_init__(self) -> None:
-        least = {"image_size": 1, "channels": 1, "num_classes": 2, "batch_size": 1, "num_workers": 0}
-        for name, number in least.items():
-            if getattr(self, name) < number:
-                raise ValueError(f"{name} {getattr(self, name)}; allowed: {number} or more")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer {self.optimizer!r}; allowed: {', '.join(OPTIMIZERS)}")
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate {self.learning_rate}; allowed: above 0")
-        if self.data is not None:
-            check_fits(self.batch_size, len(self.data.train_labels))
+        if self.data is None:
+            return
+        check_fits(self.batch_size, len(self.data.train_labels))
+        classes = int(self.data.train_labels.max()) + 1
+        if self.num_classes < classes:
+            raise ValueError(f"num_classes {self.num_classes}; allowed with {self.data.name}: {classes} or more")
 
     @property
     def channels_first(self) -> bool:
@@ -167,12 +162,15 @@ class Plan:
         Raises:
             ValueError: the example does not return arrays of the batch's length.
         """
-        made = self.make_batch(size, self.seed + number)
+        with loading.blamed(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
+            made = self.make_batch(size, self.seed + number)
         if not isinstance(made, tuple) or len(made) != 2:
             raise ValueError(f"example {self.example!r} returns a {type(made).__name__}; allowed: (inputs, target)")
         inputs, target = made
         parts = tuple(numpy.asarray(part) for part in (*(inputs if isinstance(inputs, tuple) else (inputs,)), target))
         for part in parts:
+            if part.dtype.kind not in "fiub":
+                raise ValueError(f"example {self.example!r} returns an array of {part.dtype}; allowed: numbers")
             if not part.ndim or len(part) != size:
                 raise ValueError(
                     f"example {self.example!r} returns an array of shape {part.shape} for batch_size {size};"

@@ -4,36 +4,28 @@ import math
 
 from benchbook import datasets
 from benchbook.devices import Device
-from benchbook.studies.your_network.plan import EXAMPLE, SYNTHETIC, Plan
+from benchbook.studies.your_network import choices, loading
+from benchbook.studies.your_network.plan import Plan
 from benchbook.workload import Settings, Workload
 
-VARIANTS = ("reference", "tuned")
-DATASETS = (SYNTHETIC, "image_folder", "cifar10", "mnist")
 
-
-def plan(device: Device, variant: str, dataset: str, data_root: str, **choices) -> Plan:
+def plan(device: Device, variant: str, dataset: str, data_root: str, **chosen) -> Plan:
     """Return a point's choices, checked, with its data read; nothing of the user's own code has run yet.
 
     Args:
         device: where to train, and with which framework.
-        variant: one of VARIANTS.
-        dataset: one of DATASETS.
+        variant: one of `choices.VARIANTS`.
+        dataset: one of `choices.DATASETS`.
         data_root: where it lies; see `datasets.load`.
-        choices: the other attributes of `Plan`.
+        chosen: the other attributes of `Plan`.
 
     Raises:
-        ValueError: an unknown variant or data set, an example beside a data set, or what `Plan` refuses.
+        ValueError: what `choices.check` or `Plan` refuses.
     """
-    if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r}; allowed: {', '.join(VARIANTS)}")
-    if dataset not in DATASETS:
-        raise ValueError(f"dataset {dataset!r}; allowed: {', '.join(DATASETS)}, or an example")
-    if choices.get("example") and dataset != SYNTHETIC:
-        raise ValueError(f"dataset {dataset!r}; allowed beside an example: {SYNTHETIC}")
-    if choices.get("loss") and dataset != SYNTHETIC:
-        raise ValueError(f"loss {choices['loss']!r}; allowed with dataset {dataset}: none, it is cross-entropy")
-    data = None if dataset == SYNTHETIC else datasets.load(dataset, data_root)
-    return Plan(device=device, data=data, **choices)
+    stated = {"variant": variant, "framework": device.framework, "dataset": dataset, "data_root": data_root}
+    choices.check(stated | chosen)
+    data = None if dataset == choices.SYNTHETIC else datasets.load(dataset, data_root)
+    return Plan(device=device, data=data, **chosen)
 
 
 def build(chosen: Plan, settings: Settings = Settings()) -> Workload:  # noqa: B008 (it is immutable)
@@ -55,10 +47,12 @@ def check(workload: Workload) -> float:
     """Return the loss of one step, and go back: what does not fit together is found before anything is measured.
 
     Raises:
-        ValueError: a loss that is no finite number.
+        ValueError: a step that raises something, or whose loss is no finite number.
     """
-    fresh = workload.snapshot()
-    loss = workload.mean_loss([workload.step(next(iter(workload.batches(0))))])
+    fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
+    shapes = ", ".join(f"{str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}" for part in batch)
+    with loading.blamed(f"a step of {workload.description()['model']} on a batch of ({shapes})"):
+        loss = workload.mean_loss([workload.step(batch)])
     workload.restore(fresh)
     if not math.isfinite(loss):
         raise ValueError(
@@ -66,6 +60,3 @@ def check(workload: Workload) -> float:
             " and the numbers in the batch"
         )
     return loss
-
-
-__all__ = ["DATASETS", "EXAMPLE", "SYNTHETIC", "VARIANTS", "build", "check", "plan"]
