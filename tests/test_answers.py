@@ -1,5 +1,6 @@
 """What a task costs on each machine: marks from rows, record and predictions, their money, sentences and data."""
 
+import datetime
 import json
 import math
 from dataclasses import replace
@@ -9,10 +10,13 @@ import pandas
 import pytest
 
 from benchbook import articles, networks, renewal, studies
-from benchbook.answers import axis, costs, derive, export, from_record, marks, reading, words
-from benchbook.answers.tasks import TASKS, task
+from benchbook.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
+from benchbook.answers.tasks import IMAGENET, TASKS, task
+from benchbook.predictions import money
 from benchbook.predictions.answer import of_the_record
-from benchbook.predictions.question import Question
+from benchbook.predictions.features import Unknown
+from benchbook.predictions.question import Question, Range
+from benchbook.report import answering
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 
@@ -178,3 +182,79 @@ def test_the_page_is_renewed_between_points_and_never_fails_a_study(tmp_path, mo
     monkeypatch.setattr(renewal, "SECONDS_APART", 0.0)
     monkeypatch.setattr(renewal, "LIMIT_SECONDS", 0.01)
     assert not renewal.renew_answers()
+
+
+@pytest.mark.fault("What nothing is predicted for leaves the reader to guess why: its page says the reason")
+def test_what_is_not_predicted_says_why(every):
+    for key in ("mnist", "mobilenetv2"):
+        ((reason, chips),) = answering.content(task(key), every)["refused"]
+        assert "operations an image; works on record take" in reason
+        assert chips == []
+    refused = dict(answering.content(task("resnet50"), every)["refused"])
+    assert "Google TPU v4" in refused["Not predicted in fp32: no fp32 figure was published (chips.csv)"]
+    assert of(every, "resnet50", chip="Google TPU v4", family="half", source="predicted")
+
+
+def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
+    times = pandas.DataFrame(
+        {
+            "chip": ["NVIDIA V100 32GB", "NVIDIA T4", "NVIDIA A100 40GB", "NVIDIA A100 40GB"],
+            "device_count": [8.0, 1.0, 4.0, 999.0],
+            "metric": accuracy.METRIC,
+            "value": [IMAGENET * epochs / 8 / 100 / 60 for epochs in (20, 8 * 30, 2 * 40, 1)],
+            "unit": "min",
+            "refused": "",
+        }
+    )
+
+    def rate(question):
+        if question.chip == "Apple M1":
+            raise Unknown("nothing is known of it")
+        return Range(100.0, 50.0, 200.0, "the model")
+
+    worth = accuracy.epochs_worth(times, rate)
+    assert worth.to_dict() == pytest.approx({"NVIDIA V100": 20, "NVIDIA T4": 30, "NVIDIA A100": 40})  # 999 are too many
+    seconds = accuracy.predict("NVIDIA L4", worth, rate)
+    assert seconds.value == pytest.approx(30 * IMAGENET / 100)
+    far = math.exp(math.hypot(math.log(2), math.log(35 / 20)))  # of the rate, and of the V100 from the others
+    assert (seconds.low, seconds.high) == pytest.approx((seconds.value / far, seconds.value * far))
+    assert accuracy.predict("Apple M1", worth, rate) is None
+
+
+@pytest.mark.fault("The cheapest offer of a chip is doubtful: rents are the median, with how far offers lie apart")
+def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
+    (mark,) = of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=1, family="half")
+    offers = money.rented(mark.chip, datetime.date.today())
+    assert mark.rent == pytest.approx(offers["usd_per_hour"].median(), rel=0.001)
+    assert f"the median of {len(offers)} listed offers" in mark.rent_note
+    assert f"${offers['usd_per_hour'].min():.2g}" in mark.rent_note
+    bought = of_the_record().ask(Question(mark.chip, "resnet50"), datetime.date.today()).bought.iloc[0]
+    assert bought["hours_to_break_even"] == pytest.approx(bought["usd"] / offers["usd_per_hour"].median())
+
+
+@pytest.fixture(scope="module")
+def own_network():
+    """Return the marks over a network of one's own, in two batch sizes, and a stand-in for MNIST."""
+    network = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "dataset": "example"}
+    lines = [
+        make_row(machine="desk", point=f"b{size}", run_id=f"b{size}", index=index, samples_per_second=rate, **network)
+        for size, rate in ((8, 50.0), (16, 100.0))
+        for index in range(6)
+    ]
+    lines += [make_row(machine="desk", run_id="m", index=index, dataset="digits-28px") for index in range(6)]
+    rows = pandas.concat([make_rows(lines), articles.rows()], ignore_index=True)
+    return reading.gather(Evidence(rows), studies.every(), "desk")
+
+
+def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(own_network):
+    (mark,) = of(own_network, "own", source="measured")
+    assert (mark.seconds, mark.here, mark.counted) == (1e6 / 100, True, 4e9)  # of its fastest point
+    assert "4 billion operations" in mark.apart.replace("4.0", "4")
+    content = answering.content(task("own"), own_network)
+    assert content["first_operations"] == "4e+09"  # what is predicted beside it is for its operations
+
+
+def test_data_that_stand_in_are_named_on_the_mark(own_network):
+    (mark,) = of(own_network, "mnist", source="measured")
+    assert "8 x 8 scans of digits" in mark.name
+    assert not any("scans" in other.name for other in of(own_network, "mnist", source="published"))

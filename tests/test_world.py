@@ -46,16 +46,34 @@ def test_one_start_and_a_noisy_one_are_hedged():
     assert "(" not in world.summary(evidence(starts))
 
 
+def test_data_of_the_same_size_that_stand_in_are_named_unless_the_articles_own_were_trained_on():
+    stand_in = epoch(100.2, dataset="digits-28px", image_size=28)
+    said = world.summary(evidence(stand_in))
+    assert "about a third of the speed of an Apple M1's CPU on MNIST, with 8 x 8 scans of digits" in said
+    assert "scans" not in world.summary(evidence(stand_in, epoch(50.0, machine="other")))
+
+
+def test_without_comparable_training_a_machine_is_held_against_a_peak_by_its_ceiling():
+    product = {"phase": "calibrate", "study": "calibrate", "model": "matmul", "flops_per_sample": 2e9}
+    rows = [
+        make_row(device="cpu", index=index, samples_per_second=436.0, precision="fp32", loss=None, **product)
+        for index in range(3)
+    ]
+    said = world.summary(evidence(rows))
+    assert "by its ceiling alone" in said
+    assert "about a third of what is printed of an Apple M1's GPU (0.87 of 2.6 TFLOP/s)" in said
+
+
 @pytest.mark.parametrize(
     "rows",
     [
         [],
-        epoch(50.0, dataset="digits-28px"),
+        epoch(50.0, dataset="digits-8px", image_size=8),
         epoch(50.0, variant="tuned"),
         epoch(50.0, batch_size=256),
         epoch(50.0, study="vae_stability"),
     ],
-    ids=["nothing", "a stand-in", "another way", "another batch", "another study"],
+    ids=["nothing", "another size", "another way", "another batch", "another study"],
 )
 def test_what_cannot_be_compared_is_not_and_that_is_said(rows):
     assert "can be compared" in world.summary(evidence(rows))

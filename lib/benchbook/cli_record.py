@@ -115,7 +115,7 @@ def _print_answer(answer) -> None:
         )
     for line in answer.bought.to_dict("records"):
         hours = line["hours_to_break_even"]
-        even = f"; {hours:,.0f} hours at the cheapest of these rents" if pandas.notna(hours) else ""
+        even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
         _say(f"  buy     ${line['usd']:,.0f}{_dated(line)}; {line['includes']}{even}")
     joules = answer.joules_per_image
     if joules is None:

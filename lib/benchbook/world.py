@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from benchbook import figures, headline, naming, studies, wording
+from benchbook import chips, figures, headline, naming, roofline, studies, wording
 from benchbook.answers import tasks
 from benchbook.figures import legends
 from benchbook.study import Drawing, Evidence, Study
@@ -22,6 +22,7 @@ LOOKS = {MEASURED: ("o", True), PUBLISHED: ("s", True), PREDICTED: ("d", False)}
 # Chips that stand in the charts, of those that are predicted.
 SHOWN = {"Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090"}
 SHOWN |= {"NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090"}
+TERA = 1e12
 COLUMNS = ["machine", "place", "device", "kind", "variant", "dataset", "value", "low", "high"]
 
 
@@ -117,8 +118,9 @@ def title(evidence: Evidence, study: Study, lines: pandas.DataFrame) -> str:
 def likeness(evidence: Evidence, study: Study) -> str:
     """Return what this machine is like in a study, as in `its CPU has about a third of the speed of an Apple M1's CPU`.
 
-    Only the whole epoch of the article, in its own way and on its own data, is held against what the article printed;
-    a CPU against CPUs where there are any, else against the nearest.
+    Only the whole epoch of the article, in its own way, is held against what the article printed; a CPU against CPUs
+    where there are any, else against the nearest. Where only other data of the article's image size was trained on,
+    which takes the network as long, it is named.
 
     Returns:
         A part of a sentence; empty where nothing comparable was measured or printed.
@@ -128,19 +130,44 @@ def likeness(evidence: Evidence, study: Study) -> str:
     lines = _comparable(headline.table(evidence, {study.name: study}))
     lines = lines[lines[SECONDS].notna() & lines["variant"].eq("reference")]
     printed = lines[lines["source"] == "published"]
-    own = lines[(lines["source"] == "measured") & lines["dataset"].isin(printed["dataset"])].to_dict("records")
+    measured = lines[lines["source"] == "measured"]
+    is_own = measured["dataset"].isin(printed["dataset"])
+    is_alike = measured["image_size"].isin(printed["image_size"].dropna()) & measured["dataset"].notna()
+    own = measured[is_own if is_own.any() else is_alike].to_dict("records")
     said = [_like(line, printed.to_dict("records"), evidence.names) for line in own]
-    return f"{wording.joined(said)} on {study.title}{wording.hedged(own)}" if said else ""
+    if not said:
+        return ""
+    data = "" if is_own.any() else f", with {naming.dataset(own[0]['dataset'])} of its image size"
+    return f"{wording.joined(said)} on {study.title}{data}{wording.hedged(own)}"
 
 
 def summary(evidence: Evidence) -> str:
-    """Return what this machine is like, in one sentence; that nothing can be compared where that is so."""
+    """Return what this machine is like, in one sentence: by its training, else by the ceiling of its arithmetic."""
     said = [alike for study in studies.every().values() if (alike := likeness(evidence, study))]
     if said:
         return wording.sentence(f"this machine: {'; '.join(said)}")
     return (
-        "This machine: nothing that it measured can be compared with a published figure, which takes an article's whole"
-        " epoch on the article's own data (MNIST, CIFAR-10)."
+        f"This machine: {_ceiling(evidence)}nothing that it trained can be compared with a published figure, which"
+        " takes an article's whole epoch at its image size (MNIST, CIFAR-10)."
+    )
+
+
+def _ceiling(evidence: Evidence) -> str:
+    """Return what the matrix products of the fastest device are beside a chip's printed peak; empty without any."""
+    best = roofline.ceilings(evidence.measured)
+    best = best[best["model"].eq("matmul") & best["precision"].eq("fp32")]
+    if best.empty:
+        return ""
+    fastest = best.loc[best["rate"].idxmax()]
+    peaks = chips.table()["fp32_tflops"].loc[sorted(SHOWN)].dropna()
+    nearest = (numpy.log(peaks) - math.log(fastest["rate"] / TERA)).abs().idxmin()
+    share = fastest["rate"] / TERA / peaks[nearest]
+    beside = f"{wording.part(share)} of" if share < 1 else f"{wording.times(share)} times"
+    device = naming.device_word(fastest["device"])
+    printed = naming.with_article(nearest) + ("'s GPU" if nearest.startswith("Apple") else "")
+    return (
+        f"by its ceiling alone, its {device}'s matrix products in fp32 reach {beside} what is printed of"
+        f" {printed} ({wording.number(fastest['rate'] / TERA)} of {wording.number(peaks[nearest])} TFLOP/s); "
     )
 
 

@@ -13,17 +13,19 @@ import numpy
 import pandas
 
 from benchbook import chips, layout, record
+from benchbook.answers import accuracy
 from benchbook.answers.from_record import FILE
 from benchbook.answers.tasks import IMAGENET, MINUTE, TASKS, task
 from benchbook.predictions import money, power
 from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.features import Unknown
-from benchbook.predictions.question import Question
+from benchbook.predictions.question import Question, Range
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
 OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of one's own network
 MOST_DEVICES = 16  # of a machine that a reader may want; for the accuracy any
 DIGITS = 4
+BOUNDS = {"seconds": "value", "low": "low", "high": "high"}  # of a range
 
 
 def inputs() -> str:
@@ -37,12 +39,14 @@ def make() -> dict:
 
     Returns:
         inputs: see there. chips: by name, what is printed, paid and drawn. predictions: lines of task, chip, family of
-        precisions, seconds, low, high, basis. operations: those at which `own` has its predictions. own: lines of chip,
-        family, and seconds for a million images, low and high at each. published: lines of task, chip, count, family,
-        seconds, low, high, figures, publications and sources.
+        precisions, seconds, low, high, basis. refused: lines of task, family and reason, with the chips that have no
+        prediction for it. operations: those at which `own` has its predictions. own: lines of chip, family, and
+        seconds for a million images, low and high at each. published: lines of task, chip, count, family, seconds, low,
+        high, figures, publications and sources.
     """
     figures = record.read()
-    predicted = [line for each in TASKS if each.work and each.key != "own" for line in _predictions(each.key)]
+    said = [line for each in TASKS if each.work and each.key != "own" for line in _predictions(each.key)]
+    predicted = [line for line in said if "reason" not in line] + list(_to_accuracy(figures))
     own = list(_own())
     published = [*_rates(figures), *_times_to_accuracy(figures)]
     named = {line["chip"] for line in [*predicted, *own, *published]}
@@ -51,6 +55,7 @@ def make() -> dict:
         "inputs": inputs(),
         "chips": {chip: _chip(chip, drawn) for chip in sorted(named | set(chips.table().index))},
         "predictions": predicted,
+        "refused": _refused([line for line in said if "reason" in line]),
         "operations": list(OPERATIONS),
         "own": own,
         "published": published,
@@ -76,18 +81,43 @@ def rounded(value: float) -> float | None:
 
 
 def _predictions(key: str) -> Iterator[dict]:
-    """Yield what each chip would take for a task; a chip whose figures are not printed has no line."""
+    """Yield what each chip would take for a task, or the reason why that is not known."""
     this, forecaster = task(key), of_the_record()
     for chip in chips.table().index:
         for family, precision in PRECISIONS.items():
             question = Question(chip=chip, work=this.work, precision=precision, image_size=this.image_size)
             try:
                 rate = forecaster.rate(question)
-            except Unknown:
+            except Unknown as reason:
+                yield {"task": key, "chip": chip, "family": family, "reason": str(reason)}
                 continue
-            seconds = [rounded(this.images / value) for value in (rate.value, rate.high, rate.low)]
-            numbers = dict(zip(("seconds", "low", "high"), seconds, strict=True))
-            yield {"task": key, "chip": chip, "family": family} | numbers | {"basis": rate.basis}
+            seconds = Range(this.images / rate.value, this.images / rate.high, this.images / rate.low, rate.basis)
+            yield _line(key, chip, family, seconds)
+
+
+def _to_accuracy(figures: pandas.DataFrame) -> Iterator[dict]:
+    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
+    rate = of_the_record().rate
+    worth = accuracy.epochs_worth(figures, rate)
+    for chip in chips.table().index:
+        seconds = accuracy.predict(chip, worth, rate)
+        if seconds is not None:
+            yield _line("resnet50-accuracy", chip, "half", seconds)
+
+
+def _line(key: str, chip: str, family: str, seconds: Range) -> dict:
+    numbers = {name: rounded(getattr(seconds, of)) for name, of in BOUNDS.items()}
+    return {"task": key, "chip": chip, "family": family} | numbers | {"basis": seconds.basis}
+
+
+def _refused(lines: list[dict]) -> list[dict]:
+    """Return refusals by task, family and reason, without the chip's name in it, with all chips that have it."""
+    chips_of = {}
+    for line in lines:
+        reason = line["reason"].removeprefix(f"of {line['chip']} ")
+        chips_of.setdefault((line["task"], line["family"], reason), []).append(line["chip"])
+    names = ("task", "family", "reason")
+    return [dict(zip(names, key, strict=True)) | {"chips": own} for key, own in chips_of.items()]
 
 
 def _own() -> Iterator[dict]:
@@ -120,7 +150,7 @@ def _rates(figures: pandas.DataFrame) -> Iterator[dict]:
 
 def _times_to_accuracy(figures: pandas.DataFrame) -> Iterator[dict]:
     """Yield the published times until ResNet-50 names 75.9 % right; they are in minutes."""
-    kept = figures[figures["metric"].eq("time_to_75.9") & figures["refused"].eq("") & figures["unit"].eq("min")]
+    kept = figures[figures["metric"].eq(accuracy.METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
     yield from _grouped("resnet50-accuracy", kept.assign(seconds=MINUTE * kept["value"], family="any"))
 
 
@@ -143,7 +173,7 @@ def _grouped(key: str, figures: pandas.DataFrame) -> Iterator[dict]:
 
 
 def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
-    """Return what is printed of a chip, its cheapest and dearest rent, its newest purchase price, and its power."""
+    """Return what is printed of a chip, its usual rent with all offers' range, its newest price, and its power."""
     printed = chips.specification(chip) if chip in chips.table().index else {"chip": chip}
     today = pandas.Timestamp.now().date()
     offers = money.rented(chip, today).dropna(subset="usd_per_hour") if "product" in printed else pandas.DataFrame()
@@ -153,9 +183,11 @@ def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
     kept = ("product", "vendor", "memory_gb", "released", "tdp_watts")
     line = {name: printed[name] for name in kept if name in printed}
     if len(offers):
-        cheapest = offers.loc[offers["usd_per_hour"].astype(float).idxmin()]
-        line["rent"] = {"usd_per_hour": rounded(float(cheapest["usd_per_hour"])), "offers": len(offers)}
-        line["rent"] |= {"most": rounded(float(offers["usd_per_hour"].max())), **_told(cheapest, "provider")}
+        hourly = offers["usd_per_hour"].astype(float)
+        line["rent"] = {"usd_per_hour": rounded(money.usual_rent(offers)), "offers": len(offers)}
+        line["rent"] |= {"least": rounded(hourly.min()), "most": rounded(hourly.max())}
+        line["rent"] |= {"first": offers["date"].min(), "last": offers["date"].max()}
+        line["rent"] |= _told(offers.iloc[0], "provider") if len(offers) == 1 else {}
     if len(prices):
         line["purchase"] = {"usd": rounded(float(prices.iloc[0]["usd"])), **_told(prices.iloc[0])}
     if watts:

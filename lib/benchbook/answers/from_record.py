@@ -1,5 +1,6 @@
 """Marks of what publications of the record say of chips, and of what is predicted where none does."""
 
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -14,6 +15,12 @@ FILE = Path(__file__).parent / "record.json"
 def read() -> dict:
     """Return what was worked out of the record, as `derive.make` says; to work it out again takes minutes."""
     return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def refusals(task: str) -> list[dict]:
+    """Return why nothing is predicted of a task for some chips: lines of family, reason and chips."""
+    return [line for line in read()["refused"] if line["task"] == task]
 
 
 def of_record(worked_out: dict, marks: list[Mark]) -> list[Mark]:

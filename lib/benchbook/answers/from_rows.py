@@ -33,7 +33,7 @@ def of_rows(evidence: Evidence, studies: Mapping[str, Study], here: str, printed
         if not math.isfinite(seconds):
             continue
         point = _point(points, line) if line["source"] == MEASURED else _printed(evidence.published, line)
-        called = names.place(line | _count(point)), names.machine(line["machine"])
+        called = names.place(line | _count(point)), names.machine(line["machine"]), _stand_in(line, evidence.published)
         yield _row_mark(task, line, point, seconds, called, here, printed)
 
 
@@ -59,34 +59,47 @@ def _printed(rows: pandas.DataFrame, line: dict) -> dict:
     return (rates if len(rates) else own[own["phase"].isin(["train", "total"])]).iloc[0].to_dict()
 
 
+def _stand_in(line: dict, published: pandas.DataFrame) -> str:
+    """Return the data that a measured line was trained on where no publication of its study has it; else nothing."""
+    own = set(published.loc[published["study"] == line["study"], "dataset"].dropna())
+    other = line["source"] == MEASURED and own and isinstance(line["dataset"], str) and line["dataset"] not in own
+    return f", on {naming.dataset(line['dataset'])}" if other else ""
+
+
+def energy_note(line: dict, joules: float | None) -> str:
+    """Return where joules were read and what they leave out."""
+    return f"read at: {line['energy_boundary']}. {wall_note(line['energy_boundary'])}" if joules else NO_SENSOR
+
+
 def _count(point: dict) -> dict:
     return {"device_count": point.get("device_count")}
 
 
 def _row_mark(
-    task: Task, line: dict, point: dict, seconds: float, called: tuple[str, str], here: str, printed: dict
+    task: Task, line: dict, point: dict, seconds: float, called: tuple[str, str, str], here: str, printed: dict
 ) -> Mark:
     measured = line["source"] == MEASURED
-    low, high, bounds = _bounds(line, seconds)
-    chip = _chip(point, line)
+    low, high, bounds = bounds_of(line, seconds)
+    chip = chip_of(point, line)
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
     joules = line["joules_per_image"] * task.images if pandas.notna(line["joules_per_image"]) else None
-    note = f"read at: {line['energy_boundary']}. {wall_note(line['energy_boundary'])}" if joules else NO_SENSOR
+    note = energy_note(line, joules)
     variant = f", {line['variant']}" if measured and isinstance(line["variant"], str) else ""
     size = point.get("image_size")
     apart = f"{size:g} px instead of {task.image_size:g}" if task.image_size and _differs(size, task.image_size) else ""
     own = printed.get(chip, {})
     return Mark(
-        task.key, line["machine"], called[0] + variant, called[1], kind_of(line["device"], own.get("vendor"), chip),
-        line["source"],        _family(point.get("precision")), seconds, low, high, bounds,
-        _stands_on(line, point) if measured else "one printed figure",
+        task.key, line["machine"], called[0] + variant + called[2], called[1],
+        kind_of(line["device"], own.get("vendor"), chip),
+        line["source"], family_of(point.get("precision")), seconds, low, high, bounds,
+        stands_on(line, point) if measured else "one printed figure",
         apart, measured and line["machine"] == here, joules, note,
-        settings=_settings(line, point), sources=_sources(line, point),
+        settings=settings_of(line, point), sources=sources_of(line, point),
         **prices(own if line["device"] != "cpu" else {}, chip, count),
     )  # fmt: skip
 
 
-def _bounds(line: dict, seconds: float) -> tuple[float | None, float | None, str]:
+def bounds_of(line: dict, seconds: float) -> tuple[float | None, float | None, str]:
     """Return the bounds of a time in proportion to those of the rate, and what they are."""
     rate, low, high = line["images_per_second"], line["low"], line["high"]
     if pandas.isna(rate) or pandas.isna(low):
@@ -95,7 +108,7 @@ def _bounds(line: dict, seconds: float) -> tuple[float | None, float | None, str
     return seconds * rate / high, seconds * rate / low, kind.get(line["interval"], "rounding of the printed figure")
 
 
-def _chip(point: dict, line: dict) -> str:
+def chip_of(point: dict, line: dict) -> str:
     """Return the one name of the device, else of the machine's chip."""
     named = chips.canonical(point.get("device_name") if isinstance(point.get("device_name"), str) else None)
     listed = chips.table().index
@@ -106,14 +119,14 @@ def _differs(size, expected: float) -> bool:
     return pandas.notna(size) and float(size) != expected
 
 
-def _family(precision: str | None) -> str:
+def family_of(precision: str | None) -> str:
     """Return the family of a precision, in which TF32 counts as fp32, as most publications write it."""
     if not isinstance(precision, str):
         return UNKNOWN
     return "half" if family(precision) == "half" else "fp32"
 
 
-def _stands_on(line: dict, point: dict) -> str:
+def stands_on(line: dict, point: dict) -> str:
     """Return how many starts and windows a measured point has, and what makes it doubtful."""
     kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
     starts = "one run" if kernels == 1 else f"{kernels} starts"
@@ -121,7 +134,7 @@ def _stands_on(line: dict, point: dict) -> str:
     return counted + wording.hedged([{name: line[name] for name in ("verdict", "status")}])
 
 
-def _settings(line: dict, point: dict) -> dict[str, str]:
+def settings_of(line: dict, point: dict) -> dict[str, str]:
     names = {"device": "device", "framework": "framework", "framework_version": "version", "precision": "precision"}
     names |= {"batch_size": "batch size", "image_size": "image size", "dataset": "data", "point": "point"}
     names |= {"compiled": "compiled", "commit": "commit", "session": "session"}
@@ -134,7 +147,7 @@ def _settings(line: dict, point: dict) -> dict[str, str]:
     }
 
 
-def _sources(line: dict, point: dict) -> tuple[str, ...]:
+def sources_of(line: dict, point: dict) -> tuple[str, ...]:
     if line["source"] == MEASURED:
         return (rows_of(line["machine"], line["study"], point["point"]),)
     return (str(point.get("reference")),)

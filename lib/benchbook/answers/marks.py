@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchbook import wording
+
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
 CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words of their names
@@ -40,6 +42,7 @@ class Mark:
         settings: what else is known of it, by name.
         sources: where it comes from.
         operations: of a training step for an image, at which `curve` has its numbers; for one's own network.
+        counted: operations of a training step for an image of a network of one's own that was measured; else None.
         curve: seconds for a million images with their bounds, at each of `operations`.
     """
 
@@ -69,6 +72,7 @@ class Mark:
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     operations: tuple[float, ...] = ()
+    counted: float | None = None
     curve: Mapping[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -86,14 +90,22 @@ def kind_of(device: str | None, vendor: str | None, chip: str) -> str:
     return "CPU" if cpu else makers.get(vendor or chip.partition(" ")[0], "other")
 
 
+def _rent_note(rent: dict) -> str:
+    """Return what a rent is: the median of how many offers, of when, and how far they lie apart; else the one offer."""
+    if rent["offers"] == 1:
+        told = [rent["provider"], rent["date"] or "date not told", rent["includes"]]
+        return "the one offer on record: " + ", ".join(filter(None, told))
+    years = sorted({rent["first"][:4], rent["last"][:4]} - {""})
+    listed = f"the median of {rent['offers']} listed offers of {' to '.join(years) or 'dates not told'}"
+    return f"{listed}, ${wording.number(rent['least'])} to ${wording.number(rent['most'])} a device; no spot prices"
+
+
 def prices(own: dict, chip: str, count: int) -> dict:
     """Return what is paid for so many of a chip."""
     prices = {"chip": chip, "count": count, "memory_gb": own.get("memory_gb")}
     if "rent" in own:
         rent = own["rent"]
-        told = [rent["provider"], rent["date"] or "date not told", rent["includes"]]
-        note = f"the cheapest of {rent['offers']} offers: " if rent["offers"] > 1 else "the one offer on record: "
-        prices |= {"rent": rent["usd_per_hour"] * count, "rent_note": note + ", ".join(filter(None, told))}
+        prices |= {"rent": rent["usd_per_hour"] * count, "rent_note": _rent_note(rent)}
     if "purchase" in own:
         bought = own["purchase"]
         note = ", ".join([bought["date"] or "date not told", bought["includes"]])

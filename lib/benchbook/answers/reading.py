@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas
 
 from benchbook import articles, condition, crosschecks, layout, machine, machines, manifests, records, studies
-from benchbook.answers import from_record
+from benchbook.answers import from_record, own_networks
 from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
 from benchbook.answers.tasks import TASKS
@@ -42,6 +42,7 @@ def gather(evidence: Evidence, studies: Mapping[str, Study], here: str) -> list[
     """
     worked_out = from_record.read()
     marks = list(of_rows(evidence, studies, here, worked_out["chips"]))
+    marks += own_networks.of_rows(evidence, here, worked_out)
     marks += from_record.of_record(worked_out, marks)
     order = [each.key for each in TASKS]
     return sorted(marks, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))

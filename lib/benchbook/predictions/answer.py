@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy
 import pandas
 
-from benchbook import articles, chips, estimate, networks, record, records
+from benchbook import articles, chips, estimate, networks, record, records, wording
 from benchbook.predictions import judged, money, power, several
 from benchbook.predictions.features import (
     COLUMNS,
@@ -90,7 +90,7 @@ class Forecaster:
         if question.precision not in records.PRECISIONS:
             raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
         chip = chips.resolve(question.chip)
-        figures = chip_figures(chip, question.precision)
+        figures = chip_figures(chip, question.precision, asked=True)
         if question.precision == "tf32" and not marks.has_tf32(chip):
             raise Unknown(f"{chip} has no units for TF32; ask for fp32")
         work = self._work(question)
@@ -133,8 +133,7 @@ class Forecaster:
             hours = getattr(seconds, name) / estimate.SECONDS_PER_HOUR * question.count
             offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
         purchases = money.bought(chip, today, own)
-        cheapest = offers["usd_per_hour"].min() if len(offers) else math.nan
-        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / cheapest
+        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / money.usual_rent(offers)
         asked = Question(**(asdict(question) | {"chip": chip}))
         return Answer(
             asked, rate, seconds, offers, purchases, self._joules(question, rate), self.nearest(question),
@@ -170,8 +169,9 @@ class Forecaster:
         least, most = operations.min() / BEYOND, operations.max() * BEYOND
         if not least <= work.flops_per_sample <= most:
             raise Unknown(
-                f"{work.name} takes {work.flops_per_sample:.3g} operations an image; the record's works take"
-                f" {operations.min():.3g} to {operations.max():.3g}, and no rate of one so unlike them is known"
+                f"{work.name} takes {wording.number(work.flops_per_sample)} operations an image; works on record take"
+                f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
+                " unlike them is known"
             )
         return work
 

@@ -18,6 +18,7 @@ COLUMNS += ["source"]
 CHIP = ["peak", "bandwidth", "fp32", "released", "memory"]  # the first four, and memory, as logarithms or years / 3
 RECORD, ARTICLES = "the record", "the articles of our studies"
 BATCH, DATE = 64.0, 2021.0  # where none was stated
+USUAL_RATIO = 4.0  # of matrix units in 16 bits to fp32: the median of the chips of which both are printed
 MATRIX = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell 2.0")  # with matrix units
 
 
@@ -58,23 +59,33 @@ def refusals(figures: pandas.DataFrame) -> pandas.Series:
     return reasons[reasons != ""]
 
 
-def chip_figures(chip: str, precision: str) -> dict[str, float]:
+def chip_figures(chip: str, precision: str, asked: bool = False) -> dict[str, float]:
     """Return the features of a chip in a precision: logarithms of TFLOP/s, of GB/s and of GB, and years.
+
+    Args:
+        chip: by any of its names.
+        precision: one of `records.PRECISIONS`.
+        asked: of a chip that is asked about, not learnt from: where its peak of fp32 was never published, as of TPUs,
+            that of its matrix units tells enough of 16 bits.
 
     Raises:
         UnknownChip: no chip goes by that name.
-        Unknown: peak, bandwidth or memory is not printed; the message names it.
+        Unknown: peak or bandwidth was not published; the message names it.
     """
-    return _chip_figures(chips.resolve(chip), family(precision))
+    return _chip_figures(chips.resolve(chip), family(precision), asked)
 
 
 @functools.cache
-def _chip_figures(chip: str, of: str) -> dict[str, float]:
+def _chip_figures(chip: str, of: str, asked: bool) -> dict[str, float]:
     printed = chips.table().loc[chip]
-    missing = [name for name in ("fp32_tflops", "bandwidth_gb_s") if numpy.isnan(printed[name])]
+    fp32, half = printed["fp32_tflops"], half_rate(chip)
+    if asked and of == "half" and numpy.isnan(fp32) and half > 0:
+        fp32 = half / USUAL_RATIO
+    said = {"fp32 figure": fp32, "bandwidth": printed["bandwidth_gb_s"]}
+    missing = [name for name, value in said.items() if numpy.isnan(value)]
     if missing:
-        raise Unknown(f"of {chip} no {' and no '.join(missing)} is printed in chips.csv")
-    fp32, half = printed["fp32_tflops"], max(printed["fp32_tflops"], half_rate(chip))
+        raise Unknown(f"of {chip} no {' and no '.join(missing)} was published (chips.csv)")
+    half = max(fp32, half)
     peak = {"fp32": fp32, "tf32": max(fp32, half / 2), "half": half}[of]
     year, memory = marks.released(chip), printed["memory_gb"]
     return {

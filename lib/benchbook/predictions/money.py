@@ -40,6 +40,17 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
     return _aged(pandas.concat(lines, ignore_index=True), today, OFFERS)
 
 
+def usual_rent(offers: pandas.DataFrame) -> float:
+    """Return what an hour of one device usually costs: the median of the offers; NaN without one.
+
+    The cheapest would often be no offer at all: one that was withdrawn, that shares the device, or a slip of its list.
+
+    Args:
+        offers: from `rented`.
+    """
+    return float(offers["usd_per_hour"].astype(float).median())
+
+
 def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return the dated purchase prices of a chip, newest first, and the price at its launch.
 

@@ -51,7 +51,7 @@ class Answer:
         rate: images a second, of all devices together.
         seconds: for the images asked about.
         rented: a line for each price: its offer, and dollars, low, high for the images.
-        bought: a line for each price, and the hours after which it has cost as much as the cheapest offer.
+        bought: a line for each price, and the hours after which it has cost as much as the median offer.
         joules_per_image: None where the record has no measured power of the chip.
         nearest: what was published nearest to it: chip, work, precision, rate, source.
         error: the median error of such predictions, on how many pairs.

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from hashlib import sha256
 
 from benchbook.answers import axis, costs, words
-from benchbook.answers.from_record import reference_operations
-from benchbook.answers.marks import KINDS, Mark
+from benchbook.answers.from_record import reference_operations, refusals
+from benchbook.answers.marks import KINDS, PREDICTED, Mark
 from benchbook.answers.tasks import TASKS, Task
 from benchbook.wording import duration
 
 FIRST = TASKS[0]
-NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count")
+NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count", "counted")
 TEXTS = ("name", "kind", "family", "energy_note", "rent_note", "purchase_note")
 FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
 
@@ -38,7 +38,8 @@ def content(task: Task, every: list[Mark], links: dict[str, str] | None = None) 
         links: the notebook's page by the source of a measured mark.
 
     Returns:
-        task, tasks, sentences, rows, ticks, legend (marks by source), axes and choices (for the script).
+        task, tasks, sentences, rows, ticks, legend (marks by source), axes and choices (for the script), and what is
+        not predicted, with its reason.
     """
     own = [mark for mark in every if mark.task == task.key]
     bounds = [value for mark in own for value in (mark.seconds, mark.low, mark.high) if value]
@@ -54,17 +55,43 @@ def content(task: Task, every: list[Mark], links: dict[str, str] | None = None) 
         "sources": Counter(mark.source for mark in own),
         "kinds": [kind for kind in KINDS if any(mark.kind == kind for mark in own)],
         "families": {name: text for name, text in FAMILIES.items() if any(mark.family == name for mark in own)},
+        "refused": _refused(task, any(mark.source == PREDICTED for mark in own)),
         "terms": asdict(costs.TERMS),
         "operations": operations,
-        "script": _script(task, operations),
+        "first_operations": f"{_first_operations(own, operations):.3g}" if operations else "",
+        "script": _script(task, _first_operations(own, operations)),
         "here": next((row["id"] for row in rows if row["here"]), ""),
     }
 
 
-def _script(task: Task, operations: list[float]) -> str:
-    """Return what the script has to know, as JSON that a page may hold."""
+def _refused(task: Task, predicts: bool) -> list[tuple[str, list[str]]]:
+    """Return why chips have no prediction, with their names; one reason without names where no chip has one."""
+    lines = refusals(task.key)
+    if lines and not predicts:
+        most = max(lines, key=lambda line: len(line["chips"]))
+        return [(f"Nothing is predicted: {most['reason']}", [])]
+    words = {"fp32": "fp32", "half": "16 bits"}
+    return [(f"Not predicted in {words[line['family']]}: {line['reason']}", line["chips"]) for line in lines]
+
+
+def _first_operations(marks: list[Mark], operations: list[float]) -> float | None:
+    """Return the operations that are chosen first for one's own network: of one that was measured here, if any was.
+
+    Args:
+        marks: of the task.
+        operations: at which it is predicted; empty for other tasks.
+    """
+    if not operations:
+        return None
+    counted = [mark.counted for mark in marks if mark.here and mark.counted]
+    inside = [value for value in counted if operations[0] <= value <= operations[-1]]
+    return next(iter(inside), reference_operations(operations))
+
+
+def _script(task: Task, operations: float | None) -> str:
+    """Return what the script has to know, as JSON that a page may hold; operations are those chosen first."""
     told = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
-    told |= {"images": task.images, "operations": reference_operations(operations) if operations else None}
+    told |= {"images": task.images, "operations": operations}
     return json.dumps(told).replace("<", "\\u003c")
 
 

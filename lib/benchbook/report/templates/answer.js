@@ -9,7 +9,7 @@ const more = document.getElementById("more");
 const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
 const HOURS_PER_YEAR = 365 * 24;
 const SOURCES = ["measured", "published", "predicted"];
-const NUMBERS = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count"];
+const NUMBERS = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count", "counted"];
 const rows = [...table.tBodies[0].rows].map(read);
 const alphabet = new Intl.Collator("en", {numeric: true});
 let everything = false;
@@ -20,6 +20,7 @@ function read(element) {
   for (const name of NUMBERS) row[name] = row[name] === undefined ? null : Number(row[name]);
   row.watts = row.joules === null ? null : row.joules / row.seconds;
   row.curve = row.curve && JSON.parse(row.curve);
+  row.atFirst = {seconds: row.seconds, low: row.low, high: row.high};
   return row;
 }
 
@@ -57,6 +58,11 @@ function train() {
   const share = stated("images", told.images) / told.images;
   for (const row of rows.filter((each) => each.curve)) {
     for (const name of ["seconds", "low", "high"]) row[name] = interpolate(row.curve, name, operations) * share;
+  }
+  for (const row of rows.filter((each) => each.counted)) {
+    for (const name of ["seconds", "low", "high"]) row[name] = row.atFirst[name] && row.atFirst[name] * share;
+    row.apart = Math.abs(Math.log(row.counted / operations)) >= 0.1;
+    row.element.classList.toggle("apart", row.apart);
   }
 }
 

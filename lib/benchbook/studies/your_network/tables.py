@@ -112,7 +112,7 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
             answer = forecaster.ask(question, datetime.date.today())
             rate, joules = answer.rate, answer.joules_per_image
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
-            line |= {"dollars": answer.rented["dollars"].median() if len(answer.rented) else None}
+            line |= {"dollars": answer.rented["dollars"].median() if len(answer.rented) else None}  # as `usual_rent`
             line |= {"joules_per_sample": None if joules is None else joules.value}
         except Unknown as reason:
             line |= {"reason": str(reason)}
