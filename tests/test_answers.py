@@ -216,7 +216,9 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
     assert worth.to_dict() == pytest.approx({"NVIDIA V100": 20, "NVIDIA T4": 30, "NVIDIA A100": 40})  # 999 are too many
     seconds = accuracy.predict("NVIDIA L4", worth, rate)
     assert seconds.value == pytest.approx(30 * IMAGENET / 100)
-    far = math.exp(math.hypot(math.log(2), math.log(35 / 20)))  # of the rate, and of the V100 from the others
+    far = math.exp(
+        math.hypot(math.log(2), math.log(math.sqrt(30 * 40) / 20))
+    )  # of the rate, and of the V100 from the others
     assert (seconds.low, seconds.high) == pytest.approx((seconds.value / far, seconds.value * far))
     assert accuracy.predict("Apple M1", worth, rate) is None
 

@@ -369,7 +369,7 @@ def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_site
     assert site.index.lines("machine")[0]["machine"] == f"Chip A, CPU {name}"
     assert site.index.lines("claim")[0]["machine"] == name
     assert f"{name}, reference-cpu: crashed null" in site.points.text
-    assert f"Measured on {name} ({name}); cpu;" in site.index.text
+    assert f"Measured on {name} ({name}); CPU;" in site.index.text
 
 
 def test_failed_points_are_counted_and_listed_with_their_message(write_site):
@@ -461,7 +461,7 @@ def test_a_caption_tells_the_conditions_and_the_citation_machines_date_and_commi
     page = write_site(summary_line(), later, other, title="It takes 16 s", values=values).index
     article = "PyTorch Apple Silicon GPU training and benchmark (Chinese blog post), 2022-05-19"
     assert (
-        "Measured on desk (Chip A); cpu; torch 2.10.0; data mnist; 6 to 18 windows a point; 2026-11-20 to 2026-11-21; "
+        "Measured on desk (Chip A); CPU; torch 2.10.0; data MNIST; 6 to 18 windows a point; 2026-11-20 to 2026-11-21; "
         f"commit 0123abc, 456def; 1 of 2 points unstable. Published: {article}."
     ) in page.text
     assert (
@@ -592,3 +592,16 @@ def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
     assert (len(table["lines"]), table["count"]) == (tables.MOST_LINES, tables.MOST_LINES + 1)
     page = report._environment().get_template("parts.html").module.table(table, "Machines", "machines")
     assert f"{tables.MOST_LINES} of {tables.MOST_LINES + 1} lines" in page
+
+
+@pytest.mark.fault("A page or a caption names a machine by its id, though it has a name for people")
+def test_machines_go_by_their_names_and_ids_stand_below_them(write_site):
+    names = [{"machine": "desk", "name": "Chip A, 2 cores"}, {"machine": "attic", "name": "Chip B"}]
+    claim = CLAIM | {"machine": "desk / attic"}
+    site = write_site(summary_line(status="crashed"), summary_line(machine="shed"), machine_names=names, claims=[claim])
+    first, second = site.points.lines("machine")[:2]
+    assert (first["machine"], second["machine"]) == ("Chip A, 2 cores desk", "shed")
+    assert "Chip A, 2 cores, reference-cpu" in " ".join(site.points.text.split())  # the list of failures
+    assert "Measured on Chip A, 2 cores" in site.index.text
+    assert "desk (" not in site.index.text
+    assert "Chip A, 2 cores / Chip B" in site.index.text

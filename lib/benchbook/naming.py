@@ -67,6 +67,16 @@ class Names:
     chips: dict[tuple[str, str], str]
     shared: frozenset[str] = frozenset()
 
+    def table(self) -> pandas.DataFrame:
+        """Return every machine's name, for those who have its id alone.
+
+        Returns:
+            Columns: machine, name.
+        """
+        return pandas.DataFrame(
+            [(machine, str(name)) for machine, name in self.machines.items()], columns=["machine", "name"]
+        )
+
     def machine(self, machine: str) -> str:
         """Return a machine's name; one that is not among them keeps its id."""
         return str(self.machines.get(machine, machine))

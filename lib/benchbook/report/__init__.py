@@ -109,18 +109,20 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), eve
     every = answers.load(figures) if every is None else every
     links = {answers.source(page): f"notebooks/{page['file']}" for page in pages if page["machine"]}
     _copy(figures, folder / "files")
-    lines, printed = tables.lines(figures / "summary.csv"), functools.cache(articles.rows)
+    called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
+    lines = tables.lines(figures / "summary.csv")
+    lines = [line | {"called": called.get(line["machine"])} for line in lines]
     sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
     content = {
         "sections": [section for section in sections if section],
         "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
         "claims": _figures(figures, "", [claims_chart.CHART], lines, printed),
-        "tables": {name: tables.table(figures / f"{name}.csv", name) for name in tables.COLUMNS},
+        "tables": {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
         "measured": citing.measured(lines),
         "citation": citing.report(lines),
-        "pages": pages,
+        "pages": [page | {"called": called.get(page["machine"], page["machine"])} for page in pages],
         "dataset": answer_pages.dataset(citing.project(), citing.report(lines)),
         "answer": answering.content(answering.FIRST, every, links) if every else None,
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pandas
 import yaml
 
-from benchbook import layout, verdicts
+from benchbook import layout, naming, verdicts
 
 Published = Callable[[], pandas.DataFrame]  # reading them takes a moment, and not every figure needs them
 
@@ -20,7 +20,7 @@ def figure(
         title: what it says.
         study: whose points it shows; empty where it shows several studies'.
         table: what it was drawn from.
-        summary: the lines of all measured points.
+        summary: the lines of all measured points, with `called`, the machine's name, if it has one.
         printed: `articles.rows`, called where the table has published lines.
     """
     source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
@@ -72,9 +72,9 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     )
     parts = [
         f"Measured on {_machines(points)}",
-        _join(_values(points, "device")),
+        _join(sorted(set(map(naming.device_word, _values(points, "device"))))),
         _join(frameworks),
-        f"data {_join(sorted(set(table['dataset'].dropna())))}" if "dataset" in table else "",
+        f"data {_join(sorted(set(map(naming.dataset, table['dataset'].dropna()))))}" if "dataset" in table else "",
         f"{_range(windows)} windows a point" if len(windows) else "",
         _dates(points),
         f"commit {_join(_values(points, 'commit'))}",
@@ -96,7 +96,7 @@ def _sources(study: str, table: pandas.DataFrame, printed: Published) -> list[st
 
 
 def _machines(points: list[dict]) -> str:
-    return _join(sorted({f"{line['machine']} ({line['chip']})" for line in points}))
+    return " and ".join(sorted({line.get("called") or f"{line['machine']} ({line['chip']})" for line in points}))
 
 
 def _values(points: list[dict], column: str) -> list[str]:

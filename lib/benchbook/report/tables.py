@@ -1,6 +1,7 @@
 """Tables of the report: numbers as they are read, and as they sort; what is missing is empty."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy
@@ -113,8 +114,11 @@ NOTES = {
         "joules_per_image": "energy_boundary",
     },
     "claims": {"value": "bounds", "verdict": "reason"},
-    "tuning": {"confirmed": "bounds"},
-    "frameworks": {"framework": "framework_version", "ratio": "bounds"},
+    "summary": {"machine": "id"},
+    "parity": {"machine": "id"},
+    "machines": {"machine": "id"},
+    "tuning": {"machine": "id", "confirmed": "bounds"},
+    "frameworks": {"machine": "id", "framework": "framework_version", "ratio": "bounds"},
 }
 MOST_LINES = 1_000  # of a table in a page, which a browser has to lay out
 
@@ -132,12 +136,18 @@ def lines(path: Path) -> list[dict]:
     return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
-def table(path: Path, name: str) -> dict:
+def names(path: Path) -> dict[str, str]:
+    """Return what machines are called, by id, from the table that the aggregation wrote of it; nothing without one."""
+    return {line["machine"]: line["name"] for line in lines(path)}
+
+
+def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dict:
     """Return a table as a template shows it.
 
     Args:
         path: of the CSV.
         name: which columns to show: a key of COLUMNS.
+        called: from `names`; a machine that is not among them goes by its id.
 
     Returns:
         `columns`: name, header and whether it holds numbers. `lines`: of each cell its text, a note or nothing, and
@@ -148,6 +158,7 @@ def table(path: Path, name: str) -> dict:
     content = read(path)
     prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded, "frameworks": _bounded}.get(name)
     content = prepare(content) if prepare else content
+    content = content if name == "headline" else _named(content, called or {})
     content = _with(content, *COLUMNS[name], *notes.values())
     shown = wording.filled(content[list(COLUMNS[name])])
     numeric = {column: _is_numeric(content[column]) for column in shown}
@@ -235,6 +246,22 @@ def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
         )
         .sort_values("source", key=lambda source: source != "measured", kind="stable")
     )
+
+
+def _named(content: pandas.DataFrame, called: Mapping[str, str]) -> pandas.DataFrame:
+    """Return a table whose machines go by their names; `id` holds what a name stands for."""
+    if "machine" not in content:
+        return content
+    ids = content["machine"].astype("string")
+    shown = [_name(each, called) if isinstance(each, str) else each for each in ids]
+    theirs = pandas.Series(shown, content.index, dtype="string")
+    old = content["id"] if "id" in content else ids.where(theirs != ids)
+    return content.assign(machine=theirs, id=old)
+
+
+def _name(machine: str, called: Mapping[str, str]) -> str:
+    """Return the names of one machine, or of two that a claim compares."""
+    return " / ".join(called.get(part, part) for part in machine.split(" / "))
 
 
 def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
