@@ -9,7 +9,7 @@ import jsonschema
 import pandas
 import pytest
 
-from benchbook import articles, networks, renewal, studies
+from benchbook import articles, headline, networks, renewal, studies
 from benchbook.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
 from benchbook.answers.tasks import IMAGENET, TASKS, task
 from benchbook.predictions import money
@@ -38,7 +38,7 @@ def every():
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
-    return reading.gather(Evidence(rows), studies.every(), "desk")
+    return reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
 
 
 def of(every, key, **named):

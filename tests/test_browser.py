@@ -7,7 +7,19 @@ import pandas
 import pytest
 from nbformat.v4 import new_output
 
-from benchbook import articles, claims, figures, layout, parity, quantities, report, statistics, studies, verdicts
+from benchbook import (
+    articles,
+    claims,
+    figures,
+    headline,
+    layout,
+    parity,
+    quantities,
+    report,
+    statistics,
+    studies,
+    verdicts,
+)
 from benchbook.answers import reading
 from benchbook.report import executed
 from benchbook.studies.mnist_speedup import results
@@ -64,7 +76,7 @@ def site(tmp_path_factory):
     hostile = f"<script>document.title='run'</script>{HOSTILE}"
     picture = new_output("display_data", {"image/png": PIXEL})
     write_notebook(runs, html_output(table + hostile), picture, new_output("stream", text="a long line " * 30))
-    every = reading.gather(Evidence(rows), studies.every(), "desk")
+    every = reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if mark.source == "measured" or any(chip in mark.name for chip in ASKED)]
     return report.write_pages(tables, folder / "report", executed.newest(runs), every).parent
 

@@ -77,7 +77,7 @@ def test_parity_in_another_precision_says_nothing_of_the_training():
 
 def test_what_a_device_lacks_in_float64_proves_nothing():
     lacking = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", status="unsupported", loss=None)
-    assert correctness.complaints(make_rows([*point("p", 100.0, parity=None), lacking])) == {}
+    assert correctness.judge(make_rows([*point("p", 100.0, parity=None), lacking])).complaints == {}
 
 
 def test_a_comparison_says_first_that_a_side_is_wrong():
@@ -119,7 +119,7 @@ def test_parity_in_another_precision_proves_nothing():
     rows = asked(1, 1)
     for row in rows:
         row["precision"] = "fp32" if row["phase"] == "parity" else "amp_bf16"
-    assert correctness.unproven(make_rows(rows)) == {("desk", "mnist_speedup", "p"): "not compared with float64"}
+    assert correctness.judge(make_rows(rows)).unproven == {("desk", "mnist_speedup", "p"): "not compared with float64"}
 
 
 def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_says_so():

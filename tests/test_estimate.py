@@ -129,8 +129,8 @@ def test_a_price_of_an_unknown_kind_is_refused(tmp_path, column, value, allowed)
 def test_a_price_in_another_currency_is_no_price_in_dollars():
     listed = articles.prices()
     euros = listed.assign(currency="EUR")
-    assert estimate.price_of_hour("cloud-tpu-v2-8", None, listed) == 6.7
-    assert math.isnan(estimate.price_of_hour("cloud-tpu-v2-8", None, euros))
+    assert estimate.price_of_hour("cloud-tpu-v2-8", None, estimate.on_demand(listed)) == 6.7
+    assert math.isnan(estimate.price_of_hour("cloud-tpu-v2-8", None, estimate.on_demand(euros)))
     assert estimate.in_dollars(euros).empty
 
 

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from benchbook import articles, figures, ledger, report, studies
+from benchbook import articles, figures, headline, ledger, report, studies
 from benchbook.answers import reading
 from benchbook.report import executed, tables
 from benchbook.study import Evidence
@@ -226,7 +226,7 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    every = reading.gather(Evidence(articles.rows()), studies.every(), "desk")
+    every = reading.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
     pages = sorted(site.rglob("*.html"))
@@ -241,7 +241,7 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
 
 
 def test_the_first_pages_answer_is_renewed_and_the_rest_of_the_report_stays(write_site, monkeypatch, tmp_path):
-    every = reading.gather(Evidence(articles.rows()), studies.every(), "desk")
+    every = reading.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
     site = write_site(every=[mark for mark in every if "P100" in mark.name]).folder
     assert "Apple M1" not in Page(site / "index.html").text
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))

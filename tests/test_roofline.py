@@ -318,7 +318,7 @@ def test_efficiency_is_against_the_same_device_session_framework_and_precision()
         "unknown": {"precision": "fp32", "flops_per_sample": None},
     }
     points = make_rows([make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()])
-    reached = roofline.efficiency(statistics.summarise(points), rows).set_index("point")
+    reached = roofline.efficiency(statistics.summarise(points), roofline.ceilings(rows)).set_index("point")
     assert set(reached.index) == set(trained) - {"unknown"}
     assert reached["flops_per_second"].eq(3200).all()
     assert reached.loc[["same", "mixed"], "efficiency"].tolist() == pytest.approx([0.32, 0.08])
@@ -326,10 +326,11 @@ def test_efficiency_is_against_the_same_device_session_framework_and_precision()
 
 
 def test_nothing_calibrated_gives_empty_tables():
-    assert roofline.ceilings(make_rows([])).empty
+    nothing = roofline.ceilings(make_rows([]))
+    assert nothing.empty
     summary = statistics.summarise(make_rows([make_row(flops_per_sample=5.0, precision="fp32")]))
-    assert roofline.efficiency(summary, make_rows([]))["efficiency"].isna().all()
-    assert roofline.efficiency(statistics.summarise(make_rows([])), make_rows([])).empty
+    assert roofline.efficiency(summary, nothing)["efficiency"].isna().all()
+    assert roofline.efficiency(statistics.summarise(make_rows([])), nothing).empty
 
 
 def test_a_network_that_was_only_tried_is_no_ceiling():

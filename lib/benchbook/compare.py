@@ -93,16 +93,15 @@ def table(
     pairs = _pairs(a, b)
     every = pandas.concat([a, b]) if rows is None else rows
     history = intervals.histories(every, apart={*a["session"], *b["session"]})
-    complaints = {"A": correctness.complaints(a), "B": correctness.complaints(b)}
-    missing = {"A": correctness.unproven(a), "B": correctness.unproven(b)}
+    judged = {"A": correctness.judge(a), "B": correctness.judge(b)}
     lines = []
     for pair in pairs.to_dict("records"):
         windows = {"A": a[a.index.isin(pair["index_a"])], "B": b[b.index.isin(pair["index_b"])]}
         line = _line(*windows.values(), conditions, history)
         for side, part in windows.items():
             key, stability = tuple(part[statistics.POINT_KEY].iloc[0]), f"stability_{side.lower()}"
-            line[stability] = verdicts.with_proof(line[stability], missing[side].get(key))
-            reason = complaints[side].get(key)
+            line[stability] = verdicts.with_proof(line[stability], judged[side].unproven.get(key))
+            reason = judged[side].complaints.get(key)
             line |= {"verdict": f"{side} is wrong: {reason}"} if reason else {}
         lines.append(line)
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)

@@ -4,6 +4,8 @@ A wrong point has that as its status. An unproven one was not compared with floa
 asks for: its figures count, and what is said of them begins with that word.
 """
 
+from dataclasses import dataclass
+
 import pandas
 
 from benchbook import statistics
@@ -22,42 +24,40 @@ COLUMNS += ["samples", "accuracy", "accuracy_metric", "dataset", "dataset_sample
 STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
 
 
-def complaints(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
-    """Return what is wrong with the training of each point's last session; right points are left out.
+@dataclass(frozen=True)
+class Judgement:
+    """What is to be said of the training of points, by machine, study and point.
 
-    A point is wrong where one of its runs failed parity in the precision that it trained in, or where its accuracy is
-    that of guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64, or a
-    parity that was not asked for, proves nothing either way.
+    Attributes:
+        complaints: why a point is wrong: one of its runs failed parity in the precision that it trained in, or its
+            accuracy is that of guessing after a whole epoch of labels that can be learnt. An operation that a device
+            lacks in float64, or a parity that was not asked for, proves nothing either way.
+        unproven: what is missing to show that a point trained the right thing. A run that names no number of steps has
+            nothing to be compared with: it is one's own network.
+    """
+
+    complaints: dict[tuple[str, str, str], str]
+    unproven: dict[tuple[str, str, str], str]
+
+
+def judge(rows: pandas.DataFrame) -> Judgement:
+    """Judge the training of each point's last session.
 
     Args:
         rows: any; measured ones count.
-
-    Returns:
-        By machine, study and point, a reason.
     """
     measured, trained = _newest(rows)
-    reasons = _guesses(trained, measured[measured["phase"] == "evaluate"])
     compared = _compared(measured, trained)
+    reasons = _guesses(trained, measured[measured["phase"] == "evaluate"])
     for (*key, _), verdict in judging.judge_each(judging.steps(compared), [*statistics.POINT_KEY, "run_id"]):
         if not verdict.passed:
             reasons[tuple(key)] = f"parity failed ({verdict.reason})"
-    return reasons
+    return Judgement(reasons, _unproven(trained, compared))
 
 
-def unproven(rows: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
-    """Return what is missing to show that each point's last session trained the right thing; proven ones are left out.
-
-    A run that names no number of steps has nothing to be compared with: it is one's own network.
-
-    Args:
-        rows: any; measured ones count.
-
-    Returns:
-        By machine, study and point, a reason.
-    """
-    measured, trained = _newest(rows)
+def _unproven(trained: pandas.DataFrame, compared: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return why points are unproven, from windows of training and rows of parity."""
     runs = trained.drop_duplicates([*statistics.POINT_KEY, "run_id"])
-    compared = _compared(measured, trained)
     counts = compared.groupby([*statistics.POINT_KEY, "run_id"]).size().to_dict()
     reasons = {}
     for run in runs[[*statistics.POINT_KEY, "run_id", "settings"]].itertuples(index=False, name=None):
@@ -82,14 +82,13 @@ def _compared(measured: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.D
     return compared[(compared["precision"] == precisions.reindex(points).array).fillna(False).array]
 
 
-def mark(summary: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame:
+def mark(summary: pandas.DataFrame, reasons: dict[tuple[str, str, str], str]) -> pandas.DataFrame:
     """Return a summary in which the status of wrong points is WRONG, with the reason as their message.
 
     Args:
         summary: from `statistics.summarise`.
-        rows: those that it was made from.
+        reasons: the complaints of `judge`, from the rows that the summary was made from.
     """
-    reasons = complaints(rows)
     if not reasons:
         return summary
     keys = summary[statistics.POINT_KEY].itertuples(index=False, name=None)

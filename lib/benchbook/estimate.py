@@ -5,6 +5,7 @@ Rates are images a second; prices are of one currency. Tables are in US dollars,
 """
 
 import math
+from collections.abc import Mapping
 
 import pandas
 
@@ -38,18 +39,25 @@ def hourly(price: dict) -> float:
     return price["amount"] / hours[price["per"]]
 
 
-def price_of_hour(machine: str, stated: float | None, prices: pandas.DataFrame) -> float:
+def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
+    """Return US dollars for an hour on demand, by machine: of several prices the first.
+
+    Args:
+        prices: from `articles.prices`.
+    """
+    listed = in_dollars(prices[prices["kind"].eq("on_demand")]).drop_duplicates("machine")
+    return {price["machine"]: hourly(price) for price in listed.to_dict("records")}
+
+
+def price_of_hour(machine: str, stated: float | None, listed: Mapping[str, float]) -> float:
     """Return US dollars for an hour of a machine: what its run states, else what is listed on demand; NaN without.
 
     Args:
         machine: its name.
         stated: the run's own price in US dollars; None, NaN and 0 are none.
-        prices: from `articles.prices`.
+        listed: from `on_demand`.
     """
-    if pandas.notna(stated) and stated:
-        return float(stated)
-    listed = in_dollars(prices[prices["machine"].eq(machine) & prices["kind"].eq("on_demand")])
-    return hourly(listed.iloc[0].to_dict()) if len(listed) else math.nan
+    return float(stated) if pandas.notna(stated) and stated else listed.get(machine, math.nan)
 
 
 def rent(seconds: float, per_hour: float) -> float:

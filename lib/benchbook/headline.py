@@ -49,7 +49,8 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     ]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     spoken = _rank(lines, own).drop_duplicates(LINE)
-    dollars = [_dollars(line, evidence.prices) for line in spoken.to_dict("records")]
+    listed = estimate.on_demand(evidence.prices)
+    dollars = [_dollars(line, listed) for line in spoken.to_dict("records")]
     places = [evidence.names.place(line) for line in spoken.to_dict("records")]
     spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
     return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
@@ -134,9 +135,9 @@ def _printed(row: dict) -> dict:
     return line
 
 
-def _dollars(line: dict, prices: pandas.DataFrame) -> float:
+def _dollars(line: dict, listed: Mapping[str, float]) -> float:
     """Return the dollars for a million images, at the price that the run states or the one on demand."""
-    per_hour = estimate.price_of_hour(line["machine"], line["price_per_hour"], prices)
+    per_hour = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
     if pandas.isna(per_hour) or pandas.isna(line["images_per_second"]):
         return numpy.nan
     return estimate.cost_per_million(line["images_per_second"], per_hour)

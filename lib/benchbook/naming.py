@@ -142,7 +142,8 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
         folder: that holds the rows with their manifests: of one machine, or of all, each in its own; None without.
     """
     machines, own_chips = {}, {}
-    for machine, own in rows.groupby("machine", sort=True):
+    columns = ["machine", "chip", "device", "device_name"]  # of few columns a table is divided much faster
+    for machine, own in rows[columns].groupby("machine", sort=True):
         named = own[own["device_name"].notna() & own["device"].isin(named_by_driver())]
         named = named.drop_duplicates("device", keep="last")[["device", "device_name"]]
         driven = {device: chip_name(name) for device, name in named.values.tolist()}

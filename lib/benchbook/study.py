@@ -13,7 +13,7 @@ import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook import articles, correctness, figures, intervals, layout, naming, records, statistics, verdicts
+from benchbook import articles, correctness, figures, intervals, layout, naming, records, roofline, statistics, verdicts
 from benchbook.intervals import History
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
@@ -62,6 +62,11 @@ class Evidence:
     def history(self) -> dict[tuple[str, str, str], History]:
         """Return how much kernels differed on each machine; see `intervals.histories`."""
         return intervals.histories(self.rows)
+
+    @cached_property
+    def ceilings(self) -> pandas.DataFrame:
+        """Return the best rates that devices were measured at; see `roofline.ceilings`."""
+        return roofline.ceilings(self.measured)
 
     @cached_property
     def names(self) -> naming.Names:

@@ -84,17 +84,21 @@ def judge(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) ->
 
 
 def add(
-    summary: pandas.DataFrame, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+    summary: pandas.DataFrame,
+    rows: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    unproven: Mapping[tuple[str, str, str], str] | None = None,
 ) -> pandas.DataFrame:
     """Return a summary from `statistics.summarise` with a column `verdict`, as text; empty where no window is.
 
-    It is `unproven: why; ` before the rest where `correctness.unproven` says so.
+    It is `unproven: why; ` before the rest of a point that is unproven.
 
     Args:
         summary: one line per point of `rows`.
         rows, conditions: see `judge`.
+        unproven: from `correctness.judge`; None judges the rows.
     """
-    missing = correctness.unproven(rows)
+    missing = correctness.judge(rows).unproven if unproven is None else unproven
     verdicts = {key: with_proof(str(verdict), missing.get(key)) for key, verdict in _each(rows, conditions)}
     lines = summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
     words = [verdicts[tuple(key)] if count else None for *key, count in lines]
@@ -152,8 +156,8 @@ def summarise(
         rows, conditions: see `judge`; the rows may be of many points.
         history: see `statistics.summarise`.
     """
-    summary = correctness.mark(confirmation.name_variants(statistics.summarise(rows, history=history)), rows)
-    return add(summary, rows, conditions)
+    summary, judged = confirmation.name_variants(statistics.summarise(rows, history=history)), correctness.judge(rows)
+    return add(correctness.mark(summary, judged.complaints), rows, conditions, judged.unproven)
 
 
 def is_unstable(text: object) -> bool:

@@ -1,33 +1,34 @@
 """Marks of measured points, and of what the studies' own articles printed."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pandas
 
-from benchbook import chips, headline, intervals, naming, wording
+from benchbook import chips, intervals, wording
 from benchbook.answers.marks import MEASURED, NO_SENSOR, UNKNOWN, Mark, kind_of, prices
 from benchbook.answers.tasks import TASKS, Task
 from benchbook.estimate import wall_note
 from benchbook.predictions.features import family
-from benchbook.study import Evidence, Study
+from benchbook.study import Evidence
 
 POINT = ["machine", "study", "variant", "device"]
 
 
-def of_rows(evidence: Evidence, studies: Mapping[str, Study], here: str, printed: dict) -> Iterator[Mark]:
+def of_rows(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed: dict) -> Iterator[Mark]:
     """Yield the marks of measured points, and of what the studies' own articles printed.
 
     Args:
         evidence: measured and published rows.
-        studies: by name.
+        headlines: from `headline.table`.
         here: the name of this machine in rows.
         printed: of each chip what is printed and paid; see `derive.make`.
     """
-    names = naming.of(evidence.rows, evidence.folder)
-    points = dict(iter(evidence.summary.groupby(POINT)))
+    names, points = evidence.names, {}
+    for point in evidence.summary.to_dict("records"):
+        points.setdefault(tuple(point[name] for name in POINT), []).append(point)
     by_study = {task.study: task for task in TASKS if task.study}
-    for line in headline.table(evidence, studies).to_dict("records"):
+    for line in headlines.to_dict("records"):
         task = by_study.get(line["study"])
         seconds = _seconds(line, task) if task else math.nan
         if not math.isfinite(seconds):
@@ -44,11 +45,10 @@ def _seconds(line: dict, task: Task) -> float:
     return task.images / line["images_per_second"]
 
 
-def _point(points: dict[tuple, pandas.DataFrame], line: dict) -> dict:
+def _point(points: dict[tuple, list[dict]], line: dict) -> dict:
     """Return the summary's line that speaks in a line of the headline."""
     own = points[tuple(line[name] for name in POINT)]
-    same = own[own["samples_per_second"] == line["images_per_second"]]
-    return (same if len(same) else own).iloc[0].to_dict()
+    return next((point for point in own if point["samples_per_second"] == line["images_per_second"]), own[0])
 
 
 def _printed(rows: pandas.DataFrame, line: dict) -> dict:

@@ -1,18 +1,18 @@
 """Marks from the rows in a folder, as the aggregation takes them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import pandas
 
-from benchbook import articles, condition, crosschecks, layout, machine, machines, manifests, records, studies
+from benchbook import articles, condition, crosschecks, headline, layout, machine, machines, manifests, records, studies
 from benchbook.answers import from_record, own_networks
 from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
 from benchbook.answers.tasks import TASKS
-from benchbook.study import Evidence, Study
+from benchbook.study import Evidence
 
 FILE = "answers.json"
 
@@ -24,24 +24,24 @@ def of_folder(folder: Path | None = None) -> list[Mark]:
         folder: of measured rows; None takes all machines' under `outputs/runs`.
     """
     folder = folder or layout.outputs() / "runs"
-    rows = records.gather(records.find(folder) if folder.exists() else [], _nobody_asked)
     described = manifests.every(folder)
+    rows = records.gather(records.find(folder) if folder.exists() else [], _nobody_asked, described)
     rows = machines.tell_apart(crosschecks.without(rows, described, _nobody_asked), described)
     rows = pandas.concat([rows, articles.rows()], ignore_index=True)
     evidence = Evidence(rows, condition.samples(described), folder)
-    return gather(evidence, studies.every(), here(folder))
+    return gather(evidence, headline.table(evidence, studies.every()), here(folder))
 
 
-def gather(evidence: Evidence, studies: Mapping[str, Study], here: str) -> list[Mark]:
+def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> list[Mark]:
     """Return the marks of all tasks, the shortest time of each task first.
 
     Args:
         evidence: measured and published rows.
-        studies: by name.
+        headlines: from `headline.table`.
         here: the name of this machine in rows.
     """
     worked_out = from_record.read()
-    marks = list(of_rows(evidence, studies, here, worked_out["chips"]))
+    marks = list(of_rows(evidence, headlines, here, worked_out["chips"]))
     marks += own_networks.of_rows(evidence, here, worked_out)
     marks += from_record.of_record(worked_out, marks)
     order = [each.key for each in TASKS]

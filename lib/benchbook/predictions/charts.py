@@ -26,7 +26,7 @@ def guesses(evidence: Evidence) -> Drawing:
 
 def forecasts(evidence: Evidence) -> Drawing:
     """Draw how far predictions and plain rules are off, and what is predicted of our studies."""
-    forecaster = tables.learn(evidence.rows, evidence.summary)
+    forecaster = tables.learn(evidence.summary, evidence.ceilings)
     errors = judged.errors(forecaster.published)
     predicted = tables.predictions(forecaster)
     singles = judged.singles(forecaster.model, forecaster.published)

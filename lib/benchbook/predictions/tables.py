@@ -23,21 +23,21 @@ CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
-def learn(rows: pandas.DataFrame, summary: pandas.DataFrame) -> Forecaster:
+def learn(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> Forecaster:
     """Return what the record and the measured rows say together.
 
     Args:
-        rows: of all studies, those of calibrations among them.
-        summary: measured points, from `statistics.summarise`.
+        summary: measured points of all studies, from `statistics.summarise`.
+        ceilings: from `roofline.ceilings`.
     """
-    return Forecaster(observed.measured(summary, roofline.ceilings(rows)))
+    return Forecaster(observed.measured(summary, ceilings))
 
 
 def learn_here() -> Forecaster:
     """Return what the record says together with the rows that were measured here, if there are any."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
-    return learn(rows, statistics.summarise(rows)) if len(rows) else of_the_record()
+    return learn(statistics.summarise(rows), roofline.ceilings(rows)) if len(rows) else of_the_record()
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:

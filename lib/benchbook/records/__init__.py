@@ -72,8 +72,9 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, empty where there are none."""
     if "settings" not in table:
         return table
-    texts_of = {id(value): _json(value) for value in table["settings"] if isinstance(value, dict) and value}
-    written = [texts_of.get(id(value)) for value in table["settings"]]  # rows of equal settings may share one
+    distinct = {id(value): value for value in table["settings"]}  # rows of equal settings may share one
+    texts_of = {key: _json(value) for key, value in distinct.items() if isinstance(value, dict) and value}
+    written = [texts_of.get(id(value)) for value in table["settings"]]
     return table.assign(settings=pandas.Series(written, table.index, dtype="string"))
 
 

@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,17 +73,22 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
     return rows
 
 
-def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
+def gather(
+    paths: Iterable[Path], say: Callable[[str], None] = print, described: Collection[str] = ()
+) -> pandas.DataFrame:
     """Return the rows of all files that obey the schema, as `merge` does; every other is named and left out.
 
     Args:
         paths: files of rows. A manifest beside one that breaks its own schema is named as well; its rows are kept.
         say: takes a line for each fault, and one for columns that this version does not have.
+        described: the runs whose manifests were read already and obey their schema, as `manifests.every` names them.
     """
     paths = sorted(paths)
     rows, faults = _sound(paths)
     messages = [f"{LEFT_OUT} {fault}" for fault in faults]
-    messages += [f"{NOT_USED} {fault}" for fault in manifests.faults(paths)]
+    messages += [
+        f"{NOT_USED} {fault}" for fault in manifests.faults([path for path in paths if path.stem not in described])
+    ]
     if unknown := unknown_columns(rows):
         messages.append(f"{KEPT} {listed(unknown)}")
     for message in messages:

@@ -39,12 +39,12 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
     return best.sort_values(KEY).reset_index(drop=True)
 
 
-def efficiency(summary: pandas.DataFrame, calibration: pandas.DataFrame) -> pandas.DataFrame:
+def efficiency(summary: pandas.DataFrame, best: pandas.DataFrame) -> pandas.DataFrame:
     """Hold the arithmetic of trained points against the ceiling of the same device in the same session.
 
     Args:
         summary: from `statistics.summarise`.
-        calibration: rows that `ceilings` reads.
+        best: from `ceilings`.
 
     Returns:
         The points whose operations are counted, with columns flops_per_second, ceiling (FLOP/s of a matrix product in
@@ -57,7 +57,6 @@ def efficiency(summary: pandas.DataFrame, calibration: pandas.DataFrame) -> pand
         arithmetic=counted["precision"].replace(ARITHMETIC),
         flops_per_second=(counted["flops_per_sample"] * counted["samples_per_second"]).astype(float),
     )
-    best = ceilings(calibration)
     best = best[best["model"] == "matmul"].rename(columns={"precision": "arithmetic", "rate": "ceiling"})
     key = ["machine", "device", "session", "framework", "arithmetic"]
     joined = points.merge(best[[*key, "ceiling"]], on=key, how="left").drop(columns="arithmetic")

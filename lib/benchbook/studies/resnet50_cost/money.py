@@ -30,9 +30,9 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
         leaves out).
     """
     best = _fastest(tables.points(evidence), ["machine", "device", "source", "dataset"])
-    lines = []
+    lines, listed = [], _listed(evidence.prices)
     for line in best.sort_values(["source", "machine", "dataset"], kind="stable").to_dict("records"):
-        for kind, per_hour in _hourly(line, evidence.prices).items():
+        for kind, per_hour in _hourly(line, listed.get(line["machine"], {})).items():
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
             cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
             worth = estimate.rate_per_dollar(line["images_per_second"], per_hour)
@@ -101,9 +101,9 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
     for _, run in read.groupby(["run_id", "repeat"], sort=True):
         lines += _measured_curve(run)
     table = pandas.DataFrame(lines, columns=[*_TESTED, "hours", "joules", "stated"])
-    per_hour = [
-        estimate.price_of_hour(*line, evidence.prices) for line in zip(table["machine"], table["stated"], strict=True)
-    ]
+    listed = estimate.on_demand(evidence.prices)
+    stated = zip(table["machine"], table["stated"], strict=True)
+    per_hour = [estimate.price_of_hour(machine, price, listed) for machine, price in stated]
     dollars = table["hours"].astype(float) * pandas.Series(per_hour, table.index, dtype=float)
     table = table.assign(dollars=dollars).drop(columns="stated")
     return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
@@ -155,9 +155,9 @@ def stated_prices(evidence: Evidence) -> list[dict]:
     """Return as quantities the dollars for an hour of measured machines, as their runs state them or as listed."""
     measured = tables.points(evidence)
     measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
-    values = []
+    values, listed = [], estimate.on_demand(evidence.prices)
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
-        price = estimate.price_of_hour(line["machine"], line["price_per_hour"], evidence.prices)
+        price = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
     return values
 
@@ -176,11 +176,18 @@ def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
     return fastest.sort_values("view", kind="stable").drop(columns="view")
 
 
-def _hourly(line: dict, prices: pandas.DataFrame) -> dict[str, float]:
-    """Return the prices of an hour of a machine, by kind."""
-    listed = estimate.in_dollars(prices)
-    listed = listed[(listed["machine"] == line["machine"]) & listed["kind"].isin(RENTED)]
-    hourly = {price["kind"]: estimate.hourly(price) for price in listed.to_dict("records")}
+def _listed(prices: pandas.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the listed prices of an hour, by machine and kind."""
+    rented = estimate.in_dollars(prices[prices["kind"].isin(RENTED)])
+    listed = {}
+    for price in rented.to_dict("records"):
+        listed.setdefault(price["machine"], {})[price["kind"]] = estimate.hourly(price)
+    return listed
+
+
+def _hourly(line: dict, listed: dict[str, float]) -> dict[str, float]:
+    """Return the prices of an hour of a machine, by kind: those listed for it, and what its run states."""
+    hourly = dict(listed)
     if line["price_per_hour"] > 0:
         hourly["stated by the run"] = line["price_per_hour"]
     if line["electricity_per_kwh"] > 0 and line["energy_per_sample"] > 0:

@@ -38,7 +38,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     printed = evidence.published[evidence.published["study"] == NAME]
     printed = printed[printed["samples_per_second"].notna()]
     measured = evidence.points(NAME)
-    shares = roofline.efficiency(measured, evidence.rows).set_index(["machine", "point"])["efficiency"].to_dict()
+    shares = roofline.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"].to_dict()
     lines = [_printed(row) for row in printed.to_dict("records")]
     lines += [
         _measured(point, shares.get((point["machine"], point["point"]), numpy.nan))
