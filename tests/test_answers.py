@@ -245,7 +245,7 @@ def own_network():
     ]
     lines += [make_row(machine="desk", run_id="m", index=index, dataset="digits-28px") for index in range(6)]
     rows = pandas.concat([make_rows(lines), articles.rows()], ignore_index=True)
-    return reading.gather(Evidence(rows), studies.every(), "desk")
+    return reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
 
 
 def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(own_network):

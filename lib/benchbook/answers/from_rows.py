@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pandas
 
-from benchbook import chips, intervals, wording
+from benchbook import chips, intervals, naming, wording
 from benchbook.answers.marks import MEASURED, NO_SENSOR, UNKNOWN, Mark, kind_of, prices
 from benchbook.answers.tasks import TASKS, Task
 from benchbook.estimate import wall_note
@@ -27,6 +27,7 @@ def of_rows(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed:
     names, points = evidence.names, {}
     for point in evidence.summary.to_dict("records"):
         points.setdefault(tuple(point[name] for name in POINT), []).append(point)
+    datasets = {study: set(own.dropna()) for study, own in evidence.published.groupby("study")["dataset"]}
     by_study = {task.study: task for task in TASKS if task.study}
     for line in headlines.to_dict("records"):
         task = by_study.get(line["study"])
@@ -34,7 +35,7 @@ def of_rows(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed:
         if not math.isfinite(seconds):
             continue
         point = _point(points, line) if line["source"] == MEASURED else _printed(evidence.published, line)
-        called = names.place(line | _count(point)), names.machine(line["machine"]), _stand_in(line, evidence.published)
+        called = names.place(line | _count(point)), names.machine(line["machine"]), _stand_in(line, datasets)
         yield _row_mark(task, line, point, seconds, called, here, printed)
 
 
@@ -59,9 +60,9 @@ def _printed(rows: pandas.DataFrame, line: dict) -> dict:
     return (rates if len(rates) else own[own["phase"].isin(["train", "total"])]).iloc[0].to_dict()
 
 
-def _stand_in(line: dict, published: pandas.DataFrame) -> str:
+def _stand_in(line: dict, datasets: dict[str, set[str]]) -> str:
     """Return the data that a measured line was trained on where no publication of its study has it; else nothing."""
-    own = set(published.loc[published["study"] == line["study"], "dataset"].dropna())
+    own = datasets.get(line["study"])
     other = line["source"] == MEASURED and own and isinstance(line["dataset"], str) and line["dataset"] not in own
     return f", on {naming.dataset(line['dataset'])}" if other else ""
 
