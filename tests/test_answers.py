@@ -141,6 +141,12 @@ def test_each_sentence_names_the_least_and_what_it_rests_on():
     told = dict(words.sentences(task("resnet50"), [fast, replace(cheap, here=True, purchase=None)]))
     assert told["Fastest"].endswith("this machine takes 60 min, 60 times as long.")
     assert "an hour costs $0.10 on a rented cheap" in told["Buy or rent"]
+    guess = made(name="guess", seconds=1.0, rent=0.01, joules=None, source="predicted")
+    told = dict(words.sentences(task("resnet50"), [fast, replace(cheap, here=True, stand_in="on shapes"), guess]))
+    assert "this machine (on shapes) takes 60 min" in told["Fastest"]
+    assert told["Fastest"].endswith("; guess is predicted at 1.0 s.")  # what was measured comes first
+    assert "renting cheap" in told["Cheapest"]
+    assert "at its predicted time" in dict(words.sentences(task("resnet50"), [guess]))["Cheapest"]
     empty = dict(words.sentences(task("resnet50"), []))
     assert empty["Fastest"] == "no machine is left."
 

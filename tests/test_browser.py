@@ -363,7 +363,7 @@ def test_a_machine_is_compared_with_another_one(visit):
     page = visit("resnet50.html#find=4090")
     page.get_by_label("Compare with").select_option(label="Apple M1, 16 bits")
     assert shown(page)[-1] == "Apple M1"
-    assert "Apple M1 takes 53 days" in sentences(page)[0]
+    assert "Apple M1 is predicted at 53 days" in sentences(page)[0]
     row = page.locator("#marks tbody tr:visible").first
     base = page.locator("#marks tr.base").get_attribute("data-seconds")
     ratio = row.locator("td.time small").inner_text().removesuffix(" x faster")

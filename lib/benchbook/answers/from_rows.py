@@ -64,7 +64,7 @@ def _stand_in(line: dict, datasets: dict[str, set[str]]) -> str:
     """Return the data that a measured line was trained on where no publication of its study has it; else nothing."""
     own = datasets.get(line["study"])
     other = line["source"] == MEASURED and own and isinstance(line["dataset"], str) and line["dataset"] not in own
-    return f", on {naming.dataset(line['dataset'])}" if other else ""
+    return f"on {naming.dataset(line['dataset'])}" if other else ""
 
 
 def energy_note(line: dict, joules: float | None) -> str:
@@ -90,13 +90,13 @@ def _row_mark(
     apart = f"{size:g} px instead of {task.image_size:g}" if task.image_size and _differs(size, task.image_size) else ""
     own = printed.get(chip, {})
     return Mark(
-        task.key, line["machine"], called[0] + variant + called[2], called[1],
+        task.key, line["machine"], ", ".join(filter(None, (called[0] + variant, called[2]))), called[1],
         kind_of(line["device"], own.get("vendor"), chip),
         line["source"], family_of(point.get("precision")), seconds, low, high, bounds,
         stands_on(line, point) if measured else "one printed figure",
         apart, measured and line["machine"] == here, joules, note,
         settings=settings_of(line, point), sources=sources_of(line, point),
-        **prices(own if line["device"] != "cpu" else {}, chip, count),
+        stand_in=called[2], **prices(own if line["device"] != "cpu" else {}, chip, count),
     )  # fmt: skip
 
 

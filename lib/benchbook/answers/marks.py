@@ -42,6 +42,7 @@ class Mark:
         settings: what else is known of it, by name.
         sources: where it comes from.
         operations: of a training step for an image, at which `curve` has its numbers; for one's own network.
+        stand_in: the data that stood in for the article's, such as `on drawn shapes`; else empty.
         counted: operations of a training step for an image of a network of one's own that was measured; else None.
         curve: seconds for a million images with their bounds, at each of `operations`.
     """
@@ -72,6 +73,7 @@ class Mark:
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     operations: tuple[float, ...] = ()
+    stand_in: str = ""
     counted: float | None = None
     curve: Mapping[str, list[float]] = field(default_factory=dict)
 

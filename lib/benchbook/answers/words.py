@@ -24,6 +24,17 @@ def energy(joules: float) -> str:
     return f"{number(watt_hours / (size or 1e-3))} {unit}"
 
 
+def called(mark: Mark) -> str:
+    """Return what a sentence calls a mark: this machine, with the data that stood in, else its name."""
+    data = f" ({mark.stand_in})" if mark.stand_in else ""
+    return f"this machine{data}" if mark.here else mark.name
+
+
+def surest(marks: list[Mark]) -> list[Mark]:
+    """Return the marks that were measured or published; where there is none, those that are predicted."""
+    return [mark for mark in marks if mark.source != PREDICTED] or marks
+
+
 def basis(mark: Mark) -> str:
     """Return where a mark is from and what it stands on, in a few words."""
     if mark.source == PREDICTED:
@@ -54,10 +65,14 @@ def sentences(task: Task, marks: list[Mark]) -> list[tuple[str, str]]:
 def _fastest(task: Task, marks: list[Mark], here: Mark | None) -> str:
     if not marks:
         return "no machine is left."
-    first = min(marks, key=lambda mark: mark.seconds)
+    first = min(surest(marks), key=lambda mark: mark.seconds)
+    guess = min(marks, key=lambda mark: mark.seconds)
     beside = ""
     if here and here is not first:
-        beside = f"; this machine takes {duration(here.seconds)}, {times(here.seconds / first.seconds)} times as long"
+        ratio = here.seconds / first.seconds
+        beside = f"; {called(here)} takes {duration(here.seconds)}, {times(ratio)} times as long"
+    if guess.seconds < first.seconds:
+        beside += f"; {guess.name} is predicted at {duration(guess.seconds)}"
     return f"{first.name} takes {duration(first.seconds)} to {task.does} ({basis(first)}){beside}."
 
 
@@ -65,12 +80,14 @@ def _cheapest(marks: list[Mark]) -> str:
     priced = [mark for mark in marks if mark.rent is not None]
     if not priced:
         return "of none of these machines a price by the hour was read."
-    first = min(priced, key=costs.rented)
-    return f"renting {first.name}, {dollars(costs.rented(first))} ({dollars(first.rent)} an hour: {first.rent_note})."
+    first = min(surest(priced), key=costs.rented)
+    guessed = ", at its predicted time" if first.source == PREDICTED else ""
+    price = f"{dollars(first.rent)} an hour: {first.rent_note}"
+    return f"renting {first.name}, {dollars(costs.rented(first))}{guessed} ({price})."
 
 
 def _least_energy(marks: list[Mark]) -> str:
-    read = [mark for mark in marks if mark.joules is not None]
+    read = surest([mark for mark in marks if mark.joules is not None])
     if not read:
         return "not known: of none of these machines a sensor was read."
     first = min(read, key=lambda mark: mark.joules)
@@ -84,8 +101,8 @@ def _break_even(marks: list[Mark], here: Mark | None) -> str:
     priced = [mark for mark in marks if mark.rent is not None]
     if not priced:
         return "no price by the hour to hold a purchase against."
-    renting = min(priced, key=costs.rented)
-    both = [mark for mark in marks if mark.purchase is not None]
+    renting = min(surest(priced), key=costs.rented)
+    both = surest([mark for mark in marks if mark.purchase is not None])
     owned = here if here and here.purchase else min(both, key=costs.bought) if both and not here else None
     if owned:
         hours = costs.break_even(owned, renting)
@@ -97,5 +114,5 @@ def _break_even(marks: list[Mark], here: Mark | None) -> str:
         )
     if here:
         worth = costs.rented(renting) / (here.seconds / estimate.SECONDS_PER_HOUR)
-        return f"what this machine does in an hour costs {dollars(worth)} on a rented {renting.name}."
+        return f"what {called(here)} does in an hour costs {dollars(worth)} on a rented {renting.name}."
     return "no purchase price was read."

@@ -14,7 +14,7 @@ from benchbook.wording import duration
 
 FIRST = TASKS[0]
 NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count", "counted")
-TEXTS = ("name", "kind", "family", "energy_note", "rent_note", "purchase_note")
+TEXTS = ("name", "kind", "family", "energy_note", "rent_note", "purchase_note", "stand_in")
 FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
 
 

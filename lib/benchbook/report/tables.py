@@ -218,6 +218,8 @@ def _cell(column: str, value, numeric: bool, note) -> dict:
         shown = ""
     elif column == "study":
         shown = studies.title(str(value))
+    elif column == "dataset":
+        shown = naming.dataset(str(value))
     elif column == "seconds_per_epoch":
         shown = duration(value)
     else:

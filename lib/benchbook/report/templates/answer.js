@@ -164,7 +164,6 @@ function update() {
   const drawn = rows
     .filter((row) => (passing.includes(row) || row === base || row.here) && costs(row, quantity) !== null)
     .sort(field("sort").value === "name" ? byName : byCost);
-  const isGuess = (row) => row.source === "predicted";
   const surest = [...drawn.filter((row) => !isGuess(row)), ...drawn.filter(isGuess)];
   const first = new Set(everything ? drawn : surest.slice(0, SHOWN_AT_FIRST));
   const shown = drawn.filter((row) => first.has(row) || row === base || row.here);
@@ -190,6 +189,7 @@ function begin() {
   field("with").append(...options.sort((a, b) => alphabet.compare(a.text, b.text)));
   for (const element of fields) element.dataset.first = element.defaultValue ?? "";
   field("show").dataset.first = "time";
+  train();
   field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";
   form.hidden = false;
   document.querySelector(".tasks [aria-current]").scrollIntoView({inline: "center", block: "nearest"});

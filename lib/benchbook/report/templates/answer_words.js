@@ -31,33 +31,40 @@ function energy(joules) {
 const dollars = (value) => `$${number(value)}`;
 const say = {time: duration, rented: dollars, bought: dollars, electricity: dollars, energy};
 
+// Where something was measured or published, what is predicted is the best of nothing.
+const isGuess = (row) => row.source === "predicted";
+const surest = (rows) => rows.some((row) => !isGuess(row)) ? rows.filter((row) => !isGuess(row)) : rows;
+
 const least = (rows, measure) =>
   rows.reduce((best, row) => best && measure(best) <= measure(row) ? best : row, null);
 
 // What is fastest, cheapest, takes the least energy, and when buying pays, among rows, beside the one compared with.
 function sentences(rows, base, does, costs) {
   const priced = (quantity) => rows.filter((row) => costs(row, quantity) !== null);
-  const cheapest = (quantity) => least(priced(quantity), (row) => costs(row, quantity));
+  const cheapest = (quantity) => least(surest(priced(quantity)), (row) => costs(row, quantity));
   const renting = cheapest("rented");
   return [
-    fastest(least(rows, (row) => row.seconds), base, does),
+    fastest(least(surest(rows), (row) => row.seconds), least(rows, (row) => row.seconds), base, does),
     renting
       ? `renting ${renting.name}, ${dollars(costs(renting, "rented"))}`
-        + ` (${dollars(renting.rent)} an hour: ${renting.rentNote}).`
+        + `${isGuess(renting) ? ", at its predicted time" : ""} (${dollars(renting.rent)} an hour: ${renting.rentNote}).`
       : "of none of these machines a price by the hour was read.",
-    frugal(cheapest("energy"), priced("energy").length, costs),
+    frugal(cheapest("energy"), surest(priced("energy")).length, costs),
     buyOrRent(base, renting, cheapest("bought"), costs),
   ];
 }
 
-const called = (row) => row.here ? "this machine" : row.name;
+const called = (row) => row.here ? `this machine${row.standIn ? ` (${row.standIn})` : ""}` : row.name;
 
-function fastest(row, base, does) {
+function fastest(row, guess, base, does) {
   if (!row) return "no machine is left.";
   const times = base && number(base.seconds / row.seconds);
+  const takes = base && isGuess(base) ? "is predicted at" : "takes";
   const beside = base && base !== row
-    ? `; ${called(base)} takes ${duration(base.seconds)}, ${times} times as long` : "";
-  return `${row.name} takes ${duration(row.seconds)} to ${does} (${row.basis})${beside}.`;
+    ? `; ${called(base)} ${takes} ${duration(base.seconds)}, ${times} times as long` : "";
+  const faster = guess.seconds < row.seconds && guess !== base
+    ? `; ${guess.name} is predicted at ${duration(guess.seconds)}` : "";
+  return `${row.name} takes ${duration(row.seconds)} to ${does} (${row.basis})${beside}${faster}.`;
 }
 
 function frugal(row, count, costs) {
