@@ -115,3 +115,8 @@ def test_a_name_that_only_running_the_file_would_give_is_left_to_the_run(tmp_pat
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
     message = runs.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
+
+
+def test_of_an_error_that_tensorflow_met_while_it_traced_the_code_a_row_says_the_last_line():
+    traced = 'in user code:\n\n    File "/x/keras.py", line 8, in loss  *\n        raise x\n\n    Misfit: no scalar\n'
+    assert runs.last_line(f"Misfit: {traced}") == "Misfit: no scalar"

@@ -2,7 +2,9 @@
 
 import pytest
 
-from benchbook.studies.your_network import results, sizes, tables
+from benchbook.predictions import tables as learning
+from benchbook.predictions.answer import of_the_record
+from benchbook.studies.your_network import charts, results, sizes, tables
 from benchbook.study import Evidence
 from rows import make_row, make_rows
 
@@ -65,3 +67,26 @@ def test_a_network_whose_operations_were_not_counted_is_not_predicted():
 
 def test_nothing_measured_is_nothing_drawn():
     assert results.STUDY.draw(Evidence(make_rows([make_row()]))) == []
+
+
+def test_the_record_is_asked_about_this_machine_without_it_and_says_whether_it_came_near(monkeypatch):
+    monkeypatch.setattr(learning, "learn", lambda summary, ceilings: of_the_record())  # chips are another test's
+    calibration = {"study": "calibrate", "phase": "calibrate", "point": "x-cpu-1", "device": "cpu"}
+    calibration |= {"samples": 1, "seconds": 1.0, "samples_per_second": 1.0, "batch_size": None}
+    product = calibration | {"model": "matmul", "flops_per_sample": 4e11, "precision": "fp32"}
+    rows = [product, calibration | {"model": "copy", "bytes_per_sample": 2e10, "index": 1}]
+    for model, rate, machine in (("near", 10.0, "desk"), ("far", 1e4, "desk"), ("elsewhere", 10.0, "not-calibrated")):
+        own = {"model": model, "machine": machine, "point": f"reference-cpu-{model}", "run_id": model}
+        rows += [window(number, rate, **own) for number in range(3)]
+    table = tables.elsewhere(Evidence(make_rows([make_row(**row) for row in rows])))
+    lines = table[table["source"] == tables.HELD_OUT].set_index("model")
+    assert lines["where"].to_dict() == {"near": "desk", "far": "desk", "elsewhere": "not-calibrated"}
+    assert lines.loc["near", "low"] < lines.loc["near", "samples_per_second"] < lines.loc["near", "high"]
+    assert (
+        lines.loc["near", "samples_per_second"] == lines.loc["far", "samples_per_second"]
+    )  # blind to what was measured
+    said = {model: charts.held_out(of_it) for model, of_it in table.groupby("model")}
+    assert "what was measured lies within" in said["near"]
+    assert "what was measured lies outside" in said["far"]
+    assert "not-calibrated was not calibrated: make study STUDIES=calibrate" in said["elsewhere"]
+    assert "desk is predicted" not in charts.elsewhere_title(table)

@@ -66,8 +66,8 @@ def _absolute(name: str) -> str:
 def _say_results(points: list, lines) -> None:
     from benchbook.studies.your_network import charts, tables
 
-    evidence = Evidence.of_machine(lines["machine"].iloc[0], STUDY)
-    own = tables.rates(evidence)
+    evidence = Evidence.of_machine(lines["machine"].iloc[0])  # calibrations as well
+    names = [point.name for point in points]
     for line in lines.to_dict("records"):
         if line["status"] != "ok":
             typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
@@ -75,15 +75,32 @@ def _say_results(points: list, lines) -> None:
         bounds = f"{line['interval']} {line['low']:,.3g} to {line['high']:,.3g}"
         typer.echo(f"{line['model']} on {line['device']}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
     tried = tables.batch_sizes(evidence)
-    tried = tried[tried["point"].isin([point.name for point in points])]
+    tried = tried[tried["point"].isin(names)]
     if len(tried):
         typer.echo(f"{charts.batch_sizes_title(tried)}.")
-    mine = own[own["point"].isin([point.name for point in points]) & own["samples_per_second"].notna()]
-    for flops in mine["flops_per_sample"].dropna().unique()[:1]:
-        typer.echo(f"Elsewhere: benchbook predict --flops {flops:.4g} --chip ...; `benchbook chips` lists them.")
+    rates = tables.rates(evidence)
+    measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
+    if len(measured):
+        table = tables.elsewhere(evidence)
+        _say_elsewhere(table[table["model"].isin(measured["model"])])
     folder = layout.runs(lines["machine"].iloc[0]) / STUDY
     typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
-    if len(mine):
+    if len(measured):
         typer.echo(
             "Next: `make report` shows it beside other chips; `benchbook compare` holds two of its commits together."
         )
+
+
+def _say_elsewhere(table) -> None:
+    """Print what the record would have said of this machine, and what it says of others."""
+    from benchbook.studies.your_network import charts, tables
+
+    typer.echo(charts.held_out(table))
+    others = table[table["source"] == "predicted"]
+    for line in others[others["hours"].notna()].to_dict("records"):
+        bounds = f"{line['low']:,.3g} to {line['high']:,.3g}"
+        cost = f", ${line['dollars']:,.3g} rented" if line["dollars"] == line["dollars"] else ""
+        rate = f"{line['samples_per_second']:,.3g} samples/s ({bounds})"
+        typer.echo(f"  {line['where']}: {rate}; {tables.IMAGES:,} take {line['hours']:,.3g} h{cost}")
+    for reason in others["reason"].dropna().unique()[:1]:
+        typer.echo(f"  Other chips: {reason}.")

@@ -257,12 +257,13 @@ def anonymous(message: str) -> str:
 
 
 def last_line(message: str) -> str:
-    """Return a message without the traceback that it quotes, as that of a crashed worker does: its last line says it.
+    """Return a message without the traceback that it quotes, as a worker's or TensorFlow's: its last line says it.
 
     The run's log keeps the rest.
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1] if "Traceback (most recent call last)" in message else message
+    quotes = any(words in message for words in ("Traceback (most recent call last)", "in user code:"))
+    return lines[-1] if quotes else message
 
 
 def new_id() -> str:

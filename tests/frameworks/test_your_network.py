@@ -7,7 +7,7 @@ import textwrap
 import numpy
 import pytest
 
-from benchbook import devices, parity
+from benchbook import devices, parity, records, support
 from benchbook.datasets import Dataset
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import workload as your_network
@@ -128,7 +128,7 @@ def test_any_batch_and_loss_can_be_described(own, tmp_path):
     assert workload.evaluate().samples == 4 * workload.batch_size
 
 
-def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own, monkeypatch):
+def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own, monkeypatch, tmp_path):
     pixels = numpy.random.default_rng(0).integers(0, 256, (12, 8, 8), dtype=numpy.uint8)
     data = Dataset("grey", pixels, numpy.arange(12) % 4, pixels, numpy.arange(12) % 4)
     monkeypatch.setattr(your_network.datasets, "load", lambda name, root: data)
@@ -142,6 +142,21 @@ def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own
     workload = your_network.build(chosen)
     assert workload.evaluate().metric == "top1"
     assert workload.description()["dataset_samples"] == 12
+    record, fresh = run(tmp_path), workload.snapshot()
+    record.describe(**workload.description())
+    support.measure_resident(workload, record, sizes.steps_held(next(chosen.batches(0)), 2))
+    workload.restore(fresh)
+    losses = [workload.mean_loss([workload.step(batch) for batch in workload.batches(0)][:2])]
+    rows = records.read(record.path)
+    assert set(rows["samples"]) == {8}
+    assert rows["loss"][0] == pytest.approx(losses[0], rel=1e-5)  # the batches that a loader brings
+
+
+def test_batches_that_lie_ready_take_no_more_than_their_share_of_memory():
+    batch = numpy.zeros((4, 2**24), numpy.uint8), numpy.zeros(4)
+    assert sizes.steps_held(batch, 3) == 3
+    assert sizes.steps_held(batch, 100) == 15
+    assert sizes.steps_held((numpy.broadcast_to(numpy.uint8(0), (2**31,)),), 100) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +167,7 @@ def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own
         ({"network": "OWN:fails"}, r"network .*, called with \(\), raised KeyError: 'planted'"),
         ({"network": "OWN:network", "arguments": "depth=2"}, "called with .*depth=2.* raised TypeError"),
         ({"network": "OWN:network", "channels": 1}, r"a step of network on a batch of \(float32 .* raised"),
-        ({"network": "OWN:words", "example": "OWN:make_batch"}, "allowed with num_classes 4"),
+        ({"network": "OWN:words", "example": "OWN:make_batch"}, "^network .* allowed with num_classes 4"),
         ({"example": "OWN:short"}, r"shape \(3, 3\) for batch_size 4; allowed: shapes \(4, ...\)"),
         ({"example": "OWN:alone"}, r"returns a ndarray; allowed: \(inputs, target\)"),
         ({"example": "OWN:letters"}, "returns an array of <U1; allowed: numbers"),

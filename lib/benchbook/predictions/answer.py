@@ -151,6 +151,22 @@ class Forecaster:
         order = lines.assign(far=far).sort_values("far", kind="stable").head(NEAREST)
         return order[["chip", "work", "precision", "rate", "source"]].reset_index(drop=True)
 
+    def check_operations(self, name: str, flops_per_sample: float) -> None:
+        """Refuse a work whose operations for an image are far from those of all works on record.
+
+        Raises:
+            Unknown: they are, or nobody counted them.
+        """
+        lines = self.model.observations
+        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
+        least, most = operations.min() / BEYOND, operations.max() * BEYOND
+        if not least <= flops_per_sample <= most:
+            raise Unknown(
+                f"{name} takes {wording.number(flops_per_sample)} operations an image; works on record take"
+                f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
+                " unlike them is known"
+            )
+
     def _work(self, question: Question) -> networks.Network:
         """Return the work of a question, if anything on record is like it."""
         lines = self.model.observations
@@ -165,14 +181,7 @@ class Forecaster:
             if work.name not in set(lines["network"]):
                 raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
             return networks.Network(work.name, work.image_size or self._size(work.name))
-        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
-        least, most = operations.min() / BEYOND, operations.max() * BEYOND
-        if not least <= work.flops_per_sample <= most:
-            raise Unknown(
-                f"{work.name} takes {wording.number(work.flops_per_sample)} operations an image; works on record take"
-                f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
-                " unlike them is known"
-            )
+        self.check_operations(work.name, work.flops_per_sample)
         return work
 
     def _size(self, network: str) -> float | None:

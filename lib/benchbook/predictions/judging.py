@@ -7,7 +7,7 @@ import numpy
 import pandas
 
 from benchbook import record
-from benchbook.predictions import features, judged
+from benchbook.predictions import features, judged, observed
 from benchbook.predictions.answer import of_the_record
 from benchbook.predictions.model import Model
 
@@ -32,18 +32,42 @@ def judge(path: Path) -> tuple[pandas.DataFrame, pandas.Series]:
     """
     figures = record.read(path)
     targets, reasons = features.observations(figures), features.refusals(figures)
-    forecaster = of_the_record()
-    observations, residuals = forecaster.model.observations, forecaster.residuals
     parts = []
     for product, group in targets.groupby("product"):
-        others = observations[observations["product"] != product].reset_index(drop=True)
-        comparable = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
+        model, residuals = _without(product)
+        comparable = group["work"].isin(model.observations["work"]) | group["flops_per_sample"].notna()
         reasons = pandas.concat([reasons, pandas.Series(UNLIKE, index=group.index[~comparable])])
         if comparable.any():
-            residuals_of_others = judged.columns(residuals[residuals["product"] != product])
-            parts.append(_predict(group[comparable], others, residuals_of_others))
+            parts.append(_predict(group[comparable], model, residuals))
     lines = pandas.concat(parts) if parts else pandas.DataFrame(columns=[*COLUMNS, "off", "hit"])
     return lines.sort_index(), reasons.sort_index()
+
+
+def judge_measured(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> dict:
+    """Predict one rate that was measured here, its chip hidden from the record, and nothing else of ours known.
+
+    Args:
+        point: one line of a summary.
+        ceilings: of its machine, from `roofline.ceilings`.
+
+    Returns:
+        What a line of `judge` has.
+
+    Raises:
+        Unknown: of the machine or of the network too little is known; the message says what.
+    """
+    target = observed.asked(point, ceilings)
+    of_the_record().check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
+    return _predict(target, *_without(target["product"].iloc[0])).iloc[0].to_dict()
+
+
+def _without(product: str) -> tuple[Model, judged.Columns]:
+    """Return what the record says without a product, and how far its predictions are off, without the product's."""
+    forecaster = of_the_record()
+    observations, residuals = forecaster.model.observations, forecaster.residuals
+    others = observations[observations["product"] != product].reset_index(drop=True)
+    model = forecaster.model if len(others) == len(observations) else Model(others)
+    return model, judged.columns(residuals[residuals["product"] != product])
 
 
 def summarise(lines: pandas.DataFrame) -> pandas.DataFrame:
@@ -81,9 +105,9 @@ def singles(lines: pandas.DataFrame) -> pandas.DataFrame:
     return lines[lines.groupby("vendor")["vendor"].transform("size") < judged.FEWEST]
 
 
-def _predict(targets: pandas.DataFrame, others: pandas.DataFrame, residuals: judged.Columns) -> pandas.DataFrame:
+def _predict(targets: pandas.DataFrame, model: Model, residuals: judged.Columns) -> pandas.DataFrame:
     """Return the predictions of one product's rates from the other products'."""
-    guess = Model(others).predict(targets)
+    guess, others = model.predict(targets), model.observations
     both = pandas.concat([others, targets.assign(product="asked")], ignore_index=True)
     asked = {name: judged.rules(both, name).tail(len(targets)) for name in (judged.CHIP, judged.BOTH)}
     lines = []

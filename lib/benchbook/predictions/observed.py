@@ -7,7 +7,18 @@ import numpy
 import pandas
 
 from benchbook import chips, networks
-from benchbook.predictions.features import ARTICLES, BATCH, CHIP, COLUMNS, DATE, HERE, chip_figures, family, reason
+from benchbook.predictions.features import (
+    ARTICLES,
+    BATCH,
+    CHIP,
+    COLUMNS,
+    DATE,
+    HERE,
+    Unknown,
+    chip_figures,
+    family,
+    reason,
+)
 from benchbook.record import marks
 
 PRINTED = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
@@ -61,6 +72,30 @@ def measured(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Da
         if reached:
             lines.append(_of_point(point) | reached)
     return pandas.DataFrame(lines, columns=[*COLUMNS, *CHIP])
+
+
+def asked(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one measured point as `measured` has it, to be predicted; of a machine that was not calibrated its chip's
+    printed figures stand in.
+
+    Args:
+        point: one line of a summary.
+        ceilings: from `roofline.ceilings`.
+
+    Raises:
+        Unknown: neither were its machine's ceilings measured nor is its chip in the list.
+    """
+    line = point.astype(object).where(point.notna(), None).to_dict("records")[0]
+    figures = reached_by(ceilings, line["machine"], line["device"], line["precision"])
+    if figures is None:
+        listed = chips.canonical(line["device_name"]) in chips.table().index and line["device"] != "cpu"
+        if not listed:
+            raise Unknown(
+                f"{line['device_name']} is in no list of chips, and {line['machine']} was not calibrated:"
+                " make study STUDIES=calibrate"
+            )
+        figures = chip_figures(line["device_name"], line["precision"])
+    return pandas.DataFrame([_of_point(line) | figures], columns=[*COLUMNS, *CHIP])
 
 
 def reached_by(ceilings: pandas.DataFrame, machine: str, device: str, precision: str) -> dict[str, float] | None:

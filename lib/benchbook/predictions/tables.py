@@ -30,7 +30,8 @@ def learn(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> Forecaster:
         summary: measured points of all studies, from `statistics.summarise`.
         ceilings: from `roofline.ceilings`.
     """
-    return Forecaster(observed.measured(summary, ceilings))
+    own = observed.measured(summary, ceilings)
+    return Forecaster(own) if len(own) else of_the_record()
 
 
 def learn_here() -> Forecaster:

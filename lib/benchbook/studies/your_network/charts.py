@@ -47,13 +47,15 @@ def elsewhere(evidence: Evidence) -> Drawing:
     """Draw the hours that a million samples take here, measured, and on other chips, predicted."""
     table = tables.elsewhere(evidence)
     drawn = table[table["hours"].notna()].assign(
-        shade=lambda lines: lines["source"].map({"measured": "cpu", "predicted": "published"}),
+        shade=lambda lines: lines["source"].map(
+            {"measured": "cpu", tables.HELD_OUT: "evaluate", "predicted": "published"}
+        ),
         low=lambda lines: lines["hours"] * lines["samples_per_second"] / lines["high"],
         high=lambda lines: lines["hours"] * lines["samples_per_second"] / table["low"],
         num_windows=None,
     )
     figure, axes = figures.canvas(1.8 + 0.42 * min(len(drawn), 30))
-    names = {"cpu": "measured here", "published": "predicted"}
+    names = {"cpu": "measured here", "evaluate": "predicted without it", "published": "predicted"}
     figures.draw_bars(
         axes,
         drawn.reset_index(drop=True),
@@ -104,6 +106,31 @@ def elsewhere_title(table: pandas.DataFrame) -> str:
     return f"{said}; {best['where']} is predicted at {_duration(best['hours'])}"
 
 
+def held_out(table: pandas.DataFrame) -> str:
+    """Return how near the record would have come to each network's rate here, in a sentence; or why it says nothing.
+
+    Args:
+        table: from `tables.elsewhere`.
+    """
+    sentences = []
+    for model, lines in table.groupby("model", sort=True):
+        by_source = lines.drop_duplicates("source").set_index("source")
+        if tables.HELD_OUT not in by_source.index:
+            sentences.append(f"{model}: nothing is predicted, for its operations were not counted.")
+            continue
+        measured, guess = by_source.loc["measured"], by_source.loc[tables.HELD_OUT]
+        if pandas.notna(guess["reason"]):
+            sentences.append(f"{model}: what the record would have predicted here is unknown ({guess['reason']}).")
+            continue
+        rate, low, high = (guess[name] for name in ("samples_per_second", "low", "high"))
+        within = "within" if low <= measured["samples_per_second"] <= high else "outside"
+        sentences.append(
+            f"{model} trains on {measured['samples_per_second']:,.3g} samples a second here; the record, which has seen"
+            f" none of this machine, predicts {rate:,.3g} ({low:,.3g} to {high:,.3g}): what was measured lies {within}."
+        )
+    return " ".join(sentences)
+
+
 def _name(evidence: Evidence):
     def name(line: dict) -> str:
         parts = [line["framework"], line["precision"], f"batch {line['batch_size']:.0f}" if line["batch_size"] else ""]
@@ -111,10 +138,6 @@ def _name(evidence: Evidence):
         return f"{line['model']}, {evidence.names.place(line)}\n{', '.join(str(part) for part in parts if part)}"
 
     return name
-
-
-def _input_name(line: dict) -> str:
-    return f"{line['machine']}, {line['device']}, {line['dataset']}"
 
 
 def _dollars(dollars: float) -> str:

@@ -88,7 +88,7 @@ def _checked(plan: Plan, keras):
         value = own(outputs, target)
         shape = tuple(getattr(value, "shape", (type(value).__name__,)))
         if shape:
-            raise ValueError(f"loss {plan.loss!r} returns shape {shape}; allowed: a scalar, such as a mean")
+            raise loading.Misfit(f"loss {plan.loss!r} returns shape {shape}; allowed: a scalar, such as a mean")
         return value
 
     return loss

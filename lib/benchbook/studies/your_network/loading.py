@@ -21,6 +21,10 @@ NAMED = ("network", "example", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
 
 
+class Misfit(ValueError):
+    """What the user named does not fit what it is used for; the message says which, and what is allowed."""
+
+
 def resolve(name: str, what: str) -> Callable:
     """Return a callable by its name; its module is imported, or its file run.
 
@@ -77,6 +81,8 @@ def blamed(what: str) -> Iterator[None]:
     """
     try:
         yield
+    except Misfit:  # says it already
+        raise
     except Exception as error:
         kind = type(error).__name__
         if runs.status_of(kind, str(error)) == "out_of_memory":
@@ -185,7 +191,7 @@ def _module(place: str, what: str, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    with blamed(f"{what} {name!r}: {place}"):
+    with blamed(f"{what} {name!r}: {path.name}"):
         spec.loader.exec_module(module)
     return module
 

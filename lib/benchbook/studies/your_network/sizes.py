@@ -11,6 +11,7 @@ from benchbook.workload import Workload
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
 NUM_WINDOWS = 2
+HELD_BYTES = 2**30  # of batches that lie ready on the device
 ROOM = 0.9  # of the memory that is free: beyond it a computer without a GPU begins to swap
 
 
@@ -38,6 +39,11 @@ def steps_lasting(workload: Workload, seconds: float) -> int:
     stream.close()
     workload.restore(fresh)
     return max(1, round(count * seconds / needed))
+
+
+def steps_held(batch: tuple, num_steps: int) -> int:
+    """Return how many steps' batches may lie on a device at once: as many as were asked for, HELD_BYTES at most."""
+    return max(1, min(num_steps, HELD_BYTES // sum(part.nbytes for part in batch)))
 
 
 def try_each(build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float) -> None:

@@ -11,6 +11,7 @@ from benchbook.study import Evidence, longest, once
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
 CHIPS += ("NVIDIA H100 80GB SXM",)
+HELD_OUT = "predicted without it"
 IMAGES = 1_000_000  # that the chips are compared by
 _KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
 
@@ -63,26 +64,30 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
 
 @once
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
-    """Return what IMAGES samples take here and, predicted from the network's operations, on other chips.
+    """Return what IMAGES samples take here, and what other chips are predicted to take from the network's operations.
 
-    Only networks whose operations were counted have lines; the fastest point of each counts here.
+    Beside what was measured stands what would have been predicted of this machine: the record is asked without its chip
+    and without anything that was measured here, so that it says how far such predictions may be trusted. Only networks
+    whose operations were counted are predicted; the fastest point of each counts here.
 
     Returns:
-        Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
-        samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on record),
-        joules_per_sample (where a sensor read them, or the record has the chip's power), basis, reason (why there is no
-        prediction).
+        Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
+        precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
+        record), joules_per_sample (where a sensor read them, or the record has the chip's power), basis, reason (why
+        there is no prediction).
     """
     own = rates(evidence)
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
     lines = []
-    for model, points in own.groupby("model", sort=True):
+    for _, points in own.groupby("model", sort=True):
         best = points.sort_values("samples_per_second").iloc[-1]
-        measured = best[["device", "precision", "samples_per_second", "low", "high"]].to_dict()
-        joules = {"joules_per_sample": best["energy_per_sample"]}
-        lines.append({"model": model, "where": best["machine"], "source": "measured"} | measured | joules)
+        place = {"model": best["model"], "where": best["machine"]} | best[["device", "precision"]].to_dict()
+        measured = best[["samples_per_second", "low", "high"]].to_dict()
+        measured |= {"joules_per_sample": best["energy_per_sample"]}
+        lines.append(place | {"source": "measured"} | measured)
         if pandas.notna(best["flops_per_sample"]):
-            lines += [{"model": model} | line for line in _predicted(evidence, best.to_dict())]
+            lines.append(place | {"source": HELD_OUT} | _held_out(evidence, best))
+            lines += [{"model": best["model"]} | line for line in _predicted(evidence, best.to_dict())]
     columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "dollars"]
     columns += ["joules_per_sample", "basis", "reason"]
     table = pandas.DataFrame(lines, columns=columns)
@@ -91,13 +96,26 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     )
 
 
+def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
+    from benchbook.predictions import judging  # imports scipy, which takes a second
+    from benchbook.predictions.features import Unknown
+
+    points = evidence.points(NAME)
+    point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
+    try:
+        judged = judging.judge_measured(point, evidence.ceilings)
+    except Unknown as reason:
+        return {"reason": str(reason)}
+    return {"samples_per_second": judged["predicted"]} | {name: judged[name] for name in ("low", "high", "basis")}
+
+
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scipy, which takes a second.
     from benchbook.predictions import tables as learned
     from benchbook.predictions.features import Unknown
     from benchbook.predictions.question import Question
 
-    forecaster, lines = learned.learn(evidence.rows, evidence.summary), []
+    forecaster, lines = learned.learn(evidence.summary, evidence.ceilings), []
     for chip in CHIPS:
         question = Question(
             chip,

@@ -96,7 +96,7 @@ def _checked(plan: Plan):
         value = own(outputs, target)
         if not isinstance(value, torch.Tensor) or value.dim():
             given = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise ValueError(f"loss {plan.loss!r} returns {given}; allowed: a scalar tensor, such as a mean")
+            raise loading.Misfit(f"loss {plan.loss!r} returns {given}; allowed: a scalar tensor, such as a mean")
         return value
 
     return loss
@@ -105,9 +105,11 @@ def _checked(plan: Plan):
 def _check_logits(plan: Plan, outputs) -> None:
     """Refuse outputs of which there is no cross-entropy with the labels."""
     if not isinstance(outputs, torch.Tensor):
-        raise ValueError(f"network {plan.network!r} returns a {type(outputs).__name__}; allowed without a loss: logits")
+        raise loading.Misfit(
+            f"network {plan.network!r} returns a {type(outputs).__name__}; allowed without a loss: logits"
+        )
     if outputs.dim() != 2 or outputs.shape[1] < plan.num_classes:
-        raise ValueError(
+        raise loading.Misfit(
             f"network {plan.network!r} returns shape {tuple(outputs.shape)}; allowed with num_classes"
             f" {plan.num_classes}: ({len(outputs)}, {plan.num_classes}). Say what it is to be made with, such as"
             f' arguments "num_classes={plan.num_classes}", or name a loss'

@@ -122,6 +122,11 @@ class KerasWorkload:
         """Return the images in a batch."""
         return self.network.num_images(batch[0])
 
+    def to_device(self, batch: Batch) -> Batch:
+        """Return a batch on the device, or its shares where there are several; a step does not move it again."""
+        with arithmetic(self.device, self.settings.precision):
+            return tuple(self.network.spread(*batch))
+
     def step(self, batch: Batch) -> Array:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
