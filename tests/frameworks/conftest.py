@@ -35,6 +35,27 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("framework", names, scope="session")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Keep one test of each module whose frameworks are not installed, which is skipped and says so for all of them."""
+    absent = [item for item in items if FOLDER in item.path.parents and framework_of(item) is None]
+    kept = {item.path: item for item in reversed(absent)}
+    for path, item in kept.items():
+        names = sorted({name for each in absent if each.path == path for name in wanted(each)})
+        count = sum(each.path == path for each in absent)
+        reason = f"{count} tests of {path.name} need one of: {', '.join(names)}; installed: none of them"
+        item.own_markers = [mark for mark in item.own_markers if mark.name != "skip"]  # of an empty set of parameters
+        item.add_marker(pytest.mark.skip(reason=reason))
+    dropped = [item for item in absent if item not in kept.values()]
+    if dropped:
+        items[:] = [item for item in items if item not in dropped]
+        config.hook.pytest_deselected(items=dropped)
+
+
+def wanted(item) -> tuple[str, ...]:
+    """Return the frameworks that a test of this folder is for, installed or not."""
+    return item.get_closest_marker("frameworks").args
+
+
 def pytest_configure(config):
     config.stash[PASSED_ON] = {}
     if REPORTS in os.environ:
