@@ -255,6 +255,27 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
             profiles.read("quick", named)
 
 
+MACS = {"torch": ("mps", "cpu"), "tensorflow": ("metal", "cpu"), "mlx": ("metal", "cpu")}
+ON_LINUX = {"torch": ("cuda", "cpu"), "tensorflow": ("cuda", "cpu"), "mlx": ("cpu",)}
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere(monkeypatch, profile):
+    def plan(kinds):
+        monkeypatch.setattr(devices, "installed", lambda: tuple(kinds))
+        points = profiles.read(profile, kinds=kinds.__getitem__)
+        return [
+            (point.study, point.parameters.get("framework", "torch"), point.parameters["device"]) for point in points
+        ]
+
+    points = plan(MACS)
+    of_mlx = {(study, device) for study, framework, device in points if framework == "mlx"}
+    studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost"}
+    assert of_mlx == {(study, "metal") for study in studies}
+    assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is held against
+    assert not [point for point in plan(ON_LINUX) if point[1] == "mlx"]
+
+
 @pytest.mark.parametrize("profile", COMMITTED)
 def test_committed_profile_uses_only_words_that_are_read(profile):
     for entry in yaml.safe_load(layout.profile(profile).read_text()).values():
