@@ -233,6 +233,10 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
 def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     (mark,) = of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=1, family="half")
     offers = money.rented(mark.chip, datetime.date.today())
+    strange = pandas.concat([offers, offers.assign(provider="Salad", usd_per_hour=0.01)])
+    assert money.usual_rent(strange) == money.usual_rent(offers)
+    assert money.usual_rent(offers.assign(provider="Salad", usd_per_hour=0.01)) == 0.01  # there are no others
+    offers = money.usual(offers)
     assert mark.rent == pytest.approx(offers["usd_per_hour"].median(), rel=0.001)
     assert f"the median of {len(offers)} listed offers" in mark.rent_note
     assert f"${offers['usd_per_hour'].min():.2g}" in mark.rent_note

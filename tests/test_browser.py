@@ -76,6 +76,9 @@ def site(tmp_path_factory):
     hostile = f"<script>document.title='run'</script>{HOSTILE}"
     picture = new_output("display_data", {"image/png": PIXEL})
     write_notebook(runs, html_output(table + hostile), picture, new_output("stream", text="a long line " * 30))
+    own = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "samples_per_second": 100.0}
+    mine = make_rows([make_row(machine="attic", run_id="run-own", index=index, **own) for index in range(6)])
+    rows = pandas.concat([rows, mine], ignore_index=True)
     every = reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if mark.source == "measured" or any(chip in mark.name for chip in ASKED)]
     return report.write_pages(tables, folder / "report", executed.newest(runs), every).parent
@@ -387,6 +390,25 @@ def test_a_network_of_ones_own_takes_time_with_its_operations_and_images(visit):
     page.locator("[name=operations]").fill(str(operations))
     page.locator("[name=images]").fill("1e6")
     assert cells(page, "time") == first
+
+
+@pytest.mark.fault("A measured network is compared with what is predicted of another number of operations")
+def test_a_network_that_was_measured_is_compared_at_its_own_operations_alone(visit):
+    page = visit("own.html#find=mine")
+    mark = page.locator("#marks tbody tr.measured")
+    page.get_by_label("Compare with").select_option(value=mark.get_attribute("id"))
+    assert "apart" in mark.get_attribute("class")
+    page.get_by_label("Find").fill("")
+    assert "mine" not in sentences(page)[0]
+    page.get_by_label("Find").fill("mine")
+    mark.locator("summary").click()
+    mark.get_by_role("link", name="Predictions at this network's operations").click()
+    page.wait_for_function("!document.querySelector('[name=find]').value")
+    assert "apart" not in mark.get_attribute("class")
+    assert re.match("(?i)mine: .* takes 2.8 h", sentences(page)[0])
+    assert "is predicted at" in sentences(page)[0]
+    page.locator("[name=operations]").fill("1000")  # nothing on record is so small
+    assert page.locator("#marks tr.predicted:visible").count() == 0
 
 
 def test_the_answer_works_by_keyboard(visit):

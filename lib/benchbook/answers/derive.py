@@ -183,9 +183,11 @@ def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
     kept = ("product", "vendor", "memory_gb", "released", "tdp_watts")
     line = {name: printed[name] for name in kept if name in printed}
     if len(offers):
+        offers = money.usual(offers)
         hourly = offers["usd_per_hour"].astype(float)
         line["rent"] = {"usd_per_hour": rounded(money.usual_rent(offers)), "offers": len(offers)}
         line["rent"] |= {"least": rounded(hourly.min()), "most": rounded(hourly.max())}
+        line["rent"] |= {"marketplace": bool(offers["provider"].isin(money.MARKETPLACES).all())}
         line["rent"] |= {"first": offers["date"].min(), "last": offers["date"].max()}
         line["rent"] |= _told(offers.iloc[0], "provider") if len(offers) == 1 else {}
     if len(prices):

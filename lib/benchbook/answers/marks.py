@@ -94,12 +94,14 @@ def kind_of(device: str | None, vendor: str | None, chip: str) -> str:
 
 def _rent_note(rent: dict) -> str:
     """Return what a rent is: the median of how many offers, of when, and how far they lie apart; else the one offer."""
+    kind = "of marketplaces of strangers' computers" if rent["marketplace"] else "no spot prices, no marketplaces"
     if rent["offers"] == 1:
-        told = [rent["provider"], rent["date"] or "date not told", rent["includes"]]
+        strangers = "a marketplace of strangers' computers" if rent["marketplace"] else ""
+        told = [rent["provider"], strangers, rent["date"] or "date not told", rent["includes"]]
         return "the one offer on record: " + ", ".join(filter(None, told))
     years = sorted({rent["first"][:4], rent["last"][:4]} - {""})
     listed = f"the median of {rent['offers']} listed offers of {' to '.join(years) or 'dates not told'}"
-    return f"{listed}, ${wording.number(rent['least'])} to ${wording.number(rent['most'])} a device; no spot prices"
+    return f"{listed}, ${wording.number(rent['least'])} to ${wording.number(rent['most'])} a device; {kind}"
 
 
 def prices(own: dict, chip: str, count: int) -> dict:

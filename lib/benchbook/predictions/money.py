@@ -9,6 +9,7 @@ from benchbook import articles, chips, estimate, layout
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
 SHOWN = 5
+MARKETPLACES = ("Salad", "vast.ai")  # where strangers let their computers, and may take them back
 
 
 def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -40,15 +41,25 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
     return _aged(pandas.concat(lines, ignore_index=True), today, OFFERS)
 
 
+def usual(offers: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the offers that say what an hour usually costs: those of marketplaces only where there are no others.
+
+    Args:
+        offers: from `rented`.
+    """
+    of_strangers = offers["provider"].isin(MARKETPLACES)
+    return offers if of_strangers.all() else offers[~of_strangers]
+
+
 def usual_rent(offers: pandas.DataFrame) -> float:
-    """Return what an hour of one device usually costs: the median of the offers; NaN without one.
+    """Return what an hour of one device usually costs: the median of the usual offers; NaN without one.
 
     The cheapest would often be no offer at all: one that was withdrawn, that shares the device, or a slip of its list.
 
     Args:
         offers: from `rented`.
     """
-    return float(offers["usd_per_hour"].astype(float).median())
+    return float(usual(offers)["usd_per_hour"].astype(float).median())
 
 
 def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:

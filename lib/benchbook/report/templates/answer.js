@@ -43,7 +43,7 @@ function perSecond(row, quantity) {
 }
 function costs(row, quantity) {
   const factor = perSecond(row, quantity);
-  return factor === null ? null : row.seconds * factor;
+  return factor === null || row.seconds === null ? null : row.seconds * factor;
 }
 
 // One's own network: between the operations at which rates were predicted, along straight lines of logarithms.
@@ -57,7 +57,10 @@ function train() {
   const operations = stated("operations", 0) || told.operations;
   const share = stated("images", told.images) / told.images;
   for (const row of rows.filter((each) => each.curve)) {
-    for (const name of ["seconds", "low", "high"]) row[name] = interpolate(row.curve, name, operations) * share;
+    const {0: least, length, [length - 1]: most} = row.curve.operations;  // beyond these nothing is predicted
+    const inside = least <= operations && operations <= most;
+    for (const name of ["seconds", "low", "high"])
+      row[name] = inside ? interpolate(row.curve, name, operations) * share : null;
   }
   for (const row of rows.filter((each) => each.counted)) {
     for (const name of ["seconds", "low", "high"]) row[name] = row.atFirst[name] && row.atFirst[name] * share;
@@ -74,7 +77,7 @@ function matches(row) {
 }
 function passes(row) {
   const atMost = (name) => !stated(name, 0) || row[name] !== null && row[name] <= stated(name, 0);
-  return matches(row)
+  return row.seconds !== null && matches(row)
     && (!field("kind").value || row.kind === field("kind").value)
     && (!field("family").value || row.family === field("family").value)
     && field(row.source).checked
@@ -157,7 +160,9 @@ function recall() {
 function update() {
   const quantity = field("show").value;
   train();
-  const base = rows.find((row) => row.element.id === field("with").value);
+  const chosen = rows.find((row) => row.element.id === field("with").value);
+  // A network that was measured is compared with what is predicted of its own operations alone.
+  const base = chosen?.counted && chosen.apart ? rows.find((row) => row.here && !row.apart) : chosen;
   const passing = rows.filter(passes);
   const byName = (a, b) => alphabet.compare(a.name, b.name);
   const byCost = (a, b) => costs(a, quantity) - costs(b, quantity);

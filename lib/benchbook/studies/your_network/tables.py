@@ -111,6 +111,7 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
 
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scipy, which takes a second.
+    from benchbook.predictions import money
     from benchbook.predictions import tables as learned
     from benchbook.predictions.features import Unknown
     from benchbook.predictions.question import Question
@@ -130,7 +131,7 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
             answer = forecaster.ask(question, datetime.date.today())
             rate, joules = answer.rate, answer.joules_per_image
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
-            line |= {"dollars": answer.rented["dollars"].median() if len(answer.rented) else None}  # as `usual_rent`
+            line |= {"dollars": money.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
             line |= {"joules_per_sample": None if joules is None else joules.value}
         except Unknown as reason:
             line |= {"reason": str(reason)}
