@@ -10,11 +10,12 @@ from benchbook.answers import axis, costs, words
 from benchbook.answers.from_record import reference_operations, refusals
 from benchbook.answers.marks import KINDS, PREDICTED, Mark
 from benchbook.answers.tasks import TASKS, Task
-from benchbook.wording import duration
+from benchbook.wording import duration, number
 
 FIRST = TASKS[0]
 NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count", "counted")
 TEXTS = ("name", "kind", "family", "energy_note", "rent_note", "purchase_note", "stand_in")
+SHORT = {"fp32": "fp32", "half": "16 bits"}
 FAMILIES = {"fp32": "fp32 (with TF32, as most publications write it)", "half": "16 bits (bf16, fp16, mixed)"}
 
 
@@ -70,8 +71,12 @@ def _refused(task: Task, predicts: bool) -> list[tuple[str, list[str]]]:
     if lines and not predicts:
         most = max(lines, key=lambda line: len(line["chips"]))
         return [(f"Nothing is predicted: {most['reason']}", [])]
-    words = {"fp32": "fp32", "half": "16 bits"}
-    return [(f"Not predicted in {words[line['family']]}: {line['reason']}", line["chips"]) for line in lines]
+    families = {}  # that have one reason for the same chips
+    for line in lines:
+        families.setdefault((line["reason"], tuple(line["chips"])), []).append(SHORT[line["family"]])
+    return [
+        (f"Not predicted in {' and '.join(own)}: {reason}", list(chips)) for (reason, chips), own in families.items()
+    ]
 
 
 def _first_operations(marks: list[Mark], operations: list[float]) -> float | None:
@@ -104,6 +109,7 @@ def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
         "rented": _dollars(costs.rented(mark)),
         "bought": _dollars(costs.bought(mark)),
         "energy": words.energy(mark.joules) if mark.joules else "",
+        "counted": number(mark.counted) if mark.counted else "",
     }
     data = {name.replace("_", "-"): getattr(mark, name) for name in (*NUMBERS, *TEXTS)} | {"basis": words.basis(mark)}
     data |= {"curve": json.dumps({"operations": mark.operations} | dict(mark.curve))} if mark.curve else {}
