@@ -17,6 +17,8 @@ FREE = ["precision", "data_resident"]  # what a search may choose, so that tuned
 COLUMNS = ["machine", "study", "variant", "processor", "framework", "framework_version", "device", "precision"]
 COLUMNS += ["dataset", "batch_size", "image_size", *SAME[1:], "images_per_second", "ratio", "low", "high", "interval"]
 COLUMNS += ["verdict"]
+READ = ["machine", "study", "variant", "device", "framework", "framework_version", "dataset", "batch_size"]
+READ += ["image_size", "settings", "samples_per_second", "low", "high", "interval", "num_samples", "verdict"]
 
 
 def table(evidence: Evidence) -> pandas.DataFrame:
@@ -31,6 +33,8 @@ def table(evidence: Evidence) -> pandas.DataFrame:
     """
     points = evidence.summary
     points = points[(points["status"] == "ok") & points["samples_per_second"].notna()]  # a wrong one is not ok
+    kept = dict.fromkeys(name for name in (*READ, *SAME) if name in points)
+    points = points[list(kept)]  # a table of few columns is divided much faster
     stated = {name: [settings.get(name) for settings in points["settings"]] for name in SAME if name not in points}
     points = points.assign(
         **stated,
@@ -41,9 +45,9 @@ def table(evidence: Evidence) -> pandas.DataFrame:
     agreeing = [f"same_{name}" if name in FREE else name for name in ALIKE]
     points = points.assign(**{f"same_{name}": points[name].mask(is_tuned) for name in FREE})
     points = longest(points, [*agreeing, "framework"])
-    divided = points.groupby(agreeing, dropna=False, sort=True)
-    groups = [group for _, group in divided if group["framework"].nunique() > 1]
-    lines = [line for group in groups for line in _compared(group)]
+    several = points.groupby(agreeing, dropna=False)["framework"].transform("nunique") > 1
+    divided = points[several].groupby(agreeing, dropna=False, sort=True)
+    lines = [line for _, group in divided for line in _compared(group)]
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 

@@ -3,9 +3,9 @@
 import pandas
 from matplotlib.axes import Axes
 
-MOST_BARS = 40
+MOST_BARS = 30
 MOST_MACHINES = 8  # whose lines a chart of lines tells apart
-TALLEST = 24.0  # inches, room for as many bars
+TALLEST = 18.0  # inches, room for as many bars
 
 
 def shown(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:

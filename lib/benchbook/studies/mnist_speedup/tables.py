@@ -102,6 +102,7 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
     """
     points = _points(evidence)
     points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
+    points = points[[*PLACE, "batch_size", "seconds_per_step", "low", "high", *_TIMED[3:], "status"]]
     groups = [group for _, group in points.groupby(PLACE, sort=True)]
     splits = [_split(group) for group in groups if group["batch_size"].nunique() > 1]
     columns = [*PLACE, "batch_size", "seconds_per_step", "low", "high", "interval"]

@@ -70,10 +70,12 @@ def batches(table: pandas.DataFrame) -> pandas.DataFrame:
         out_of_memory_batch (missing where every batch fitted), fastest_batch, images_per_second.
     """
     key = [*_SETTING, "device_count"]
+    measured = table.loc[table["source"] == "measured", [*key, "batch_size", "images_per_second", "status", "verdict"]]
+    held_there = measured["images_per_second"].notna() & measured["status"].isin(records.TRAINED)
+    held_there &= ~measured["verdict"].astype(str).str.contains(SWAPPED)
     lines = []
-    for values, group in table[table["source"] == "measured"].groupby(key, dropna=False, sort=True):
-        held = group[group["images_per_second"].notna() & group["status"].isin(records.TRAINED)]
-        held = held[~held["verdict"].astype(str).str.contains(SWAPPED)]
+    for values, group in measured.groupby(key, dropna=False, sort=True):
+        held = group[held_there[group.index]]
         beyond = group.loc[group["status"] == "out_of_memory", "batch_size"]
         line = dict(zip(key, values, strict=True)) | {"out_of_memory_batch": beyond.min() if len(beyond) else None}
         if len(held):

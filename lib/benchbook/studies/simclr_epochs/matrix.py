@@ -13,6 +13,8 @@ from benchbook.study import Evidence, once
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
 ROW = ["machine", "study", "device", "framework_version", "compiled"]  # what a row of fields shares
 
+_SPOKEN = ["dataset", "batch_size", "status", "message"]  # what a row says of its field
+
 
 @once
 def table(evidence: Evidence) -> pandas.DataFrame:
@@ -26,10 +28,12 @@ def table(evidence: Evidence) -> pandas.DataFrame:
     tried = support.rows_tried(evidence.measured, support.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
     tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
+    tried = tried[[*key, "compiled", "precision", *_SPOKEN, "samples_per_second"]]
+    tried["samples_per_second"] = tried["samples_per_second"].astype(float)
     fields = []
     for values, run in tried.groupby(key, dropna=False, sort=True):
         plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
-        base = float(plain["samples_per_second"].astype(float).median())
+        base = float(plain["samples_per_second"].median())
         for (compiled, precision), windows in run.groupby(["compiled", "precision"], sort=False):
             identity = dict(zip(key, values, strict=True)) | {"compiled": bool(compiled), "precision": precision}
             fields.append(identity | _field(windows, base))
@@ -111,10 +115,10 @@ def _field(windows: pandas.DataFrame, base: float) -> dict:
     """Return what a field of the matrix says; one failure speaks for the field."""
     failed = windows[windows["status"] != "ok"]
     speaking = (failed if len(failed) else windows).iloc[0]
-    field = {name: speaking[name] for name in ("dataset", "batch_size", "status", "message")}
+    field = {name: speaking[name] for name in _SPOKEN}
     if len(failed):
         return field
-    rates = windows["samples_per_second"].astype(float)
+    rates = windows["samples_per_second"]
     measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
     return field | {"samples_per_second": rates.median(), "num_windows": len(windows)} | measures
 
