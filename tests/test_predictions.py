@@ -165,10 +165,12 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
             "model": ["matmul", "matmul", "copy"], "precision": ["fp32", "fp16", None], "rate": [1e13, 5e13, 4e11],
         }
     )  # fmt: skip
-    reached = observed.reached_by(ceilings, "desk", "cuda", "amp_fp16")
+    best = observed.best_rates(ceilings)
+    reached = observed.reached_by(best["desk", "cuda"], "amp_fp16")
     assert numpy.exp(reached["peak"]) == pytest.approx(50)
     assert numpy.exp(reached["bandwidth"]) == pytest.approx(400)
-    assert observed.reached_by(ceilings, "desk", "cpu", "fp32") is None
+    assert best.keys() == {("desk", "cuda")}
+    assert observed.reached_by({"fp32": 1e13}, "fp32") is None
 
 
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):

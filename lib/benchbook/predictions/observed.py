@@ -1,6 +1,5 @@
 """Rates of articles' rows and of measured ones, as the record's are laid out in `features`."""
 
-import functools
 import re
 
 import numpy
@@ -60,15 +59,9 @@ def measured(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Da
     """
     points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
     points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
-    lines, calibrated = [], dict(iter(ceilings.groupby(["machine", "device"])))
-
-    @functools.cache
-    def reached_there(machine: str, device: str, precision: str) -> dict[str, float] | None:
-        own = calibrated.get((machine, device))
-        return None if own is None else reached_by(own, machine, device, precision)
-
+    lines, best = [], best_rates(ceilings)
     for point in points.astype(object).where(points.notna(), None).to_dict("records"):
-        reached = reached_there(point["machine"], point["device"], point["precision"])
+        reached = reached_by(best.get((point["machine"], point["device"]), {}), point["precision"])
         if reached:
             lines.append(_of_point(point) | reached)
     return pandas.DataFrame(lines, columns=[*COLUMNS, *CHIP])
@@ -86,7 +79,7 @@ def asked(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFra
         Unknown: neither were its machine's ceilings measured nor is its chip in the list.
     """
     line = point.astype(object).where(point.notna(), None).to_dict("records")[0]
-    figures = reached_by(ceilings, line["machine"], line["device"], line["precision"])
+    figures = reached_by(best_rates(ceilings).get((line["machine"], line["device"]), {}), line["precision"])
     if figures is None:
         listed = chips.canonical(line["device_name"]) in chips.table().index and line["device"] != "cpu"
         if not listed:
@@ -98,16 +91,29 @@ def asked(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFra
     return pandas.DataFrame([_of_point(line) | figures], columns=[*COLUMNS, *CHIP])
 
 
-def reached_by(ceilings: pandas.DataFrame, machine: str, device: str, precision: str) -> dict[str, float] | None:
-    """Return the features of a machine's device from its last calibration; None where it has none."""
-    own = ceilings[ceilings["machine"].eq(machine) & ceilings["device"].eq(device)].sort_values("session")
-    own = own.drop_duplicates(["model", "precision", "framework"], keep="last")
-    products = own[own["model"].eq("matmul")].groupby("precision")["rate"].max() / 1e12
-    copies = own.loc[own["model"].eq("copy"), "rate"].max() / 1e9
-    if "fp32" not in products or numpy.isnan(copies):
+def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
+    """Return what devices reached in their last calibration, the best of frameworks, by machine and device.
+
+    Returns:
+        Of each the rates of matrix products by precision (FLOP/s), and that of copies (B/s) as `copy`.
+    """
+    last = ceilings.sort_values("session")
+    last = last.drop_duplicates(["machine", "device", "model", "precision", "framework"], keep="last")
+    last = last.assign(work=last["precision"].mask(last["model"].eq("copy"), "copy"))
+    last = last[last["model"].isin(["matmul", "copy"])]
+    best: dict[tuple[str, str], dict[str, float]] = {}
+    for (machine, device, work), rate in last.groupby(["machine", "device", "work"])["rate"].max().items():
+        best.setdefault((machine, device), {})[work] = rate
+    return best
+
+
+def reached_by(rates: dict[str, float], precision: str) -> dict[str, float] | None:
+    """Return the features of a device from its own rates, see `best_rates`; None where it lacks one."""
+    if "fp32" not in rates or "copy" not in rates:
         return None
-    peak = products.get(precision.removeprefix("amp_"), products["fp32"])
-    fp32, released, memory = products["fp32"], DATE / 3, 16.0
+    fp32, copies = rates["fp32"] / 1e12, rates["copy"] / 1e9
+    peak = rates.get(precision.removeprefix("amp_"), rates["fp32"]) / 1e12
+    released, memory = DATE / 3, 16.0
     return {
         "peak": float(numpy.log(max(peak, fp32))), "bandwidth": float(numpy.log(copies)),
         "fp32": float(numpy.log(fp32)), "released": released, "memory": float(numpy.log(memory)),

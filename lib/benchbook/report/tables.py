@@ -162,14 +162,17 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
     content = _with(content, *COLUMNS[name], *notes.values())
     shown = wording.filled(content[list(COLUMNS[name])])
     numeric = {column: _is_numeric(content[column]) for column in shown}
+    titles = {study.name: study.title for study in studies.every().values()}
+    lines = content.head(MOST_LINES).to_dict("records")
+    titled = [line | {"study": titles.get(line.get("study"), line.get("study"))} for line in lines]
     return {
         "columns": [{"name": key, "header": COLUMNS[name][key], "numeric": numeric[key]} for key in numeric],
         "lines": [
             [
-                _cell(column, line[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
+                _cell(column, read_so[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
                 for column in numeric
             ]
-            for line in content.head(MOST_LINES).to_dict("records")
+            for line, read_so in zip(lines, titled, strict=True)
         ],
         "count": len(content),
     }
@@ -216,8 +219,6 @@ def _is_numeric(column: pandas.Series) -> bool:
 def _cell(column: str, value, numeric: bool, note) -> dict:
     if pandas.isna(value):
         shown = ""
-    elif column == "study":
-        shown = studies.title(str(value))
     elif column == "dataset":
         shown = naming.dataset(str(value))
     elif column == "seconds_per_epoch":
