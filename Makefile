@@ -61,10 +61,10 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; statistics, soak, scale
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics soak scale,$(STUDIES))); do \
+bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; statistics, soak, scale, parity
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics soak scale parity,$(STUDIES))); do \
 		$(BIN)/python tests/bench_overhead.py --study $$study || exit 1; done
-	@for bench in $(filter statistics soak scale,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
+	@for bench in $(filter statistics soak scale parity,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

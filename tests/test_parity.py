@@ -1,18 +1,22 @@
-"""Parity: right runs pass, a small fault in any one layer fails, and what is not finite is a row, not an exception."""
+"""Parity: right runs pass, faults of training fail, and what is not finite is a row, not an exception."""
 
-import copy
+import contextlib
+import math
 
 import numpy
 import pytest
 import torch
 
+import plants
 from benchbook import datasets, parity, records
-from benchbook.devices import Device
+from benchbook.parity import measuring, reference
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
+from benchbook.training.plain import SGD, Adadelta, Adam, Plain
 from fakes import CPU, run
 
 MODULES = {"mnist": mnist, "vae": vae}
+RATE, MOMENTUM = 0.125, 0.5
 
 
 @pytest.fixture(scope="module")
@@ -34,41 +38,81 @@ def record(tmp_path):
     return run(tmp_path)
 
 
-class Fake:
-    """Two layers whose loss falls by steps; `scale` multiplies gradients by name.
+def optimizer():
+    return SGD(lambda step: RATE, MOMENTUM)
 
-    `losses` are those at the reference's weights, `path` those at its own.
+
+class Fake:
+    """A workload of two layers whose loss falls by steps, and whose optimiser is right.
+
+    A batch holds the number of its step. `losses` are those at the reference's weights, `path` those on its own;
+    `scale` multiplies gradients by name, and `moved` what the optimiser makes of them.
     """
 
-    def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None, weights=1.0):
-        self.scale, self.losses, self.path, self.weights = scale or {}, losses, path or losses, weights
-        self.num_steps = self.num_loads = 0
+    device, num_passed, resolution = CPU, 0, 0.0
 
-    def parameters(self):
-        return {"large": numpy.full((4, 4), self.weights), "small": numpy.full(4, self.weights)}
+    def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None, moved=1.0, kept=1.0, labels_wrong=0):
+        self.scale, self.losses, self.path, self.moved, self.kept = scale or {}, losses, path or losses, moved, kept
+        fits = numpy.arange(2) >= labels_wrong
+        self.plain = Plain(None, None, optimizer, 2, labels=lambda batch, place: fits)
+        self.restart()
 
-    def load(self, parameters):
-        self.num_loads += 1
+    @contextlib.contextmanager
+    def compared(self, precision):
+        yield self
 
-    def gradients(self, batch):
-        gradients = {"large": numpy.arange(16.0).reshape(4, 4), "small": numpy.array([0.1, 0.2, 0.0, 0.1])}
+    def description(self):
+        return {"precision": "fp32"}
+
+    def restart(self):
+        self.optimizer, self.arrays = optimizer(), (right(0).weights, right(0).statistics)
+
+    def batches(self, count):
+        return [(numpy.full(2, number),) for number in range(count)]
+
+    def to_host(self, batch):
+        return batch
+
+    def weights(self):
+        return self.arrays[0]
+
+    def statistics(self):
+        return self.arrays[1]
+
+    def load(self, weights, statistics):
+        self.arrays = self.arrays[0] | weights, self.arrays[1] | statistics
+
+    def step(self, batch, differentiated=True):
+        number, (weights, statistics) = int(batch[0][0]), self.arrays
         with numpy.errstate(invalid="ignore"):
-            loss = self.losses[max(0, self.num_loads - 1)]
-            return loss, {name: value * self.scale.get(name, 1) for name, value in gradients.items()}
+            gradients = {name: part * self.scale.get(name, 1) for name, part in right(number).gradients.items()}
+            after = self.optimizer.step(weights, gradients, 0)
+            moved = {name: part + (after[name] - part) * self.moved for name, part in weights.items()}
+        self.arrays = moved, {name: part + self.kept for name, part in statistics.items()}
+        return (self.losses if differentiated else self.path)[number], gradients
 
-    def step(self, batch):
-        self.num_steps += 1
-        return self.path[self.num_steps - 1]
+    def rounded(self, name, array):
+        return array
 
 
-def measured(record, subject, precision="fp32", num_steps=3):
-    """Return rows and verdict of a fake device against a right one."""
+def right(number):
+    """Return a step of the reference: losses 8, 4 and 2."""
+    weights = {"large": numpy.full((4, 4), 1.0 + number), "small": numpy.full(4, 1.0)}
+    gradients = {"large": numpy.arange(16.0).reshape(4, 4), "small": numpy.array([0.1, 0.2, 0.0, 0.1])}
+    statistics = {"mean": numpy.zeros(3)}
+    return reference.Step(weights, statistics, 8.0 / 2**number, gradients, {"mean": numpy.ones(3)})
 
-    def make(device, wanted):
-        return Fake() if wanted == "fp64" else copy.deepcopy(subject)
 
-    rows = parity.measure(make, [([0, 0],)] * 3, record, CPU, precision, num_steps)
-    return rows, parity.verdict(rows)
+@pytest.fixture
+def measured(record, monkeypatch):
+    """Return a function to rows and verdict of a fake workload against a right reference."""
+    monkeypatch.setattr(reference, "follow", lambda start, folder: right)
+
+    def take(fake, precision="fp32", num_steps=3, record=record):
+        rows = measuring.measure(fake, record, num_steps, precision)
+        return rows, parity.verdict(rows)
+
+    return take
 
 
 def test_a_gradient_of_nothing_is_rounding_on_the_device_and_more_than_rounding_is_judged():
@@ -78,9 +122,9 @@ def test_a_gradient_of_nothing_is_rounding_on_the_device_and_more_than_rounding_
         assert near["layers_judged"] == judged
 
 
-def test_rows_are_one_a_step_with_both_losses(record):
+def test_rows_are_one_a_step_with_both_losses(measured, record):
     record.common["settings"] = {"seed": 1}
-    rows, verdict = measured(record, Fake(losses=(8.0, 4.002, 2.0)))
+    rows, verdict = measured(Fake(losses=(8.0, 4.002, 2.0)))
     settings = rows["settings"].tolist()
     assert list(rows["phase"]) == ["parity"] * 3
     assert list(rows["loss"]) == [8.0, 4.002, 2.0]
@@ -88,7 +132,8 @@ def test_rows_are_one_a_step_with_both_losses(record):
     assert [setting["reference_loss"] for setting in settings] == [8.0, 4.0, 2.0]
     assert [setting["step"] for setting in settings] == [1, 2, 3]
     assert {setting["seed"] for setting in settings} == {1}
-    assert ["gradient_cosine" in setting for setting in settings] == [True, False, False]
+    assert [setting["update_error"] for setting in settings] == [0.0] * 3
+    assert [setting.get("labels_checked") for setting in settings] == [6, None, None]
     assert verdict.passed
     assert verdict.num_steps == 3
     assert rows.reset_index(drop=True).equals(records.read(record.path))
@@ -100,114 +145,175 @@ def test_rows_are_one_a_step_with_both_losses(record):
     + [(name, 2.9e-2, True) for name in ("bf16", "fp16", "amp_bf16", "amp_fp16")]
     + [(name, 3.1e-2, False) for name in ("bf16", "fp16", "amp_bf16", "amp_fp16")],
 )
-def test_a_loss_may_be_off_by_what_the_precision_allows(record, precision, error, passed):
-    rows, verdict = measured(record, Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
+def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, error, passed):
+    rows, verdict = measured(Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
     assert verdict.passed is passed
     assert parity.first_parting(rows) == (None if passed else 2)
     assert passed or "at step 2" in verdict.reason
 
 
-def test_a_right_device_may_leave_the_path_of_float64_but_not_run_away(record, tmp_path):
-    rows, verdict = measured(record, Fake(path=(8.0, 4.0, 2.5)))
+def test_a_right_device_may_leave_the_path_of_float64_but_not_run_away(measured, tmp_path):
+    rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))
     assert verdict.passed
     assert parity.first_parting(rows) == 3
-    _, verdict = measured(run(tmp_path / "away"), Fake(path=(8.0, 4.0, 200.0)))
+    _, verdict = measured(Fake(path=(8.0, 4.0, 200.0)), record=run(tmp_path / "away"))
     assert (verdict.passed, verdict.reason) == (False, "own path off by 14 on average")
 
 
-def test_the_loss_after_one_own_step_is_held_to_the_tolerance(record):
-    _, verdict = measured(record, Fake(path=(8.0, 4.01, 2.0)))
+def test_the_loss_after_one_own_step_is_held_to_the_tolerance(measured):
+    _, verdict = measured(Fake(path=(8.0, 4.01, 2.0)))
     assert (verdict.passed, verdict.reason) == (False, "loss off by 0.0025 after one step of its own")
 
 
 @pytest.mark.parametrize(("layer", "factor"), [("large", 1.1), ("small", 0.9)])
 @pytest.mark.parametrize("precision", parity.TOLERANCES)
-def test_a_tenth_off_in_one_layer_fails_though_the_losses_agree(record, precision, layer, factor):
-    rows, verdict = measured(record, Fake({layer: factor}), precision, 1)
+def test_a_tenth_off_in_one_layer_fails_though_the_losses_agree(measured, precision, layer, factor):
+    rows, verdict = measured(Fake({layer: factor}), precision, 1)
     assert not verdict.passed
     assert layer in verdict.reason
     assert rows["settings"].iloc[0]["worst_norm_ratio"] == pytest.approx(factor)
     assert rows["settings"].iloc[0]["worst_norm_ratio_layer"] == layer
 
 
-def test_a_turned_layer_fails(record):
-    _, verdict = measured(record, Fake({"small": -1.0}), "bf16")
+def test_a_turned_layer_fails(measured):
+    _, verdict = measured(Fake({"small": -1.0}), "bf16")
     assert not verdict.passed
     assert "small: cosine -1.0000" in verdict.reason
 
 
+@pytest.mark.parametrize("num_steps", [1, 3])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"moved": 0.0}, "step 1 of its length off the optimiser's"),
+        ({"moved": 2.0}, "step 1 of its length off the optimiser's"),
+        ({"kept": 0.5}, "mean: moving statistics off by 0.45"),
+        ({"labels_wrong": 1}, "labels are not the data set's"),
+    ],
+)
+def test_weights_statistics_and_labels_are_held_against_what_they_should_be(measured, fault, words, num_steps):
+    _, verdict = measured(Fake(**fault), num_steps=num_steps)
+    assert not verdict.passed
+    assert words in verdict.reason
+
+
+def test_one_step_of_float64_serves_three_of_the_optimiser(measured, monkeypatch):
+    """A momentum that is missing shows in the second step, and in the row of the first."""
+    fake = Fake()
+    monkeypatch.setattr(Fake, "restart", lambda self: setattr(self, "arrays", (right(0).weights, right(0).statistics)))
+    fake.optimizer = SGD(lambda step: RATE)
+    rows, verdict = measured(fake, num_steps=1)
+    assert len(rows) == 1
+    assert rows["settings"].iloc[0]["update_error"] == pytest.approx(0.75 / 1.75)
+    assert not verdict.passed
+
+
 def test_compare_of_two_gradients_is_known_by_hand():
-    found = parity.compare(
+    nearness = parity.compare(
         {"a": numpy.array([3.0, 0.0]), "b": numpy.array([0.0])}, {"a": numpy.array([3.0, 4.0]), "b": numpy.array([0.0])}
     )
-    assert found["gradient_cosine"] == pytest.approx(0.6)
-    assert found["gradient_norm_ratio"] == pytest.approx(0.6)
-    assert (found["worst_cosine"], found["worst_cosine_layer"]) == (pytest.approx(0.6), "a")
-    assert (found["layers"], found["layers_judged"]) == (2, 2)
+    assert nearness["gradient_cosine"] == pytest.approx(0.6)
+    assert nearness["gradient_norm_ratio"] == pytest.approx(0.6)
+    assert (nearness["worst_cosine"], nearness["worst_cosine_layer"]) == (pytest.approx(0.6), "a")
+    assert (nearness["layers"], nearness["layers_judged"]) == (2, 2)
 
 
 def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_one():
-    reference = {"a": numpy.array([1.0]), "b": numpy.array([1e-12])}
-    rounding = parity.compare({"a": numpy.array([1.0]), "b": numpy.array([-3e-8])}, reference, 1e-6)
-    wrong = parity.compare({"a": numpy.array([1.0]), "b": numpy.array([0.5])}, reference, 1e-6)
+    expected = {"a": numpy.array([1.0]), "b": numpy.array([1e-12])}
+    rounding = parity.compare({"a": numpy.array([1.0]), "b": numpy.array([-3e-8])}, expected, 1e-6)
+    wrong = parity.compare({"a": numpy.array([1.0]), "b": numpy.array([0.5])}, expected, 1e-6)
     assert (rounding["layers_judged"], rounding["worst_norm_ratio"]) == (1, 1.0)
     assert (wrong["layers_judged"], wrong["worst_norm_ratio_layer"]) == (2, "b")
 
 
-def test_compare_refuses_other_parameters():
-    with pytest.raises(ValueError, match="parameters a; allowed: b"):
-        parity.compare({"a": numpy.ones(1)}, {"b": numpy.ones(1)})
-
-
 @pytest.mark.parametrize("loss", [numpy.nan, numpy.inf])
-def test_a_loss_that_is_not_finite_ends_in_a_diverged_row(record, loss):
-    rows, verdict = measured(record, Fake(losses=(8.0, loss, 2.0)))
+def test_a_loss_that_is_not_finite_ends_in_a_diverged_row(measured, loss):
+    rows, verdict = measured(Fake(losses=(8.0, loss, 2.0)))
     assert list(rows["status"]) == ["ok", "diverged"]
     assert (verdict.passed, verdict.reason, verdict.num_steps) == (False, "diverged at step 2", 2)
     assert parity.first_parting(rows) == 2
 
 
 @pytest.mark.parametrize("factor", [numpy.nan, numpy.inf])
-def test_a_gradient_that_is_not_finite_is_a_diverged_row(record, factor):
-    rows, verdict = measured(record, Fake({"small": factor}))
+def test_a_gradient_that_is_not_finite_is_a_diverged_row(measured, factor):
+    rows, verdict = measured(Fake({"small": factor}))
     assert list(rows["status"]) == ["diverged"]
     assert not verdict.passed
     assert rows["settings"].iloc[0]["worst_norm_ratio"] is None
 
 
-def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(record):
-    def make(device, precision):
+def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(measured, record, monkeypatch):
+    def lacking(self, precision):
         raise NotImplementedError("no such unit")
 
-    rows = parity.measure(make, [([0],)], record, CPU, "tf32", 1)
+    monkeypatch.setattr(Fake, "compared", lacking)
+    rows, verdict = measured(Fake(), "tf32", 1)
     assert list(rows["status"]) == ["unsupported"]
-    assert not parity.verdict(rows).passed
+    assert not verdict.passed
     assert record.marker.exists()
 
 
-def test_other_weights_too_few_batches_and_unknown_precisions_are_errors(record):
-    with pytest.raises(ValueError, match="large begins with other weights"):
-        measured(record, Fake(weights=1.1))
-    with pytest.raises(ValueError, match="num_steps 4; allowed: 0 to 3"):
-        measured(record, Fake(), num_steps=4)
+def test_too_few_steps_and_unknown_precisions_are_errors(measured):
+    with pytest.raises(ValueError, match="num_steps -1; allowed: 0 or more"):
+        measured(Fake(), num_steps=-1)
     with pytest.raises(ValueError, match="precision 'fp8'; allowed: fp32, tf32"):
-        measured(record, Fake(), "fp8")
+        measured(Fake(), "fp8")
 
 
-def test_nothing_compared_is_not_passed(record):
-    rows, verdict = measured(record, Fake(), num_steps=0)
+def test_nothing_compared_is_not_passed(measured):
+    rows, verdict = measured(Fake(), num_steps=0)
     assert (len(rows), verdict) == (0, parity.Verdict(False, "not checked", 0))
 
 
-def test_one_verdict_is_of_one_run_and_precision(record):
-    measured(record, Fake(), "fp32")
-    measured(record, Fake({"small": 1.1}), "bf16")
+def test_one_verdict_is_of_one_run_and_precision(measured, record):
+    measured(Fake(), "fp32")
+    measured(Fake({"small": 1.1}), "bf16")
     rows = records.read(record.path)
     with pytest.raises(ValueError, match="2 runs or precisions; allowed: 1"):
         parity.verdict(rows)
     table = parity.verdicts(rows)
     assert dict(zip(table["precision"], table["passed"], strict=True)) == {"bf16": False, "fp32": True}
     assert list(table["num_steps"]) == [3, 3]
+
+
+def torch_steps(make, num_steps=4):
+    """Return the weights that a torch optimiser makes of fixed gradients."""
+    weight = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
+    made = make([weight])
+    for number in range(num_steps):
+        weight.grad = torch.sin(torch.arange(7, dtype=torch.float64) + number)
+        made.step()
+    return weight.detach().numpy()
+
+
+@pytest.mark.parametrize(
+    ("plain", "make"),
+    [
+        (SGD(lambda step: 0.1), lambda parts: torch.optim.SGD(parts, 0.1)),
+        (
+            SGD(lambda step: 0.1, 0.9, weight_decay=0.01),
+            lambda parts: torch.optim.SGD(parts, 0.1, 0.9, weight_decay=0.01),
+        ),
+        (
+            SGD(lambda step: 0.1, 0.9, nesterov=True, weight_decay=0.01),
+            lambda parts: torch.optim.SGD(parts, 0.1, 0.9, weight_decay=0.01, nesterov=True),
+        ),
+        (Adam(lambda step: 0.1, 1e-3), lambda parts: torch.optim.Adam(parts, 0.1, eps=1e-3)),
+        (Adam(lambda step: 0.1, weight_decay=0.02), lambda parts: torch.optim.AdamW(parts, 0.1, weight_decay=0.02)),
+        (Adadelta(lambda step: 0.5), lambda parts: torch.optim.Adadelta(parts, 0.5)),
+    ],
+)
+def test_plain_optimisers_are_torchs(plain, make):
+    weights = {"w": numpy.linspace(-1, 1, 7)}
+    for number in range(4):
+        weights = plain.step(weights, {"w": numpy.sin(numpy.arange(7.0) + number)}, number)
+    numpy.testing.assert_allclose(weights["w"], torch_steps(make), rtol=1e-12)
+
+
+def test_weight_decay_may_leave_parameters_out():
+    plain = SGD(lambda step: 1.0, weight_decay=0.5, is_decayed=lambda name: name != "norm")
+    after = plain.step(dict.fromkeys(("norm", "kernel"), numpy.ones(1)), dict.fromkeys(("norm", "kernel"), 0.0), 0)
+    assert (after["norm"], after["kernel"]) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
@@ -220,51 +326,95 @@ def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record,
     assert verdict.passed, verdict.reason
     assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    assert not workload.optimizer.state
-
-
-class Broken(Device):
-    """The CPU, with an error planted."""
+    assert not any(value.any() for values in workload.optimizer.state.values() for value in values.values())
+    assert all(module.training for module in workload.model.modules())
+    assert records.read(record.path)["settings"].iloc[0]["labels_checked"] == (48 if name == "mnist" else 0)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
 def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, tmp_path, name, precision):
     workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=8)
-    broken, batches = Broken("cpu", "a broken processor"), workload.parity_batches(1)
-    for layer, _ in workload.model.named_parameters():
-
-        def make(device, wanted, layer=layer):
-            subject = workload.parity_subject(device, wanted)
-            if isinstance(device, Broken):
-                dict(subject.model.named_parameters())[layer].register_hook(lambda gradient: gradient * 1.1)
-            return subject
-
-        verdict = parity.verdict(parity.measure(make, batches, run(tmp_path / layer), broken, precision, 1))
-        assert not verdict.passed
-        assert layer in verdict.reason
+    for layer, part in workload.model.named_parameters():
+        hook = part.register_hook(lambda gradient: gradient * 1.1)
+        with workload.compared("fp32") as subject:
+            place = subject.plain.noise if subject.plain.noise else lambda batch, number: batch
+            batch = place(subject.batches(1)[0], 0)
+            start = reference.Start.of("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+            nearness = parity.compare(subject.step(batch)[1], reference.follow(start)(0).gradients)
+        hook.remove()
+        assert nearness["worst_norm_ratio_layer"] == layer
+        assert nearness["worst_norm_ratio"] == pytest.approx(1.1, rel=1e-3)
 
 
-def test_reference_is_float64_with_dropout_off(digits):
-    workload = mnist.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
-    subject, batch = workload.parity_subject(CPU, "fp64"), workload.parity_batches(1)[0]
-    assert {parameter.dtype for parameter in subject.model.parameters()} == {torch.float64}
-    assert subject.gradients(batch)[0] == subject.gradients(batch)[0] == subject.step(batch)
-    assert workload.model.dropout1.p == 0.25
+def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
+    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
+    with workload.compared("fp32") as subject:
+        batch = subject.to_host(subject.batches(1)[0])
+        network = reference.Torch(subject.plain, subject.weights(), subject.statistics())
+        (loss, gradients, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
+    assert type(network.network) is mnist.Network
+    assert {part.dtype for part in network.network.parameters()} == {torch.float64}
+    assert loss == again
+    assert math.isclose(loss, 2.3, rel_tol=0.05)
+    assert gradients.keys() == dict(workload.model.named_parameters()).keys()
 
 
-def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(digits):
+def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(digits, record):
     workload = vae.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
-    batch = workload.parity_batches(1)[0]
-    subject, reference = (workload.parity_subject(CPU, precision) for precision in ("amp_fp16", "fp64"))
-    found = parity.compare(subject.gradients(batch)[1], reference.gradients(batch)[1])
-    assert found["worst_cosine"] > 0.99
-    assert 1 <= subject.scaler.get_scale() < 2**16
+    with workload.compared("amp_fp16") as subject:
+        batch = subject.plain.noise(subject.batches(1)[0], 0)
+        start = reference.Start.of("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+        _, gradients = subject.step(batch)
+        scale = subject.workload.scaler.get_scale()
+    expected = reference.follow(start)(0).gradients
+    assert parity.compare(gradients, expected)["worst_cosine"] > 0.99
+    assert 1 <= scale < 2**16
 
 
-def test_a_torch_subject_refuses_what_it_cannot_do(digits):
+def test_a_torch_workload_refuses_what_it_cannot_do(digits, record):
     workload = vae.build(digits, CPU, "controlled", data_resident=True)
-    with pytest.raises(ValueError, match="precision 'fp8'; allowed: fp64, fp32"):
-        workload.parity_subject(CPU, "fp8")
-    with pytest.raises(NotImplementedError, match="tf32"):
-        workload.parity_subject(CPU, "tf32")
+    with pytest.raises(NotImplementedError, match="tf32"), workload.compared("tf32"):
+        pass
+
+
+@pytest.mark.parametrize("num_steps", [1, 3])
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16", "amp_fp16"])
+def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(record, precision, num_steps):
+    verdict = parity.check(plants.tiny(precision), record, num_steps)
+    assert verdict.passed, verdict.reason
+
+
+TINY = plants.ANY | plants.OF_MOMENTUM | plants.OF_LABELS | plants.OF_STATISTICS
+
+
+@pytest.mark.parametrize("num_steps", [1, 3])
+@pytest.mark.parametrize("name", TINY)
+def test_training_that_is_wrong_is_caught(record, name, num_steps):
+    workload = plants.tiny()
+    with TINY[name](workload):
+        verdict = parity.check(workload, record, num_steps)
+    assert not verdict.passed
+
+
+def test_a_faster_network_that_left_a_relu_out_is_caught(record):
+    assert not parity.check(plants.tiny(made_of=plants.NoReLU), record, 1).passed
+
+
+@pytest.mark.parametrize("name", plants.OF_SCALERS)
+def test_a_scaler_that_hides_what_overflowed_is_caught(record, name):
+    workload = plants.tiny("amp_fp16")
+    with plants.OF_SCALERS[name](workload):
+        assert not parity.check(workload, record, 1).passed
+
+
+def test_the_reference_of_a_point_is_computed_once_for_all_trials(record, tmp_path, monkeypatch):
+    calls, differentiate = [], reference.Torch.differentiate
+    monkeypatch.setattr(reference.Torch, "differentiate", lambda *given: calls.append(1) or differentiate(*given))
+    for number, precision in enumerate(["fp32", "amp_bf16"]):
+        assert parity.check(plants.tiny(precision), run(tmp_path / str(number)), 3, kept=tmp_path).passed
+    assert len(calls) == 3
+    assert parity.check(plants.tiny(seed=1), run(tmp_path / "other"), 3, kept=tmp_path).passed
+    assert len(calls) == 6
+    assert parity.check(plants.tiny(seed=1), run(tmp_path / "alone"), 3).passed
+    assert len(calls) == 9

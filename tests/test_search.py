@@ -9,6 +9,7 @@ import pytest
 
 from benchbook import datasets, devices, parity, search
 from benchbook.devices import Device
+from benchbook.parity import reference
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.workload import Settings
 
@@ -57,7 +58,7 @@ def judged(monkeypatch):
     """Let parity fail for float16 alone, and windows be short; return the settings that were compared."""
     compared = []
 
-    def check(workload, record, num_steps):
+    def check(workload, record, num_steps, kept):
         compared.append(workload.settings)
         return parity.Verdict(workload.settings.precision != "amp_fp16", "planted", num_steps)
 
@@ -142,7 +143,7 @@ def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judge
     now = [0.0]
     monkeypatch.setattr(search.time, "monotonic", lambda: now[0])
 
-    def check(workload, record, num_steps):
+    def check(workload, record, num_steps, kept):
         now[0] += 70.0
         return parity.Verdict(True, "planted", num_steps)
 
@@ -155,23 +156,19 @@ def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
     """And says the same as one of its own for each: a gradient off by a tenth still fails."""
     digits = datasets.load("digits")
     few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
-    references, planted = [], {"channels_last"}
+    references, begin = [], reference.Torch.__init__
+
+    def count(self, *given):
+        references.append(given)
+        begin(self, *given)
 
     def build(settings):
         workload = mnist.build(few, CPU, "tuned", data_resident=True, batch_size=16, settings=settings)
-        make = workload.parity_subject
-
-        def parity_subject(device, precision):
-            if precision == "fp64":
-                references.append(settings)
-            subject = make(device, precision)
-            if precision == "fp32" and any(getattr(settings, name) for name in planted):
-                subject.model.dense2.weight.register_hook(lambda gradient: 1.1 * gradient)
-            return subject
-
-        workload.parity_subject = parity_subject
+        if settings.channels_last:
+            workload.model.dense2.weight.register_hook(lambda gradient: 1.1 * gradient)
         return workload
 
+    monkeypatch.setattr(reference.Torch, "__init__", count)
     monkeypatch.setattr(search, "_times", lambda best, trial: numpy.array([FASTER]))
     found = search.fastest(build, CPU, 60, 3, {"channels_last": (True,), "autotuned": (True,)})
     assert found.trials["outcome"].tolist() == ["parity failed", "taken"], found.trials["reason"].tolist()

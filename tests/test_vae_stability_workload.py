@@ -48,16 +48,20 @@ def test_network_has_the_published_number_of_parameters(tiny):
     assert vae.build(tiny, CPU).description()["parameters"] == 652_824
 
 
+def with_noise(workload):
+    return workload.plain.noise(next(iter(workload.batches(0))), 0)
+
+
 def test_loss_is_what_an_independent_formula_gives(tiny):
     workload = resident(tiny)
-    images, noise = workload.parity_batches(1)[0]
+    images, noise = with_noise(workload)
     loss = vae.loss(workload.model(images, noise), images)
     assert loss.item() == pytest.approx(loss_by_hand(workload.model, images, noise), rel=1e-5)
 
 
 def test_a_step_reports_the_loss_per_image_and_is_a_step_of_adam(tiny):
     workload = resident(tiny)
-    batch = workload.parity_batches(1)[0]
+    batch = with_noise(workload)
     expected = loss_by_hand(workload.model, *batch) / 16
     weights = workload.model.pixels.weight
     before = weights.detach().clone()
@@ -137,15 +141,14 @@ def test_a_guard_against_nan_changes_no_number():
     assert torch.equal(*(torch.autograd.grad(value, reconstruction)[0] for value in (loss, plain)))
 
 
-def test_parity_batches_are_the_same_each_time_and_begin_again_past_the_end(tiny):
+def test_injected_noise_is_the_same_each_time_and_differs_between_steps(tiny):
     workload = resident(tiny)
-    first, again = workload.parity_batches(4), resident(tiny).parity_batches(4)
-    assert [[part.shape for part in batch] for batch in first] == [[(16, 1, 28, 28), (16, 20)]] * 4
-    assert all(
-        torch.equal(*parts) for one, other in zip(first, again, strict=True) for parts in zip(one, other, strict=True)
-    )
-    assert torch.equal(first[3][0][2], first[0][0][0])  # 50 images, then from the beginning
-    assert not torch.equal(first[0][1], first[1][1])
+    (images,) = next(iter(workload.batches(0)))
+    (kept, first), (_, again), (_, later) = (workload.plain.noise((images,), place) for place in (0, 0, 1))
+    assert torch.equal(kept, images)
+    assert first.shape == (len(images), 20)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
 
 
 def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):

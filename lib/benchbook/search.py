@@ -23,7 +23,6 @@ import pandas
 from benchbook import devices, measure, parity, protocol, records, runs
 from benchbook.devices import Device
 from benchbook.devices.frameworks import FRAMEWORKS
-from benchbook.kept import KeptReference
 from benchbook.runs import Run
 from benchbook.workload import ParityWorkload, Settings, Workload
 
@@ -178,7 +177,7 @@ def _try(
         if ratio <= LEAST_GAIN:
             return {"outcome": "not faster", "ratio": ratio}, None
         workload.restore(fresh)
-        verdict = _check(KeptReference(workload, folder), parity_steps)
+        verdict = _check(workload, parity_steps, folder)
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
         return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
     if not verdict.passed:
@@ -186,12 +185,12 @@ def _try(
     return {"outcome": "taken", "ratio": ratio}, workload
 
 
-def _check(workload: ParityWorkload, num_steps: int) -> parity.Verdict:
-    """Check parity in rows that are thrown away."""
+def _check(workload: ParityWorkload, num_steps: int, kept: Path) -> parity.Verdict:
+    """Check parity in rows that are thrown away; a folder keeps the reference's path for other trials."""
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
         scratch = Run(Path(folder), "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
-        return parity.check(workload, scratch, min(num_steps, TRIAL_STEPS))
+        return parity.check(workload, scratch, min(num_steps, TRIAL_STEPS), kept=kept)
 
 
 def warm(workload: Workload) -> Workload:

@@ -4,12 +4,14 @@ The interface names no framework; `protocol` needs nothing else.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy
 
 from benchbook.devices import Device
+from benchbook.training.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -95,30 +97,50 @@ class Workload(Protocol):
 
 
 class ParitySubject(Protocol):
-    """A network on one device in one precision that repeats what another one does elsewhere.
+    """A workload that takes the steps it is timed with, one at a time, for each to be looked at.
 
-    Nothing in it is random: dropout is off, and noise comes with the batch. Parameters go by the same names on
-    every device.
+    Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's in float64, by names
+    that are the same in every precision.
+
+    Attributes:
+        plain: what the steps are held against.
+        num_passed: steps of the schedule before the next one.
+        resolution: how far numbers of about 1 lie apart where weights are kept.
     """
 
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name, in float64."""
+    plain: Plain
+    num_passed: int
+    resolution: float
 
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names, rounded to this precision."""
+    def restart(self) -> None:
+        """Go back to the weights, the optimiser and the random state that the workload came with."""
 
-    def gradients(self, batch: Any) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name, in float64, at the present weights, which stay as they are."""
+    def batches(self, count: int) -> list[tuple]:
+        """Return the first batches of training as the loader delivers them."""
 
-    def step(self, batch: Any) -> float:
-        """Train on one batch and return its mean loss from before the step."""
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        """Return a batch as NumPy has it."""
+
+    def weights(self) -> dict[str, numpy.ndarray]:
+        """Return every parameter, trainable or not."""
+
+    def statistics(self) -> dict[str, numpy.ndarray]:
+        """Return the moving statistics of batch norms."""
+
+    def load(self, weights: dict[str, numpy.ndarray], statistics: dict[str, numpy.ndarray]) -> None:
+        """Take over weights and moving statistics, rounded to what the workload keeps."""
+
+    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, dict[str, numpy.ndarray]]:
+        """Train on one batch; return its mean loss and, if they are wanted, every parameter's gradients."""
+
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        """Return numbers as the parameter of this name keeps them."""
 
 
 class ParityWorkload(Protocol):
-    """What a workload offers to be checked on its own network; see `benchbook.parity`."""
+    """What a workload offers to be checked; see `benchbook.parity`."""
 
-    def parity_subject(self, device: Device, precision: str) -> ParitySubject:
-        """Return a copy of the network at its present weights, with a fresh optimiser."""
+    plain: Plain
 
-    def parity_batches(self, num_batches: int) -> list:
-        """Return the first batches, the same for every device, on the host and with all noise drawn."""
+    def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
+        """Return a context in which the workload is compared; afterwards it is what it was before."""

@@ -4,9 +4,9 @@ import numpy
 import pytest
 
 from benchbook import devices, parity
+from benchbook.parity import reference
 from benchbook.training import flops
 from benchbook.training.keras import (
-    KerasParitySubject,
     KerasWorkload,
     ResidentArrays,
     cross_entropy,
@@ -14,6 +14,7 @@ from benchbook.training.keras import (
     to_host,
     top1,
 )
+from benchbook.training.plain import SGD, Plain
 from benchbook.workload import Settings
 from fakes import run
 from processes import FRAMEWORK
@@ -62,9 +63,21 @@ def workload(data, **options):
         "train_batches": batches,
         "test_batches": lambda: [(images[:32], labels[:32]), (images[32:], labels[32:])],
         "columns": {"model": "tiny", "dataset": "random", "dataset_samples": 48},
-        "parity_batches": lambda count: batches(0)[:count],
     }
-    return KerasWorkload(**settings | options)
+    settings |= options
+
+    def fit(batch, place):
+        indices = [(images == image).all((1, 2, 3)).argmax() for image in batch[0]]
+        return batch[1] == labels[indices]
+
+    plain = Plain(
+        make_network=settings["make_model"],
+        loss=cross_entropy,
+        make_optimizer=lambda: SGD(lambda step: 0.1 * DECAY**step, momentum=0.9, keeps_rate=True),
+        batch_size=8,
+        labels=fit,
+    )
+    return KerasWorkload(**{"plain": plain} | settings)
 
 
 def without_dropout():
@@ -230,30 +243,88 @@ def test_parity_with_float64_passes(data, tmp_path, precision):
 
 
 def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(data, tmp_path, monkeypatch):
-    made, differentiate = workload(data), KerasParitySubject._differentiate
+    made = workload(data)
+    differentiate = made.network.differentiate
 
-    def planted(self, batch):
-        loss, gradients = differentiate(self, batch)
-        if self.network.precision != "fp64":
-            gradients[0] *= 1.1
+    def planted(*given):
+        loss, gradients = differentiate(*given)
+        gradients[0] *= 1.1
         return loss, gradients
 
-    monkeypatch.setattr(KerasParitySubject, "_differentiate", planted)
+    monkeypatch.setattr(made.network, "differentiate", planted)
     verdict = parity.check(made, run(tmp_path), 3)
     assert not verdict.passed
     assert "norm 1.1" in verdict.reason
 
 
+def plant_no_update(made):
+    optimizer = made.network.optimizer
+    optimizer.apply = lambda gradients, variables: None
+    optimizer.stateless_apply = lambda state, gradients, variables: (variables, state)
+
+
+def plant_twice_the_rate(made):
+    import keras
+
+    made.network.optimizer._learning_rate = keras.optimizers.schedules.ExponentialDecay(0.2, 1, DECAY)
+
+
+def plant_no_momentum(made):
+    made.network.optimizer.momentum = 0.0
+
+
+def plant_half_batches(made):
+    train = made.network.train
+    made.network.train = lambda images, labels: train(images[:4], labels[:4])
+
+
+def plant_rolled_labels(made):
+    batches = made.train_batches
+    made.train_batches = lambda epoch: [(images, numpy.roll(labels, 1)) for images, labels in batches(epoch)]
+
+
+def plant_a_lost_relu(made):
+    for layer in made.network.model.layers:
+        if type(layer).__name__ == "ReLU":
+            layer.negative_slope = 1.0
+
+
+def plant_still_statistics(made):
+    for layer in made.network.model.layers:
+        if hasattr(layer, "momentum"):
+            layer.momentum = 1.0
+
+
+PLANTS = [value for name, value in globals().items() if name.startswith("plant_")]
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
+    made = workload(data)
+    plant(made)
+    verdict = parity.check(made, run(tmp_path), 1)
+    assert not verdict.passed
+
+
+def test_an_untrained_convolution_is_caught(data, tmp_path):
+    made = workload(data, make_model=lambda: make_model(trainable=False), plain=workload(data).plain)
+    assert not parity.check(made, run(tmp_path), 1).passed
+
+
 def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
     made = workload(data)
-    subject, batch = made.parity_subject(CPU, "fp64"), next(made.batches(0))
-    first = subject.gradients(batch)
-    assert subject.gradients(batch)[0] == first[0]
-    assert subject.step(batch) == pytest.approx(first[0])
-    assert subject.gradients(batch)[0] < first[0]
-    other = made.parity_subject(CPU, "fp64")
-    other.load(subject.parameters())
-    assert other.gradients(batch)[0] == pytest.approx(subject.gradients(batch)[0], rel=1e-12)
+    batch = next(made.batches(0))
+    with made.compared("fp32") as subject:
+        weights, statistics = subject.weights(), subject.statistics()
+        first, gradients = subject.step(batch)
+        second, _ = subject.step(batch)
+        subject.load(weights, statistics)
+        again, same = subject.step(batch)
+    assert second < first
+    assert again == pytest.approx(first, rel=1e-6)
+    for name, gradient in gradients.items():
+        numpy.testing.assert_allclose(same[name], gradient, rtol=1e-4, atol=1e-6)
+    assert any(layer.rate == 0.3 for layer in made.model.layers if hasattr(layer, "rate"))
 
 
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
@@ -266,12 +337,14 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
         hidden = keras.layers.BatchNormalization(epsilon=0.01)(pixels)
         return keras.Model(pixels, keras.layers.GlobalAveragePooling2D()(hidden))
 
-    subject = workload(data, make_model=normalised).parity_subject(CPU, "fp64")
     images, labels = data
+    made = workload(data, make_model=normalised)
+    with made.compared("fp32") as subject:
+        network = reference.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     pixels = images.astype(float) / 3
     logits = ((pixels - pixels.mean(axis=(0, 1, 2))) / numpy.sqrt(pixels.var(axis=(0, 1, 2)) + 0.01)).mean(axis=(1, 2))
     share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
-    loss = subject.gradients((pixels, labels))[0]
+    loss, _, _ = network.differentiate((pixels,), labels)
     assert loss == pytest.approx(-numpy.log(share[range(48), labels]).mean(), rel=1e-9)  # epsilon is float32's
     assert keras.backend.result_type("float64", "float32") == before
 
@@ -281,7 +354,11 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
     kernel = weights(made)[0]
     steps(made, 3)
     numpy.testing.assert_array_equal(weights(made)[0], kernel)
-    assert len(made.parity_subject(CPU, "fp32").parameters()) == 4
+    with made.compared("fp32") as subject:
+        assert len(subject.weights()) == 5
+        network = reference.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
+    images, labels = data
+    assert len(network.differentiate((images,), labels)[1]) == 4
 
 
 def test_resident_arrays_give_the_lines_asked_for(data):

@@ -5,12 +5,14 @@ formula.
 """
 
 import copy
+from dataclasses import replace
 
 import numpy
 import pytest
 
 from benchbook import devices, parity
 from benchbook.datasets import Dataset
+from benchbook.parity import reference
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
@@ -65,13 +67,24 @@ def head_of(names) -> set[str]:
     return {name for name in names if name.startswith(("classifier", initial.HEAD))}
 
 
+def exact_steps(made, count):
+    """Return steps of the reference, all with the first training batch; both frameworks have the same order."""
+    with made.compared("fp32") as subject:
+        batches = [subject.to_host(subject.batches(1)[0])] * count
+        start = (made.plain, subject.weights(), subject.statistics(), batches)
+    return list(reference.Start.of(made.device.framework, *start).steps())
+
+
 def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarray:
     """Return the outputs in inference mode; fp64 is for comparing, since rounding grows through 52 batch norms."""
     images = inputs.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
     images = images.astype("float64" if precision == "fp64" else "float32")
     if made.device.framework != "torch":
-        network = made.parity_subject(CPU, "fp64").network if precision == "fp64" else made.network
-        return network.predict(images)
+        from benchbook.training.keras import to_host
+
+        exact = replace(made, settings=Settings(precision))
+        exact.network.load([to_host(weight.value) for weight in made.model.weights])
+        return exact.network.predict(images)
     import torch
 
     model = copy.deepcopy(made.model).eval()
@@ -180,10 +193,8 @@ def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
     """In float64 the frameworks agree to rounding; Adam's epsilon stands elsewhere, so its steps agree to less."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", weights=("imagenet", lively_weights()))
-    subject, other = frozen.parity_subject(CPU, "fp64"), twin.parity_subject(devices.pick("cpu"), "fp64")
-    (batch,), (other_batch,) = frozen.parity_batches(1), twin.parity_batches(1)
-    for tolerance in (1e-7, 1e-4, 1e-4):  # the second loss is that after a step
-        assert subject.step(batch) == pytest.approx(other.step(other_batch), rel=tolerance)
+    for step, other, tolerance in zip(exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True):
+        assert step.loss == pytest.approx(other.loss, rel=tolerance)  # the second is that after a step
 
 
 @pytest.mark.slow  # JAX compiles all layers' gradients for half a minute
@@ -197,11 +208,9 @@ def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
     """Batch norms in training mode, their constants, padding: one of them wrong would show in the gradient's norm."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", trainable=True)
-    subject, other = unfrozen.parity_subject(CPU, "fp64"), twin.parity_subject(devices.pick("cpu"), "fp64")
-    loss, gradients = subject.gradients(unfrozen.parity_batches(1)[0])
-    expected, wanted = other.gradients(twin.parity_batches(1)[0])
-    assert loss == pytest.approx(expected, rel=1e-7)
-    norms = [sorted(numpy.linalg.norm(part) for part in parts.values()) for parts in (gradients, wanted)]
+    (step,), (other,) = exact_steps(unfrozen, 1), exact_steps(twin, 1)
+    assert step.loss == pytest.approx(other.loss, rel=1e-7)
+    norms = [sorted(numpy.linalg.norm(part) for part in each.gradients.values()) for each in (step, other)]
     numpy.testing.assert_allclose(*norms, rtol=1e-4, atol=1e-9)
 
 
@@ -314,19 +323,11 @@ def test_parity_with_float64_passes(unfrozen, tmp_path):
 
 
 @pytest.mark.frameworks("torch")  # test_keras.py plants one in Keras
-def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(frozen, tmp_path, monkeypatch):
-    kind = type(frozen.parity_subject(CPU, "fp32"))
-    gradients, faulty = kind.gradients, []
-
-    def planted(self, batch):
-        loss, found = gradients(self, batch)
-        if not faulty:  # the device is asked before float64 is
-            faulty.append(next(iter(found)))
-            found[faulty[0]] = found[faulty[0]] * 1.1
-        return loss, found
-
-    monkeypatch.setattr(kind, "gradients", planted)
+def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(frozen, tmp_path):
+    head = next(part for part in frozen.model.parameters() if part.requires_grad)
+    hook = head.register_hook(lambda gradient: gradient * 1.1)
     verdict = parity.check(frozen, run(tmp_path), 1)
+    hook.remove()
     assert not verdict.passed
     assert "norm 1.1" in verdict.reason
 

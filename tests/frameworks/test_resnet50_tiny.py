@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchbook import devices, parallel
+from benchbook.parity import reference
 from benchbook.studies.resnet50_cost import keras as keras_side
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
@@ -95,10 +96,9 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
         losses.append([float(made.step(batch)) for batch in batches])
         found = made.evaluate()
         tested.append([float(found.loss), float(found.accuracy), found.samples])
-        subject = made.parity_subject(made.device, "fp32")
-        derived.append([*subject.gradients(batches[0])[1].values()])
-        subject.step(batches[0])
-        derived[-1] += [*subject.parameters().values()]
+        with made.compared("fp32") as subject:
+            _, gradients = subject.step(batches[0])
+            derived.append([*gradients.values(), *subject.weights().values()])
     assert lines_of_each_device(made, batches[0][0]) == [4, 4]
     for gradient, expected in zip(derived[1], derived[0], strict=True):
         numpy.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
@@ -111,9 +111,13 @@ def test_else_each_device_normalises_its_part_of_the_batch():
     whole, halves = build(2, sync_batch_norm=False), build(1, batch_size=4)
     images, labels = next(iter(whole.batches(0)))
     parts = [(images[:4], labels[:4]), (images[4:], labels[4:])]
-    subject = halves.parity_subject(halves.device, "fp32")
-    derived = [subject.gradients(part) for part in parts]
-    found = whole.parity_subject(whole.device, "fp32").gradients((images, labels))
+    derived = []
+    for part in parts:
+        with halves.compared("fp32") as subject:
+            derived.append(subject.step(part))
+    with whole.compared("fp32") as subject:
+        weights, statistics = subject.weights(), subject.statistics()
+        found = subject.step((images, labels))
     assert found[0] == pytest.approx((derived[0][0] + derived[1][0]) / 2, rel=1e-5)
     for gradient, first, second in zip(*(one[1].values() for one in (found, *derived)), strict=True):
         numpy.testing.assert_allclose(gradient, (first + second) / 2, rtol=1e-3, atol=1e-6)
@@ -125,10 +129,8 @@ def test_else_each_device_normalises_its_part_of_the_batch():
     for kept, expected in zip(whole.model.non_trainable_variables, halves.model.non_trainable_variables, strict=True):
         numpy.testing.assert_allclose(to_host(kept.value), to_host(expected.value), rtol=1e-4, atol=1e-6)
     # And one device, in float64, repeats what two do: the reference of parity.
-    reference = whole.parity_subject(CPU, "fp64").gradients((images, labels))
-    assert reference[0] == pytest.approx(
-        whole.parity_subject(whole.device, "fp32").gradients((images, labels))[0], 1e-4
-    )
+    network = reference.Keras(whole.plain, weights, statistics, whole.device.framework)
+    assert network.differentiate((to_host(images),), to_host(labels))[0] == pytest.approx(found[0], 1e-4)
 
 
 def test_synthetic_images_lie_on_each_device_and_all_are_counted():

@@ -15,7 +15,8 @@ from benchbook.roofline import operations
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.segmentation_scaling import workload as segmentation
-from benchbook.training.keras import KerasWorkload, ResidentArrays, import_keras
+from benchbook.training.keras import KerasWorkload, ResidentArrays, cross_entropy, import_keras
+from benchbook.training.plain import SGD, Plain
 from benchbook.workload import Settings
 
 import_keras("jax")
@@ -55,7 +56,9 @@ def build_tiny(resident: bool = True) -> KerasWorkload:
         train_batches=lambda epoch: arrays.batches(order),
         test_batches=lambda: arrays.batches(order),
         columns={"model": "tiny"},
-        parity_batches=lambda count: [(images[:4].astype("float32") / 255, labels[:4])] * count,
+        plain=Plain(
+            make_model, cross_entropy, lambda: SGD(lambda step: 0.1 * 0.9**step, 0.9, keeps_rate=True), batch_size=4
+        ),
     )
 
 
@@ -103,9 +106,11 @@ def test_all_of_a_workload_lies_on_the_device_that_was_chosen(build, resident):
 @pytest.mark.slow
 def test_what_repeats_steps_for_parity_lies_on_the_device_that_was_chosen():
     workload = build_tiny()
-    subject = workload.parity_subject(ACCELERATOR, "fp32")
-    assert numpy.isfinite(subject.step(workload.parity_batches(1)[0]))
-    assert places() == {SECOND}
+    with workload.compared("fp32") as subject:
+        loss, gradients = subject.step(subject.batches(1)[0])
+        assert numpy.isfinite(loss)
+        assert len(gradients) == 6
+        assert places() == {SECOND}
 
 
 def test_what_is_left_to_the_default_device_is_found():

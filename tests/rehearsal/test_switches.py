@@ -11,6 +11,7 @@ from torch import nn
 from benchbook import datasets, devices, measure, parity, protocol, search
 from benchbook.devices import Device
 from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.training.plain import SGD, Plain
 from benchbook.training.torch import TorchWorkload, runtime
 from benchbook.workload import Settings
 from fakes import CPU, run
@@ -112,7 +113,12 @@ def scaled_workload(optimizer: str) -> TorchWorkload:
         scheduler=torch.optim.lr_scheduler.ConstantLR(chosen, factor=1.0),
         train_batches=lambda epoch: iter([(images, labels)] * 30),
         test_batches=lambda: iter([(images, labels)]),
-        parity_batches=lambda count: [(images, labels)] * count,
+        plain=Plain(
+            make_network=lambda: nn.Linear(4, 3),
+            loss=lambda outputs, target: factor * nn.functional.cross_entropy(outputs, target),
+            make_optimizer=lambda: SGD(lambda step: 0.1, momentum=0.9),  # as the optimisers of that name
+            batch_size=8,
+        ),
         settings=Settings("amp_fp16", fused="fused" in optimizer),
     )
 
@@ -142,13 +148,9 @@ def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(o
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(tmp_path, monkeypatch, fixed):
     if not fixed:  # as torch makes momentum itself
-        for module in ("benchbook.training.torch", "benchbook.training.torch.parity"):
-            monkeypatch.setattr(f"{module}.begin_momentum", lambda optimizer: None)
+        monkeypatch.setattr("benchbook.training.torch.begin_momentum", lambda optimizer: None)
     workload = scaled_workload("momentum fused")
-    monkeypatch.setattr(
-        "benchbook.training.torch.parity.gradient_scaler",
-        lambda device, precision: torch.amp.GradScaler("cpu", init_scale=2.0**40, enabled=precision == "amp_fp16"),
-    )
+    workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     verdict = parity.check(workload, run(tmp_path), 3)
     assert verdict.passed == fixed, verdict.reason
 
@@ -200,7 +202,7 @@ def test_autotuning_and_graphs_are_tried_on_an_nvidia_gpu_and_nowhere_else():
 @pytest.mark.parametrize(("graphs", "mode"), [(False, None), (True, "reduce-overhead")])
 def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeypatch, graphs, mode):
     asked, steps = [], []
-    monkeypatch.setattr(torch, "compile", lambda model, mode=None: asked.append(mode) or model)
+    monkeypatch.setattr(torch, "compile", lambda model, mode=None, dynamic=None: asked.append(mode) or model)
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: steps.append("marked"))
     digits = datasets.load("digits")
     settings = Settings(compiled=True, graphs=graphs)

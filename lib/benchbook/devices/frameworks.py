@@ -18,18 +18,20 @@ class Framework:
         settings: what a search may turn on besides the precision, of what a kind of device lists; Keras leaves no
             choice of memory format or of a fused optimiser, and JAX none of its compiler.
         lacks: by kind of device, the precisions of that kind that this framework has no kernels for.
+        reference: whose float64 on the CPU its training is held against; empty: its own.
     """
 
     library: str
     settings: tuple[str, ...] = ()
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reference: str = ""
 
 
 FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework("torch", ("autotuned", "channels_last", "fused", "compiled", "graphs")),
     "tensorflow": Framework("keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
     "jax": Framework("keras"),
-    "mlx": Framework("mlx", ("compiled",)),
+    "mlx": Framework("mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
 }
 # The order in which a study that leaves the choice takes the first that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")

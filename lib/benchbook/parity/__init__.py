@@ -1,11 +1,12 @@
-"""The same steps on a device in its precision and on the CPU in float64: fast but wrong is wrong.
+"""The steps that are timed beside those of a plain network in float64 on the CPU: fast but wrong is wrong.
 
-`measure` writes rows; `verdict` judges them later and is never stored. Weights and batches are the same on both
-sides, dropout is off, and noise is drawn on the CPU beforehand.
+`check` writes rows; `verdict` judges them later and is never stored. Weights and batches are the same on both
+sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see `reference`.
 """
 
 from benchbook.parity.judging import TOLERANCES, Tolerance, Verdict, first_parting, steps, verdict, verdicts
-from benchbook.parity.measuring import check, compare, measure
+from benchbook.parity.measuring import check, measure
+from benchbook.parity.nearness import compare
 
 __all__ = [
     "TOLERANCES",

@@ -31,6 +31,9 @@ class Tolerance:
             small bias turns (of 80 right MNIST networks in bfloat16, the worst had a cosine of 0.944).
         least_share: a tensor whose gradient is a smaller part of the whole norm, on both sides, is not judged
             alone: what little it holds is rounding (the bias before a batch norm has no gradient at all).
+        update: how far a parameter's change may be from what a plain optimiser makes of the same gradients, as a share
+            of that change. A missing momentum is off by half of it in the second step.
+        statistics: the same for batch norms' moving statistics.
     """
 
     loss: float
@@ -39,12 +42,18 @@ class Tolerance:
     layer_cosine: float
     layer_norm_ratio: float
     least_share: float
+    update: float
+    statistics: float
 
 
-_SINGLE = Tolerance(1e-3, 0.999, 0.02, 0.999, 0.02, 1e-6)
-_TENSOR_FLOAT = Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4)
-_HALF = Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3)
+_SINGLE = Tolerance(1e-3, 0.999, 0.02, 0.999, 0.02, 1e-6, 3e-3, 0.01)
+_TENSOR_FLOAT = Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4, 3e-3, 0.05)
+_HALF = Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3, 0.01, 0.2)
 TOLERANCES = {"fp32": _SINGLE, "tf32": _TENSOR_FLOAT} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), _HALF)
+WHOLE = "gradient_cosine"  # in the settings of steps whose gradients were compared
+# How many times as far off as the first step's the gradients of later ones may be: they are compared where they are
+# small, and what goes wrong after the first step (gradients that add up, or are those of before) is off by far more.
+LATER = 4
 PATH = 0.25  # how far the mean loss of a device's own path may be from the reference's, relative to it
 
 
@@ -186,21 +195,44 @@ def first_parting(rows: pandas.DataFrame) -> int | None:
 def _complaints(lines: _Lines) -> list[str]:
     """Return what is beyond its tolerance."""
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
-    checks = [
-        (first.get("gradient_cosine"), allowed.cosine, None, "gradient"),
-        (first.get("worst_cosine"), allowed.layer_cosine, None, first.get("worst_cosine_layer")),
-        (first.get("gradient_norm_ratio"), None, allowed.norm_ratio, "gradient"),
-        (first.get("worst_norm_ratio"), None, allowed.layer_norm_ratio, first.get("worst_norm_ratio_layer")),
-    ]
     complaints = _loss_complaints(lines, allowed)
+    wrong = first.get("labels_wrong") or 0
+    complaints += [f"{wrong} of {first['labels_checked']} labels are not the data set's"] if wrong else []
+    for place, settings in enumerate(lines["settings"]):
+        complaints += _gradient_complaints(settings, allowed, LATER if place else 1) if WHOLE in settings else []
+        complaints += _state_complaints(settings, allowed)
+    complaints += [] if WHOLE in first else ["no gradient was compared"]
+    return list(dict.fromkeys(complaints))
+
+
+def _gradient_complaints(settings: dict, allowed: Tolerance, times: float) -> list[str]:
+    """Return what is wrong with a step's gradients, which may be so many times as far off as the tolerance says."""
+    cosines = (1 - times * (1 - least) for least in (allowed.cosine, allowed.layer_cosine))
+    distances = (times * distance for distance in (allowed.norm_ratio, allowed.layer_norm_ratio))
+    checks = [
+        (settings[WHOLE], next(cosines), None, "gradient"),
+        (settings["worst_cosine"], next(cosines), None, settings["worst_cosine_layer"]),
+        (settings["gradient_norm_ratio"], None, next(distances), "gradient"),
+        (settings["worst_norm_ratio"], None, next(distances), settings["worst_norm_ratio_layer"]),
+    ]
+    complaints = []
     for value, least, distance, name in checks:
-        if value is None:
-            complaints.append("no gradient was compared")
-        elif least is not None and value < least:
+        if least is not None and value < least:
             complaints.append(f"{name}: cosine {value:.4f}, under {least:g}")
         elif distance is not None and abs(value - 1) > distance:
             complaints.append(f"{name}: norm {value:.3f} of the reference's, over {distance:.0%} off")
-    return list(dict.fromkeys(complaints))
+    return complaints
+
+
+def _state_complaints(settings: dict, allowed: Tolerance) -> list[str]:
+    """Return what is wrong with weights and moving statistics after a step; older rows say nothing of them."""
+    update, statistics = settings.get("update_error"), settings.get("statistics_error")
+    complaints = []
+    if update is not None and update > allowed.update:
+        complaints.append(f"{settings['update_layer']}: step {update:.2g} of its length off the optimiser's")
+    if statistics is not None and statistics > allowed.statistics:
+        complaints.append(f"{settings['statistics_layer']}: moving statistics off by {statistics:.2g}")
+    return complaints
 
 
 def _loss_complaints(lines: _Lines, allowed: Tolerance) -> list[str]:
@@ -220,8 +252,10 @@ def _praise(lines: _Lines) -> str:
     """Return the worst figures of a comparison that kept all tolerances."""
     first = lines["settings"][0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
+    errors = [settings["update_error"] for settings in lines["settings"] if "update_error" in settings]
     return (
         f"loss off by at most {numpy.max(lines['same_weights_error']):.1g}, a layer's gradient by {off:.1g} of its norm"
+        + (f", its step by {max(errors):.1g} of its length" if errors else "")
     )
 
 

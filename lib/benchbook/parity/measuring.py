@@ -1,172 +1,185 @@
-"""Take the same steps on a device and on the CPU in float64, and write a row for each."""
+"""Take a workload's own steps beside float64 on the CPU, and write a row for each."""
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy
 import pandas
 
-from benchbook import devices, records, runs
-from benchbook.devices import Device
-from benchbook.parity.judging import Tolerance, Verdict, tolerance_of, verdict
+from benchbook import records, runs
+from benchbook.devices.frameworks import FRAMEWORKS
+from benchbook.parity import reference
+from benchbook.parity.judging import Verdict, tolerance_of, verdict
+from benchbook.parity.nearness import compare, finite, statistics_error, update_error
+from benchbook.parity.reference import Start, Step
 from benchbook.runs import Run
+from benchbook.training.plain import Plain
 from benchbook.workload import ParitySubject, ParityWorkload, Workload
 
-NOTHING = 1e-12  # of the whole gradient's norm, in float64: rounding of rounding
-ROUNDING = 100  # times the least share that is judged, where the reference has nothing
-SAME_WEIGHTS = 1e-2  # of their norm: more than rounding to bfloat16 makes
+FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
+DIFFERENTIATED = 3  # steps whose gradients are compared
 
 
-def check(workload: Workload | ParityWorkload, record: Run, num_steps: int = 20, precision: str = "") -> Verdict:
-    """Compare a workload's own network with float64 at its present weights, which stay as they are.
+def check(
+    workload: Workload | ParityWorkload,
+    record: Run,
+    num_steps: int = 20,
+    precision: str = "",
+    kept: Path | None = None,
+) -> Verdict:
+    """Compare a workload's own training with float64 from its present weights, which stay as they are.
 
     Args:
         workload: what is to be trained.
         record: the run that takes the rows.
         num_steps: steps to compare; 0 compares nothing.
         precision: a key of `TOLERANCES`; empty is the workload's own.
+        kept: a folder that keeps the reference's path, for other checks from the same weights.
 
     Returns:
         What the rows say.
     """
     record.describe(**workload.description())
-    precision = precision or workload.description()["precision"]
-    batches = workload.parity_batches(num_steps)
-    return verdict(measure(workload.parity_subject, batches, record, workload.device, precision, num_steps))
+    return verdict(measure(workload, record, num_steps, precision or workload.description()["precision"], kept))
 
 
 def measure(
-    make_subject: Callable[[Device, str], ParitySubject],
-    batches: Sequence,
-    record: Run,
-    device: Device,
-    precision: str,
-    num_steps: int = 20,
+    workload: ParityWorkload, record: Run, num_steps: int, precision: str, kept: Path | None = None
 ) -> pandas.DataFrame:
-    """Take the same steps on the device and in float64 on the CPU, and append a row for each.
+    """Take the workload's own steps and those of the reference, and append a row for each.
+
+    The step is the one that is timed: scaler, compiler, optimiser and the loader's batches, cut to few images. It is
+    taken from the reference's weights each time, so that loss, gradients and moving statistics can be held to a strict
+    tolerance; the optimiser goes on, and its updates are held against a plain one that is given the same gradients. At
+    least FEWEST_UPDATES are looked at: where fewer steps were asked for, the reference's come again.
 
     Args:
-        make_subject: from a device and a precision to the network there; it has the same weights each time.
-        batches: on the host, at least as many as steps.
+        workload: what is to be trained.
         record: the run that takes the rows.
-        device: what is to be checked.
+        num_steps: steps of the reference; 0 compares nothing.
         precision: a key of `TOLERANCES`.
-        num_steps: steps to compare.
+        kept: see `check`.
 
     Returns:
-        The rows. `loss` is the device's on its own path; settings hold step, reference_loss, same_weights_loss (the
-        device's at the reference's weights) and, in the first row, what `compare` returns. A number that is not
-        finite ends the comparison in a row of status `diverged`, and an operation that the device lacks in one of
-        status `unsupported`.
+        The rows. `loss` is the workload's on its own path; settings hold step, reference_loss, same_weights_loss (the
+        workload's at the reference's weights), update_error, statistics_error and, in the first rows, what `compare`
+        returns; a row holds the worst of what was repeated. The first holds labels_checked and labels_wrong. A
+        number that is not finite ends the comparison in a row of status `diverged`, and an operation that the device
+        lacks in one of status `unsupported`.
 
     Raises:
-        ValueError: an unknown precision, too few batches, or subjects that begin with different weights.
+        ValueError: an unknown precision, or a negative number of steps.
     """
-    tolerance = tolerance_of(precision)
-    if not 0 <= num_steps <= len(batches):
-        raise ValueError(f"num_steps {num_steps}; allowed: 0 to {len(batches)}, the number of batches")
+    tolerance_of(precision)
+    if num_steps < 0:
+        raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):
         try:
-            _compare_steps(make_subject, batches[:num_steps], record, device, precision, tolerance)
+            if num_steps:
+                with workload.compared(precision) as subject:
+                    framework = workload.device.framework
+                    framework = FRAMEWORKS[framework].reference or framework
+                    _compare(subject, framework, record, precision, num_steps, kept)
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
     return rows.iloc[first:]
 
 
-def compare(gradients: dict, reference: dict, least_share: float = 0.0) -> dict:
-    """Return how near gradients are to the reference's, as a whole and in the worst layer.
-
-    Args:
-        gradients, reference: arrays by parameter name.
-        least_share: see `Tolerance`.
-
-    Returns:
-        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from
-        1) with the names of their tensors, worst_cosine_layer and worst_norm_ratio_layer; layers and
-        layers_judged, their numbers. A number that is not finite is None.
-
-    Raises:
-        ValueError: the names differ.
-    """
-    if gradients.keys() != reference.keys():
-        raise ValueError(f"parameters {', '.join(gradients)}; allowed: {', '.join(reference)}, as the reference has")
-    products = numpy.array([_products(gradients[name], reference[name]) for name in reference])
-    shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
-    # A gradient of nothing, as of the bias before a batch norm, is rounding on the device, and in a small network a
-    # larger part of the whole. A share that is NaN is judged.
-    of_nothing = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
-    judged = ~((shares < least_share).all(axis=1) | of_nothing)
-    cosines, ratios = _near(products[judged])
-    names = numpy.array(list(reference))[judged]
-    whole_cosine, whole_ratio = _near(products.sum(axis=0, keepdims=True))
-    # What is not finite is the worst there can be.
-    by_cosine = int(numpy.nan_to_num(cosines, nan=-numpy.inf).argmin())
-    by_ratio = int(numpy.nan_to_num(abs(ratios - 1), nan=numpy.inf).argmax())
-    return {
-        "gradient_cosine": _finite(whole_cosine[0]),
-        "gradient_norm_ratio": _finite(whole_ratio[0]),
-        "worst_cosine": _finite(cosines[by_cosine]),
-        "worst_cosine_layer": str(names[by_cosine]),
-        "worst_norm_ratio": _finite(ratios[by_ratio]),
-        "worst_norm_ratio_layer": str(names[by_ratio]),
-        "layers": len(reference),
-        "layers_judged": len(names),
-    }
-
-
-def _compare_steps(
-    make_subject: Callable[[Device, str], ParitySubject],
-    batches: Sequence,
-    record: Run,
-    device: Device,
-    precision: str,
-    tolerance: Tolerance,
+def _compare(
+    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, kept: Path | None
 ) -> None:
-    if not batches:
-        return
-    reference = make_subject(devices.pick("cpu", device.framework), "fp64")
-    follower = make_subject(device, precision)
-    _check_same_weights(follower.parameters(), reference.parameters())
-    subject = make_subject(device, precision) if len(batches) > 1 else None  # one step is compared before its update
-    for step, batch in enumerate(batches, start=1):
-        follower.load(reference.parameters())
-        same_weights_loss, gradients = follower.gradients(batch)
-        nearness = {}
-        if step == 1:
-            loss, (reference_loss, expected) = same_weights_loss, reference.gradients(batch)
-            nearness = compare(gradients, expected, tolerance.least_share)
-        if len(batches) > 1:  # with one, the losses are known already: nothing was updated, and no step follows
-            loss, reference_loss = subject.step(batch), reference.step(batch)
-        nearness |= {"reference_loss": _finite(reference_loss), "same_weights_loss": _finite(same_weights_loss)}
-        settings = record.settings_with(**nearness, step=step)
-        status = "ok" if None not in nearness.values() and math.isfinite(loss) else "diverged"
-        record.append(precision=precision, samples=len(batch[0]), loss=loss, settings=settings, status=status)
-        if status == "diverged":
-            return
+    plain = subject.plain
+    whole = subject.batches(num_steps)
+    labels = _count_labels(subject, plain, whole)
+    batches = [_cut(plain, batch, place) for place, batch in enumerate(whole)]
+    hosted = [subject.to_host(batch) for batch in batches]
+    path = reference.follow(Start.of(framework, plain, subject.weights(), subject.statistics(), hosted), kept)
+    own_losses = _own_path(subject, path(0).weights, batches) if num_steps > 1 else []
+    subject.restart()
+    optimizer, allowed, lines = plain.make_optimizer(), tolerance_of(precision), []
+    for number in range(max(num_steps, FEWEST_UPDATES)):
+        place = number % num_steps
+        line = _step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, allowed.least_share)
+        if number >= num_steps:
+            lines[place] = _worse(lines[place], line)
+            continue
+        loss = own_losses[number] if own_losses else line["same_weights_loss"]
+        lines.append(line | {"step": number + 1, "loss": loss} | (labels if number == 0 else {}))
+        if num_steps >= FEWEST_UPDATES:
+            _append(record, precision, lines[-1], len(batches[place][0]))
+        if not _is_finite(lines[-1]):
+            break
+    for line, batch in zip(lines, batches, strict=False) if num_steps < FEWEST_UPDATES else ():
+        _append(record, precision, line, len(batch[0]))
 
 
-def _check_same_weights(weights: dict, reference: dict) -> None:
-    for name, expected in reference.items():
-        if numpy.linalg.norm(weights[name] - expected) > SAME_WEIGHTS * numpy.linalg.norm(expected):
-            raise ValueError(f"{name} begins with other weights than its reference; allowed: the same")
+def _step(
+    subject: ParitySubject, optimizer, batch: tuple, right: Step, differentiated: bool, least_share: float
+) -> dict:
+    """Take a step from the reference's weights, and return how near it comes."""
+    subject.load(right.weights, right.statistics)
+    start, passed = subject.weights(), subject.num_passed
+    loss, gradients = subject.step(batch)
+    trained = {name: gradients[name] for name in right.gradients if name in gradients}
+    error, layer = update_error(subject, optimizer, start, subject.weights(), trained, passed)
+    line = {"reference_loss": finite(right.loss), "same_weights_loss": finite(loss), "update_error": finite(error)}
+    line |= {"update_layer": layer}
+    statistics, buffer = statistics_error(subject.statistics(), right.next_statistics, right.statistics)
+    line |= {"statistics_error": finite(statistics), "statistics_layer": buffer} if buffer else {}
+    return line | (compare(trained, right.gradients, least_share) if differentiated else {})
 
 
-def _products(gradient: numpy.ndarray, reference: numpy.ndarray) -> tuple[float, float, float]:
-    """Return the inner product of two gradients, and each one's with itself."""
-    one, other = gradient.ravel(), reference.ravel()
-    return float(one @ other), float(one @ one), float(other @ other)
+def _own_path(subject: ParitySubject, weights: dict, batches: Sequence[tuple]) -> list[float]:
+    """Return the losses of the workload's own steps, one after the other."""
+    subject.restart()
+    subject.load(weights, {})
+    return [subject.step(batch, differentiated=False)[0] for batch in batches]
 
 
-def _near(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return cosines and norm ratios of rows of `_products`; two that are zero agree."""
-    both, one, other = products.T
-    with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        cosines, ratios = both / numpy.sqrt(one * other), numpy.sqrt(one / other)
-    zero = (one == 0) & (other == 0)
-    return numpy.where(zero, 1.0, cosines), numpy.where(zero, 1.0, ratios)
+def _cut(plain: Plain, batch: tuple, place: int) -> tuple:
+    """Return the first images of a batch, with noise where the study injects it."""
+    cut = tuple(part[: plain.batch_size] for part in batch)
+    return plain.noise(cut, place) if plain.noise else cut
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _count_labels(subject: ParitySubject, plain: Plain, batches: Sequence[tuple]) -> dict[str, int]:
+    """Return how many labels of the loader's batches were looked up in the data set, and how many are not its own."""
+    if plain.labels is None:
+        return {"labels_checked": 0, "labels_wrong": 0}
+    fits = numpy.concatenate([plain.labels(subject.to_host(batch), place) for place, batch in enumerate(batches)])
+    return {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
+
+
+def _worse(line: dict, again: dict) -> dict:
+    """Return what was compared twice, each figure the worse of both."""
+    farther: dict[str, Callable[[float], float]] = {
+        "update_error": float,
+        "statistics_error": float,
+        "gradient_cosine": lambda value: -value,
+        "worst_cosine": lambda value: -value,
+        "gradient_norm_ratio": lambda value: abs(value - 1),
+        "worst_norm_ratio": lambda value: abs(value - 1),
+        "same_weights_loss": lambda value: abs(value - line["reference_loss"]),
+    }
+    names = {"update_error": "update_layer", "statistics_error": "statistics_layer"}
+    names |= {name: f"{name}_layer" for name in ("worst_cosine", "worst_norm_ratio")}
+    worse = dict(line)
+    for name, distance in farther.items():
+        if name not in again or line.get(name) is None:
+            continue
+        if again[name] is None or distance(again[name]) > distance(line[name]):
+            worse |= {key: again[key] for key in (name, names.get(name, name))}
+    return worse
+
+
+def _is_finite(line: dict) -> bool:
+    return None not in line.values() and math.isfinite(line["loss"])
+
+
+def _append(record: Run, precision: str, line: dict, samples: int) -> None:
+    settings = record.settings_with(**{name: value for name, value in line.items() if name != "loss"})
+    status = "ok" if _is_finite(line) else "diverged"
+    record.append(precision=precision, samples=samples, loss=line["loss"], settings=settings, status=status)

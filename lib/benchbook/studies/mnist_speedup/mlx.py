@@ -4,7 +4,6 @@ MLX has no loader of its own: threads of this process prepare whole batches wher
 """
 
 import functools
-from dataclasses import replace
 
 import mlx.core as mx
 import numpy
@@ -75,8 +74,7 @@ def build(
         loss=nll,
         epoch_rate=lambda epoch: 0.7**epoch,
         columns=torchs.columns("mnist_cnn", dataset, 0 if data_resident else num_workers),
-        parity_batches=functools.partial(_first_batches, dataset, batch_size),
-        reference=lambda: _reference(dataset, batch_size, seed),
+        make_plain=lambda: torchs.plain(dataset, batch_size),
         settings=settings,
     )
     made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
@@ -92,17 +90,6 @@ def normalise(images: numpy.ndarray) -> numpy.ndarray:
     """Return pixels, uint8, shape (n, 28, 28), as the network takes them: float32, shape (n, 28, 28, 1)."""
     pixels = images[..., None].astype(numpy.float32) / numpy.float32(255)
     return (pixels - numpy.float32(torchs.MEAN)) / numpy.float32(torchs.STANDARD_DEVIATION)
-
-
-def _first_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int) -> list[tuple]:
-    order = numpy.arange(num_batches * batch_size).reshape(num_batches, batch_size) % len(dataset.train_labels)
-    return [(normalise(dataset.train_images[part]), dataset.train_labels[part]) for part in order]
-
-
-def _reference(dataset: datasets.Dataset, batch_size: int, seed: int):
-    few = replace(dataset, train_images=dataset.train_images[:1], train_labels=dataset.train_labels[:1])
-    few = replace(few, test_images=few.train_images, test_labels=few.train_labels)
-    return torchs.build(few, devices.pick("cpu", "torch"), "controlled", True, 0, batch_size, seed)
 
 
 def _inputs(dataset: datasets.Dataset, num_workers: int | None, batch_size: int, seed: int | None):

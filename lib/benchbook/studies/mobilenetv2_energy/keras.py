@@ -7,7 +7,14 @@ import numpy
 from benchbook.studies.mobilenetv2_energy import inputs, weights
 from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan
 from benchbook.training import batches
-from benchbook.training.keras import KerasWorkload, ResidentArrays, evaluation_batch_size, import_keras
+from benchbook.training.keras import (
+    KerasWorkload,
+    ResidentArrays,
+    cross_entropy,
+    evaluation_batch_size,
+    import_keras,
+)
+from benchbook.training.plain import Adam, Plain
 
 
 def build(plan: Plan) -> KerasWorkload:
@@ -24,7 +31,13 @@ def build(plan: Plan) -> KerasWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
-        parity_batches=lambda num_batches: plan.parity_batches(num_batches),
+        plain=Plain(
+            make_network=functools.partial(make_model, plan),
+            loss=cross_entropy,
+            make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7, corrected_late=True),
+            batch_size=plan.parity_batch_size,
+            labels=plan.label_finder(),
+        ),
         settings=plan.settings,
         seed=plan.seed,
     )

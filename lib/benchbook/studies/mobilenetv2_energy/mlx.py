@@ -1,7 +1,6 @@
 """The same MobileNetV2 on MLX: Keras's padding, constants, weights and optimiser."""
 
 import functools
-from dataclasses import replace
 
 import mlx.core as mx
 import numpy
@@ -23,6 +22,7 @@ from benchbook.training.mlx import MlxWorkload
 from benchbook.training.mlx.inputs import ResidentArrays
 from benchbook.training.mlx.layers import BatchNorm, Convolution, Dense, Shift
 from benchbook.training.mlx.runtime import leaves
+from benchbook.training.plain import Plain
 
 
 class Block(nn.Module):
@@ -109,8 +109,7 @@ def build(plan: Plan) -> MlxWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"parameters": sum(array.size for part in plan.arrays.values() for array in part)},
-        parity_batches=plan.parity_batches,
-        reference=lambda: _reference(plan),
+        make_plain=lambda: _plain(plan),
         settings=plan.settings,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
@@ -136,11 +135,10 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
     return [Convolution(kernel, None, stride, padding, depthwise), BatchNorm(norm, NORM_EPSILON, anew, plan.trainable)]
 
 
-def _reference(plan: Plan):
+def _plain(plan: Plan) -> Plain:
     from benchbook.studies.mobilenetv2_energy import torch
 
-    device = devices.pick("cpu", "torch")
-    return torch.build(replace(plan, device=device, data_resident=False, settings=type(plan.settings)()))
+    return torch.plain(plan)
 
 
 def _inputs(plan: Plan):

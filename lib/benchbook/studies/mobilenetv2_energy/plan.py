@@ -1,5 +1,6 @@
 """What is to be built: the protocol's constants, and one point's choices, the same for every framework."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy
@@ -9,6 +10,7 @@ from benchbook.devices import Device
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy.weights import Weights
 from benchbook.training import batches
+from benchbook.training.plain import LabelsByImage
 from benchbook.workload import Settings
 
 # Of two copies of the article's notebook.
@@ -64,12 +66,27 @@ class Plan:
             "num_workers": 0 if self.data_resident else self.num_workers,
         }
 
-    def parity_batches(self, num_batches: int, channels_first: bool = False) -> list[tuple]:
-        """Return the first training batches in the data set's order, on the host; past its end it begins again."""
-        size = min(self.batch_size, MOST_PARITY_IMAGES)
-        order = numpy.arange(num_batches * size).reshape(num_batches, size) % len(self.dataset.train_labels)
-        images, labels = self.dataset.train_images, self.dataset.train_labels
-        return [
-            (inputs.enlarge(images[part], self.image_size, channels_first), labels[part].astype("int32"))
-            for part in order
-        ]
+    @property
+    def parity_batch_size(self) -> int:
+        """Return the images in a step that is compared with float64."""
+        return min(self.batch_size, MOST_PARITY_IMAGES)
+
+    def rate(self, step: int) -> float:
+        """Return a step's learning rate as the article's notebook has it: 4 % less after 50,000 steps."""
+        return self.learning_rate * 0.96 ** (step / 50_000)
+
+    def label_finder(self, channels_first: bool = False) -> Callable[[tuple, int], numpy.ndarray]:
+        """Return what says which labels of a batch are those of its images; see `benchbook.training.plain.Plain`.
+
+        Of an enlarged image one pixel is taken for each that the data set has.
+        """
+        images = self.dataset.train_images
+        chosen = [numpy.unique(inputs.nearest(side, self.image_size), return_index=True) for side in images.shape[1:3]]
+        (rows, first_rows), (columns, first_columns) = chosen
+        stored = LabelsByImage(numpy.ascontiguousarray(images[:, rows][:, :, columns]), self.dataset.train_labels)
+
+        def fit(batch: tuple, place: int) -> numpy.ndarray:
+            pixels = batch[0].transpose(0, 2, 3, 1) if channels_first else batch[0]
+            return stored.fit(pixels[:, first_rows][:, :, first_columns] * 255, batch[1])
+
+        return fit

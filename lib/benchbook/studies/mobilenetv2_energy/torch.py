@@ -21,6 +21,7 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     Plan,
 )
 from benchbook.training import batches, flops
+from benchbook.training.plain import Adam, Plain
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.runtime import Batch
 
@@ -154,8 +155,25 @@ def build(plan: Plan) -> Classifier:
         test_batches=test,
         columns=plan.columns()
         | {"parameters": num_parameters, "flops_per_sample": flops.torch_flops_per_sample(model, example)},
-        parity_batches=lambda num_batches: [_tensors(*batch) for batch in plan.parity_batches(num_batches, True)],
+        plain=plain(plan),
         settings=plan.settings,
+    )
+
+
+def plain(plan: Plan) -> Plain:
+    """Return what training is held against: the network as it is, without folded batch norms, and Adam."""
+
+    def make_network() -> Network:
+        model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
+        model.load(plan.arrays)
+        return model
+
+    return Plain(
+        make_network=make_network,
+        loss=F.cross_entropy,
+        make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7),
+        batch_size=plan.parity_batch_size,
+        labels=plan.label_finder(channels_first=True),
     )
 
 

@@ -19,9 +19,10 @@ from benchbook.studies.resnet50_cost.plan import (
     WEIGHT_DECAY,
     Plan,
 )
-from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks, for_parity
+from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 from benchbook.training.batches import loaded, plain_order
-from benchbook.training.keras import KerasWorkload, evaluation_batch_size, import_keras
+from benchbook.training.keras import KerasWorkload, cross_entropy, evaluation_batch_size, import_keras
+from benchbook.training.plain import all_of
 from benchbook.workload import Evaluation
 
 
@@ -54,8 +55,7 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"parameters": parameters},  # Keras counts moving statistics as well
-        parity_batches=plan.parity_batches,
-        parity_weights=for_parity,
+        plain=plan.plain(functools.partial(make_model, plan), cross_entropy, all_of, _has_name_of_batch_norm),
         settings=plan.settings,
         seed=plan.seed,
         judged=plan.collection is not None,
@@ -143,7 +143,11 @@ def schedule_in_operations(plan: Plan, step):
 
 def is_of_batch_norm(variable) -> bool:
     """Return whether a variable is a batch norm's scale or offset."""
-    return variable.path.rpartition("/")[2] in ("gamma", "beta")
+    return _has_name_of_batch_norm(variable.path)
+
+
+def _has_name_of_batch_norm(path: str) -> bool:
+    return path.rpartition("/")[2] in ("gamma", "beta")
 
 
 def trainable_parameters(workload: KerasWorkload) -> int:

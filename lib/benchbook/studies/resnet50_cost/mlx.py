@@ -1,13 +1,11 @@
 """The same ResNet-50 on MLX: torchvision's padding, constants and optimiser."""
 
 import itertools
-from dataclasses import replace
 
 import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
-from benchbook import devices
 from benchbook.studies.resnet50_cost.plan import (
     DROP,
     DROPS,
@@ -20,7 +18,7 @@ from benchbook.studies.resnet50_cost.plan import (
     WEIGHT_DECAY,
     Plan,
 )
-from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks, for_parity
+from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
 from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
 from benchbook.training import flops
@@ -28,6 +26,7 @@ from benchbook.training.batches import loaded, plain_order
 from benchbook.training.mlx import MlxWorkload
 from benchbook.training.mlx.layers import BatchNorm, Convolution, Dense
 from benchbook.training.mlx.runtime import leaves
+from benchbook.training.plain import Plain
 
 
 class Convolved(nn.Module):
@@ -107,9 +106,7 @@ def build(plan: Plan) -> MlxWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
-        parity_batches=plan.parity_batches,
-        reference=lambda: _reference(plan),
-        parity_weights=for_parity,
+        make_plain=lambda: _plain(plan),
         settings=plan.settings,
         judged=plan.collection is not None,
     )
@@ -132,11 +129,10 @@ def trainable_parameters(workload: MlxWorkload) -> int:
     return sum(array.size for array in leaves(workload.network.model.trainable_parameters()).values())
 
 
-def _reference(plan: Plan):
+def _plain(plan: Plan) -> Plain:
     from benchbook.studies.resnet50_cost import torch
 
-    device = devices.pick("cpu", "torch")
-    return torch.build(replace(plan, device=device, batch_size=1, settings=type(plan.settings)()))
+    return torch.plain(plan)
 
 
 def _inputs(plan: Plan):

@@ -1,5 +1,6 @@
 """What is to be built: the protocol's constants, the schedule, and one point's choices, for every framework."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy
@@ -7,8 +8,9 @@ import numpy
 from benchbook.datasets.collections import Collection
 from benchbook.devices import Device
 from benchbook.studies.resnet50_cost import inputs
-from benchbook.studies.resnet50_cost.weights import Weights
+from benchbook.studies.resnet50_cost.weights import Weights, for_parity
 from benchbook.training import batches
+from benchbook.training.plain import SGD, Plain
 from benchbook.training.several.group import Group
 from benchbook.workload import Settings
 
@@ -22,7 +24,6 @@ NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
 SYNTHETIC = "synthetic"
 MOST_TEST_IMAGES = 128  # in a batch of the test
-SPREAD = 7919  # a prime: parity takes images of many classes, which lie one after the other
 
 
 def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPOCHS) -> float:
@@ -117,13 +118,44 @@ class Plan:
             "num_workers": self.num_workers if self.collection else 0,
         }
 
-    def parity_batches(self, num_batches: int) -> list[tuple]:
-        """Return batches on the host, the same for every device: float32 (n, size, size, 3), and labels."""
-        size = self.parity_batch_size
-        if self.collection is None:
-            return [self.synthetic_batch(size, number) for number in range(num_batches)]
-        order = numpy.arange(num_batches * size).reshape(num_batches, size) * SPREAD % len(self.collection.train)
-        return [self.crops(0).batch(indices) for indices in order]
+    @property
+    def steps_risen(self) -> int:
+        """Return the steps of the warm-up: parity begins with the highest rate, for the first ones round to nothing."""
+        return round(WARM_UP_EPOCHS * self.steps_per_epoch * self.schedule_epochs / EPOCHS)
+
+    def plain(self, make_network: Callable, loss: Callable, inputs: Callable, is_of_batch_norm: Callable) -> Plain:
+        """Return what training is held against: the article's momentum and weight decay, in plain code.
+
+        Args:
+            make_network, loss, inputs: see `benchbook.training.plain.Plain`.
+            is_of_batch_norm: from a parameter's name to whether weight decay leaves it out.
+        """
+
+        def labels(batch: tuple, place: int) -> numpy.ndarray:
+            epoch, number = divmod(place, self.steps_per_epoch)
+            return batch[1] == self.collection.train.labels[self.order(epoch)[number]]
+
+        def optimizer() -> SGD:
+            return SGD(self.plain_rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed)
+
+        def is_decayed(name: str) -> bool:
+            return not is_of_batch_norm(name)
+
+        return Plain(
+            make_network=make_network,
+            loss=loss,
+            make_optimizer=optimizer,
+            batch_size=min(self.share, self.parity_batch_size),
+            inputs=inputs,
+            labels=labels if self.collection else None,
+            settle=lambda make, weights: for_parity(weights),
+            steps_passed=self.steps_risen,
+        )
+
+    def plain_rate(self, step: int) -> float:
+        """Return the learning rate of a step after the warm-up: divided by 10 after 30, 60, 80 and 90 of 90 epochs."""
+        epoch = step / (self.steps_per_epoch * self.schedule_epochs / 90)
+        return self.learning_rate * self.batch_size / 256 * 0.1 ** sum(epoch >= end for end in (30, 60, 80, 90))
 
     def synthetic_batch(self, size: int, number: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy
 import torch
 import torchvision
 from torch import nn
@@ -14,8 +15,9 @@ from torch.utils.data import DataLoader
 from benchbook import devices
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
-from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions, for_parity
+from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions
 from benchbook.training import flops
+from benchbook.training.plain import Plain
 from benchbook.training.several import replicas
 from benchbook.training.several.group import Group
 from benchbook.training.torch import TorchWorkload
@@ -81,6 +83,14 @@ class Classifier(TorchWorkload):
         self.scheduler.step()
         return loss
 
+    def pass_steps(self, count: int) -> None:
+        """Go on as after so many steps of the schedule."""
+        self.scheduler.last_epoch = count
+        for group, first, factor in zip(
+            self.optimizer.param_groups, self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True
+        ):
+            group["lr"] = first * factor(count)
+
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
         """Read the losses of many steps and return their mean, over all devices."""
         return replicas.mean(super().mean_loss(losses), self.device, self.group.size)
@@ -142,20 +152,27 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"flops_per_sample": flops_per_sample},
-        parity_batches=lambda num_batches: [
-            (torch.from_numpy(inputs.channels_first(images)), torch.from_numpy(labels.astype("int64")))
-            for images, labels in plan.parity_batches(num_batches)
-        ],
-        parity_weights=for_parity,
+        plain=plain(plan),
         settings=settings,
         group=plan.group,
         judged=plan.collection is not None,
     )
 
 
+def plain(plan: Plan) -> Plain:
+    """Return what training is held against; see `Plan.plain`."""
+    return plan.plain(lambda: Network(plan.num_classes), F.cross_entropy, _plain_inputs, is_of_batch_norm)
+
+
 def trainable_parameters(workload: TorchWorkload) -> int:
     """Return how many numbers training changes."""
     return count_parameters(workload.model)
+
+
+def is_of_batch_norm(name: str) -> bool:
+    """Return whether a parameter's name is that of a batch norm's scale or offset."""
+    module = name.rpartition(".")[0].rpartition(".")
+    return module[2].startswith("bn") or (module[0].endswith("downsample") and module[2] == "1")
 
 
 def decayed_apart(model: nn.Module) -> list[dict]:
@@ -185,6 +202,14 @@ def _inputs(plan: Plan):
 
     tested = torch.arange(len(plan.collection.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
     return lambda epoch: loader(epoch, plan.order(epoch)), lambda: loader(None, tested)
+
+
+def _plain_inputs(batch: tuple) -> tuple:
+    """Return normalised images and labels of a batch on the host; a loader's pixels are bytes."""
+    images, labels = batch
+    if images.dtype == numpy.uint8:
+        images = inputs.channels_first(inputs.normalise(images))
+    return (images,), labels
 
 
 def _synthetic(plan: Plan) -> Batch:

@@ -16,12 +16,13 @@ from benchbook.studies.segmentation_scaling.loss import intersection_over_union,
 from benchbook.training.batches import loaded, plain_order, training_order
 from benchbook.training.keras import KerasWorkload, ResidentArrays, evaluation_batch_size, import_keras
 from benchbook.training.options import check_options
+from benchbook.training.plain import SGD, LabelsByImage, Plain
 from benchbook.workload import Settings
 
 VARIANTS = ("reference", "tuned")
 NUM_EPOCHS, LEARNING_RATE, POWER, MOMENTUM = 2, 0.25, 0.9, 0.95  # of the article's release
 MOST_PARITY_IMAGES = 2  # in a batch that is repeated in float64, which is slow
-PARITY_SEED, PARITY_NOISE = 0, 0.25  # of brightness; see `_parity_batches`
+PARITY_SEED, PARITY_NOISE = 0, 0.25  # of brightness; see `plain`
 
 
 def build(
@@ -87,9 +88,35 @@ def build(
             "image_size": image_size,
             "num_workers": 0 if data_resident else num_workers,
         },
-        parity_batches=functools.partial(_parity_batches, dataset, min(batch_size, MOST_PARITY_IMAGES)),
+        plain=plain(dataset, width, min(batch_size, MOST_PARITY_IMAGES), len(order), num_epochs),
         settings=settings,
         seed=seed,
+    )
+
+
+def plain(dataset: Dataset, width: float, batch_size: int, steps_per_epoch: int, num_epochs: int) -> Plain:
+    """Return what training is held against: the article's momentum and falling rate, and noise in the images.
+
+    On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
+    that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.
+    """
+    stored = LabelsByImage(dataset.train_images, dataset.train_labels)
+
+    def with_noise(batch: tuple, place: int) -> tuple:
+        random = numpy.random.default_rng([PARITY_SEED, place])
+        noise = random.uniform(0, PARITY_NOISE, (len(batch[0]), *dataset.train_images.shape[1:], 1))
+        return batch[0] + noise.astype("float32"), batch[1]
+
+    def rate(step: int) -> float:
+        return 0.25 * (1 - min(step // steps_per_epoch, num_epochs - 1) / num_epochs) ** 0.9
+
+    return Plain(
+        make_network=functools.partial(network.make_model, dataset.train_images.shape[1], width),
+        loss=squares_and_overlap,
+        make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
+        batch_size=batch_size,
+        labels=lambda batch, place: stored.fit(batch[0][..., 0] * 255, batch[1][..., 0]),
+        noise=with_noise,
     )
 
 
@@ -138,18 +165,3 @@ def _scale(images):
     import keras
 
     return keras.ops.cast(images, "float32") / 255.0
-
-
-def _parity_batches(dataset: Dataset, size: int, num_batches: int) -> list[tuple]:
-    """Return the first training batches with noise, the same every time, on the host; past the end it begins again.
-
-    On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
-    that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.
-    """
-    order = numpy.arange(num_batches * size).reshape(num_batches, size) % len(dataset.train_images)
-    random = numpy.random.default_rng(PARITY_SEED)
-    noise = [random.uniform(0, PARITY_NOISE, (size, *dataset.train_images.shape[1:], 1)) for _ in order]
-    return [
-        (scale(dataset.train_images[part]) + each.astype("float32"), dataset.train_labels[part][..., None])
-        for part, each in zip(order, noise, strict=True)
-    ]

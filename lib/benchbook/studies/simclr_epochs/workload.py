@@ -6,8 +6,9 @@ and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
 The source reads a PNG file for each image; here images come from memory.
 """
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy
 import torch
@@ -19,8 +20,8 @@ from benchbook.studies.simclr_epochs import neighbours, views
 from benchbook.studies.simclr_epochs.network import Network, nt_xent
 from benchbook.training import flops
 from benchbook.training.batches import order_seed
+from benchbook.training.plain import SGD, Arrays, Plain
 from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.parity import TorchParitySubject
 from benchbook.training.torch.runtime import STORED, Batch, compute
 from benchbook.workload import Evaluation, Settings
 
@@ -42,32 +43,14 @@ class SimClr(TorchWorkload):
 
     Attributes:
         bank_batches: to all batches of the training images that vote, not augmented, with their labels.
-        settling_batches: to the batches, on the host, that a copy is trained on before it is compared with float64.
-        settled: the parameters after that; None until they are asked for.
     """
 
     bank_batches: Callable[[], Iterable[Batch]] | None = None
-    settling_batches: Callable[[], Iterable[Batch]] | None = None
-    settled: dict[str, numpy.ndarray] | None = None
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, None]:
         """Return both views for the network; the loss compares them with each other."""
         return batch, None
-
-    def parity_subject(self, device: Device, precision: str) -> TorchParitySubject:
-        """Return a copy of the network, a few steps on; see `SETTLING_STEPS`."""
-        subject = super().parity_subject(device, precision)
-        if self.settled is None:
-            plain = replace(self, settings=Settings())
-            settling = TorchWorkload.parity_subject(plain, devices.pick("cpu"), "fp32")
-            for group in settling.optimizer.param_groups:
-                group["lr"] = LEARNING_RATE
-            for batch in self.settling_batches():
-                settling.step(batch)
-            self.settled = settling.parameters()
-        subject.load(self.settled)
-        return subject
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -162,20 +145,37 @@ def build(
             "num_workers": workers,
             "flops_per_sample": flops.torch_flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)),
         },
-        parity_batches=lambda count: parity_batches(dataset, parity_batch_size, count, seed),
-        settling_batches=lambda: parity_batches(dataset, parity_batch_size, SETTLING_STEPS, seed + 1),
+        plain=plain(dataset, batch_size, joint_views, parity_batch_size, seed),
         settings=settings,
         **make_inputs(dataset, voters, judged, device, workers, batch_size, seed),
     )
 
 
-def parity_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, seed: int = 0) -> list[Batch]:
-    """Return augmented views of training images on the host, the same on every machine; few images serve repeatedly."""
-    if not num_batches:
-        return []
-    order = spread(len(dataset.train_labels), num_batches * batch_size)
-    first, second = views.fixed_pairs(dataset.train_images[order], seed)
-    return list(zip(first.split(batch_size), second.split(batch_size), strict=True))
+def plain(dataset: datasets.Dataset, batch_size: int, joint_views: bool, parity_batch_size: int, seed: int) -> Plain:
+    """Return what training is held against: SGD with momentum and weight decay, at the first epoch's rate.
+
+    There are no labels; both views come as the loader made them.
+    """
+
+    def settle(make: Callable, weights: Arrays) -> Arrays:
+        """Return weights a few plain steps on; see `SETTLING_STEPS`."""
+        order = spread(len(dataset.train_labels), SETTLING_STEPS * parity_batch_size)
+        first, second = (part.numpy() for part in views.fixed_pairs(dataset.train_images[order], seed + 1))
+        optimizer, network = SGD(lambda step: LEARNING_RATE, momentum=0.9, weight_decay=5e-4), make(weights)
+        for number, part in enumerate(numpy.split(numpy.arange(len(order)), SETTLING_STEPS)):
+            network.load(weights, {})
+            _, gradients, _ = network.differentiate((first[part], second[part]), None)
+            weights = weights | optimizer.step(weights, gradients, number)
+        return weights
+
+    return Plain(
+        make_network=functools.partial(Network, joint_views),
+        loss=nt_xent,
+        make_optimizer=lambda: SGD(lambda step: 0.06 * batch_size / 128, momentum=0.9, weight_decay=5e-4),
+        batch_size=min(batch_size, parity_batch_size),
+        inputs=lambda batch: (batch, None),
+        settle=settle,
+    )
 
 
 def spread(length: int, count: int) -> numpy.ndarray:

@@ -13,9 +13,11 @@ from torch.nn import functional as F
 
 from benchbook import datasets, devices
 from benchbook.devices import Device
-from benchbook.studies.mnist_speedup.workload import columns, first_batches, inputs
+from benchbook.studies.mnist_speedup.workload import columns, inputs
 from benchbook.training import flops
+from benchbook.training.batches import order_seed
 from benchbook.training.options import check_options
+from benchbook.training.plain import Adam, Plain
 from benchbook.training.torch import TorchWorkload
 from benchbook.training.torch.runtime import Batch
 from benchbook.workload import Evaluation
@@ -131,17 +133,26 @@ def build(
         columns=columns("vae", dataset, 0 if data_resident else num_workers)
         | {"flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
-        parity_batches=lambda num_batches: parity_batches(dataset, batch_size, num_batches, seed),
+        plain=plain(batch_size, seed),
     )
 
 
-def parity_batches(dataset: datasets.Dataset, batch_size: int, num_batches: int, seed: int = 1) -> list[Batch]:
-    """Return the first training batches with their noise, drawn on the CPU from the seed."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        (images, torch.randn(len(images), LATENT_SIZE, generator=generator))
-        for images, _ in first_batches(dataset, batch_size, num_batches, normalised=False)
-    ]
+def plain(batch_size: int, seed: int) -> Plain:
+    """Return what training is held against: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
+
+    def with_noise(batch: Batch, place: int) -> Batch:
+        generator = torch.Generator().manual_seed(order_seed(seed, place))
+        return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=generator)
+
+    return Plain(
+        make_network=Network,
+        loss=loss,
+        is_sum=True,
+        make_optimizer=lambda: Adam(lambda step: 1e-3),
+        batch_size=batch_size,
+        inputs=lambda batch: (batch, batch[0]),
+        noise=with_noise,
+    )
 
 
 @torch.no_grad()

@@ -49,7 +49,7 @@ def build(plan: Plan, settings: Settings) -> Trained:
         accuracy=top1 if classifies else lambda outputs, target: keras.ops.convert_to_tensor(float("nan"), "float32"),
         metric="top1" if classifies else None,
         columns=plan.columns(),
-        parity_batches=plan.parity_batches,
+        plain=plan.plain(make_model, loss),
         settings=settings,
         seed=plan.seed,
     )

@@ -13,6 +13,7 @@ from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.choices import EXAMPLE, SYNTHETIC
 from benchbook.training import batches
 from benchbook.training.options import check_fits
+from benchbook.training.plain import SGD, Adam, Optimizer, Plain
 from benchbook.workload import Settings
 
 MOMENTUM = 0.9  # of sgd
@@ -126,7 +127,7 @@ class Plan:
         if self.data is None:
             yield from (self._pool[step % POOL] for step in range(STEPS))
             return
-        order = batches.training_order(len(self.data.train_labels), self.batch_size, self.seed, epoch)
+        order = self._order(epoch)
         images, labels = self.data.train_images, self.data.train_labels
         yield from batches.loaded(order, lambda chosen: self._load(images, labels, chosen), self.num_workers)
 
@@ -140,13 +141,44 @@ class Plan:
         for chosen in batches.plain_order(min(whole, len(labels)), self.batch_size):
             yield self._load(images, labels, chosen)
 
-    def parity_batches(self, num_batches: int) -> list[Batch]:
-        """Return the first batches, small, the same for every device."""
-        size = min(self.batch_size, MOST_PARITY_SAMPLES)
-        if self.data is None:
-            return [self._batch(size, number) for number in range(num_batches)]
-        chosen = numpy.arange(num_batches * size).reshape(num_batches, size) % len(self.data.train_labels)
-        return [self._load(self.data.train_images, self.data.train_labels, part) for part in chosen]
+    def example_batch(self) -> Batch:
+        """Return a small batch, by which a network is counted."""
+        return self._batch(min(self.batch_size, MOST_PARITY_SAMPLES), 0) if self.data is None else self._first()
+
+    def plain(self, make_network: Callable, loss: Callable) -> Plain:
+        """Return what training is held against: the same network, in plain code.
+
+        Args:
+            make_network, loss: see `benchbook.training.plain.Plain`.
+        """
+
+        def labels(batch: Batch, place: int) -> numpy.ndarray:
+            count = len(self.data.train_labels)
+            epoch, number = divmod(place, count // self.batch_size)
+            return batch[-1] == self.data.train_labels[self._order(epoch)[number]]
+
+        return Plain(
+            make_network=make_network,
+            loss=loss,
+            make_optimizer=self._plain_optimizer,
+            batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
+            labels=labels if self.data is not None else None,
+        )
+
+    def _plain_optimizer(self) -> Optimizer:
+        """Return the optimiser with its framework's constants: those of torch, or Keras's own."""
+        keras = self.device.framework != "torch"
+        if self.optimizer == "sgd":
+            return SGD(lambda step: self.learning_rate, momentum=0.9)
+        decay = {"adam": 0.0, "adamw": 0.004 if keras else 0.01}[self.optimizer]
+        return Adam(lambda step: self.learning_rate, 1e-7 if keras else 1e-8, keras, decay)
+
+    def _order(self, epoch: int) -> list[numpy.ndarray]:
+        return batches.training_order(len(self.data.train_labels), self.batch_size, self.seed, epoch)
+
+    def _first(self) -> Batch:
+        chosen = numpy.arange(min(self.batch_size, MOST_PARITY_SAMPLES))
+        return self._load(self.data.train_images, self.data.train_labels, chosen)
 
     def of_size(self, batch_size: int) -> "Plan":
         """Return the same plan with another batch size."""

@@ -55,7 +55,7 @@ def build(plan: Plan, settings: Settings) -> Trained:
     """Return the workload; see `workload.build`."""
     devices.seed(plan.seed)
     model = plan.make_network(torch.nn.Module).train()
-    example = _tensors(plan.parity_batches(1)[0])
+    example = _tensors(plan.example_batch())
     columns = plan.columns() | _counted(model, example[:-1])
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -72,7 +72,7 @@ def build(plan: Plan, settings: Settings) -> Trained:
         train_batches=lambda epoch: map(_tensors, plan.batches(epoch)),
         test_batches=lambda: map(_tensors, plan.test_batches()),
         columns=columns,
-        parity_batches=lambda number: [_tensors(batch) for batch in plan.parity_batches(number)],
+        plain=plan.plain(lambda: plan.make_network(torch.nn.Module).train(), _checked(plan)),
         settings=settings,
         classifies=plan.classifies and plan.data is not None,
     )

@@ -4,7 +4,8 @@ The same model, loss and optimiser run on both; which of the two is the device's
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy
 
@@ -13,18 +14,17 @@ from benchbook.devices import Device
 from benchbook.training import flops
 from benchbook.training.keras.building import build_network
 from benchbook.training.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
-from benchbook.training.keras.networks import Network
-from benchbook.training.keras.parity import KerasParitySubject, copy_model
-from benchbook.training.keras.runtime import POLICIES, Array, arithmetic, compile_function, import_keras, place, to_host
+from benchbook.training.keras.parity import KerasSubject
+from benchbook.training.keras.runtime import Array, arithmetic, compile_function, import_keras, place, to_host
+from benchbook.training.plain import Plain
 from benchbook.workload import Evaluation, Settings
 
 __all__ = [
-    "KerasParitySubject",
+    "KerasSubject",
     "KerasWorkload",
     "ResidentArrays",
     "arithmetic",
     "compile_function",
-    "copy_model",
     "cross_entropy",
     "evaluation_batch_size",
     "import_keras",
@@ -64,8 +64,7 @@ class KerasWorkload:
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
         metric: what `accuracy` is, as rows name it.
         columns: the description of the work, as columns of a row.
-        parity_batches: a number to that many batches on the host, the same for every device.
-        parity_weights: the present parameters by name to those that are compared with float64; None: the same.
+        plain: what training is held against; None: it cannot be checked.
         settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
         seed: of weights and dropout.
 
@@ -84,15 +83,25 @@ class KerasWorkload:
     metric: str = "top1"
     columns: dict = field(default_factory=dict)
     epoch: int = 0
-    parity_batches: Callable[[int], list[Batch]] | None = None
-    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
+    plain: Plain | None = None
     settings: Settings = field(default_factory=Settings)
     seed: int = 1
 
     def __post_init__(self) -> None:
         if self.settings != Settings(self.settings.precision, compiled=self.settings.compiled):
             raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
-        self.network = self._build(self.device, self.settings.precision, self.settings.compiled)
+        precision = self.settings.precision
+        self.network = build_network(
+            self.device,
+            make_model=self.make_model,
+            make_optimizer=self.make_optimizer,
+            loss=self.loss,
+            accuracy=self.accuracy,
+            precision=precision,
+            compiled=self.settings.compiled,
+            loss_scaled="fp16" in precision,
+            seed=self.seed,
+        )
 
     @property
     def model(self):
@@ -167,29 +176,19 @@ class KerasWorkload:
         self.epoch = state["epoch"]
         devices.restore_random_state(self.device, state["random"])
 
-    def parity_subject(self, device: Device, precision: str) -> "KerasParitySubject":
-        """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
-        # The reference computes plainly; the device as the workload does.
-        same = precision == self.settings.precision
-        policy = None if same else POLICIES.get(precision)
-        network = self._build(
-            device, precision, self.settings.compiled and same, lambda: copy_model(self.model, policy)
-        )
-        network.load([to_host(weight.value) for weight in self.model.weights])
-        subject = KerasParitySubject(network)
-        if self.parity_weights:
-            subject.load(self.parity_weights(subject.parameters()))
-        return subject
+    @contextmanager
+    def compared(self, precision: str) -> Iterator[KerasSubject]:
+        """Yield what is compared with float64: this workload itself, or in another precision one with its weights.
 
-    def _build(self, device: Device, precision: str, compiled: bool, make_model: Callable | None = None) -> Network:
-        return build_network(
-            device,
-            make_model=make_model or self.make_model,
-            make_optimizer=self.make_optimizer,
-            loss=self.loss,
-            accuracy=self.accuracy,
-            precision=precision,
-            compiled=compiled,
-            loss_scaled=make_model is None and "fp16" in precision,
-            seed=self.seed,
-        )
+        Afterwards weights, optimiser, seeds and random state are what they were.
+        """
+        workload = self
+        if precision != self.settings.precision:
+            workload = replace(self, settings=Settings(precision))
+            workload.network.load([to_host(weight.value) for weight in self.model.weights])
+        with workload.network.without_dropout():
+            subject = KerasSubject(workload)
+            try:
+                yield subject
+            finally:
+                workload.restore(subject.fresh)

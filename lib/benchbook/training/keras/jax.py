@@ -29,14 +29,15 @@ def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
 class JaxNetwork(Network):
     """A Keras model trained by a jitted function from state to state; the model's own variables follow on request."""
 
-    def _prepare(self, compiled: bool) -> None:
+    FUNCTIONS = ("_jitted",)
+
+    def _prepare(self) -> None:
         self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
         self._jitted = {
             "train": jax.jit(self._train_body, donate_argnums=0),
             "score": jax.jit(self._score_body),
             "predict": jax.jit(self._predict_body),
             "differentiate": jax.jit(self._differentiate_body),
-            "apply": jax.jit(self._apply_body),
         }
         self.update_state()
 
@@ -80,11 +81,6 @@ class JaxNetwork(Network):
     def _differentiate(self, inputs: Array, target: Array, scale: Array) -> tuple[Array, list[Array]]:
         return self._jitted["differentiate"](*self._state[:2], inputs, target, scale)
 
-    def _apply(self, gradients: list[Array]) -> None:
-        trainable, others, optimizer = self._state
-        trainable, optimizer = self._jitted["apply"](trainable, optimizer, gradients)
-        self._state = [trainable, others, optimizer]
-
     def _train_body(self, state: list, inputs: Array, target: Array) -> tuple[list, Array]:
         trainable, others, optimizer = state
 
@@ -94,12 +90,8 @@ class JaxNetwork(Network):
                 return self.optimizer.scale_loss(loss), (loss, updated)
 
         (_, (loss, others)), gradients = jax.value_and_grad(scaled_loss, has_aux=True)(trainable)
-        trainable, optimizer = self._apply_body(trainable, optimizer, gradients)
-        return [trainable, others, optimizer], loss
-
-    def _apply_body(self, trainable: list, optimizer: list, gradients: list) -> tuple[list, list]:
         trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
-        return list(trainable), list(optimizer)
+        return [list(trainable), others, list(optimizer)], loss
 
     def _differentiate_body(
         self, trainable: list, others: list, inputs: Array, target: Array, scale: Array

@@ -5,8 +5,8 @@ Nothing here reads a number from the device while it trains.
 """
 
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy
 
@@ -31,7 +31,10 @@ class Network:
     Attributes:
         misplaced: how often each operation of a training step is computed on another device than the chosen one; the
             first step fills it in.
+        FUNCTIONS: attributes that hold compiled functions.
     """
+
+    FUNCTIONS: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Network:
         self.keras = import_keras(device.framework)
         self.loss, self.accuracy, self.device, self.precision = loss, accuracy, device, precision
         self.misplaced: dict[str, int] = {}
+        self.compiled = compiled
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
@@ -56,7 +60,7 @@ class Network:
                 self.model, optimizer = make_model(), make_optimizer()
                 self.optimizer = self.keras.optimizers.LossScaleOptimizer(optimizer) if loss_scaled else optimizer
                 self.optimizer.build(self.model.trainable_variables)
-                self._prepare(compiled)
+                self._prepare()
         finally:
             self.keras.config.set_dtype_policy(policy)
             random.setstate(state)
@@ -80,6 +84,10 @@ class Network:
         """Return parts of a batch where they are computed; what is there already is not moved again."""
         return [place(self.device, part) for part in parts]
 
+    def gather(self, part: Array) -> Array:
+        """Return a part of a batch in one piece, though several devices may hold their shares of it."""
+        return part
+
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return what the network makes of one batch, in inference mode."""
         with arithmetic(self.device, self.precision):
@@ -92,13 +100,6 @@ class Network:
             loss, gradients = self._differentiate(*self.spread(inputs, target), *self.spread(factor))
         on_host = [to_host(gradient).astype("float64") / scale for gradient in gradients]
         return float(loss), on_host
-
-    def apply(self, gradients: list[numpy.ndarray]) -> None:
-        """Let the optimiser take one step with these gradients."""
-        with arithmetic(self.device, self.precision):
-            dtypes = [variable.dtype for variable in self.model.trainable_variables]
-            pairs = zip(gradients, dtypes, strict=True)
-            self._apply([self.keras.ops.convert_to_tensor(gradient, dtype) for gradient, dtype in pairs])
 
     def read(self) -> list[numpy.ndarray]:
         """Return copies of all `variables`, on the host."""
@@ -124,6 +125,29 @@ class Network:
     def scope(self) -> AbstractContextManager:
         """Return where the model and its optimiser are made."""
         return nullcontext()
+
+    @contextmanager
+    def without_dropout(self) -> Iterator[None]:
+        """Put dropout off inside a `with` block, in functions compiled for it; afterwards they are those of before."""
+        layers = [layer for layer in self.model.layers if isinstance(layer, self.keras.layers.Dropout)]
+        rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in self.FUNCTIONS}
+        if not any(rates):
+            yield
+            return
+        try:
+            self._compile_without(layers)
+            yield
+        finally:
+            for layer, rate in zip(layers, rates, strict=True):
+                layer.rate = rate
+            vars(self).update(functions)
+
+    def _compile_without(self, layers: list) -> None:
+        for layer in layers:
+            layer.rate = 0.0
+        self.update_model()
+        with arithmetic(self.device, self.precision), self.scope():
+            self._prepare()
 
     def num_images(self, part: Array) -> int:
         """Return the images in a part of a batch, spread or not."""

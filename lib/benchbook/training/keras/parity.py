@@ -1,74 +1,113 @@
-"""A Keras network that repeats the same steps on any device, without dropout."""
+"""A Keras workload that takes the steps it is timed with, one at a time, for each to be looked at."""
+
+import itertools
+from typing import Any
 
 import numpy
 
-from benchbook.training.keras.networks import Network
-from benchbook.training.keras.runtime import Array, to_host
+from benchbook.training.keras.runtime import to_host
+from benchbook.training.plain import Arrays
 
-Batch = tuple[Array, Array]
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
+MOST_HALVINGS = 60  # of the scale until a step is taken
+RESOLUTIONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+MOVING = "moving_"  # how the names of a batch norm's statistics begin
 
 
-class KerasParitySubject:
-    """A Keras network that repeats the same steps on any device; see `benchbook.workload.ParitySubject`.
+class KerasSubject:
+    """A Keras workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
-        network: without dropout.
+        workload: its dropout is off, and whoever made this puts it back afterwards.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.names = [variable.path for variable in network.model.trainable_variables]
-        self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in network.precision else 1.0
+    def __init__(self, workload: Any) -> None:
+        self.workload, self.network, self.plain = workload, workload.network, workload.plain
+        self.fresh = workload.snapshot()
+        optimizer = self.network.optimizer
+        self.scaled = hasattr(optimizer, "dynamic_scale")
+        self.iterations = (optimizer.inner_optimizer if self.scaled else optimizer).iterations
+        self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in self.network.precision else 1.0
+        self.restart()
 
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name, in float64."""
+    def restart(self) -> None:
+        """Go back to the weights, the optimiser and the random state that the workload came with."""
+        self.workload.restore(self.fresh)
         self.network.update_model()
-        values = [to_host(variable.value).astype("float64") for variable in self.network.model.trainable_variables]
-        return dict(zip(self.names, values, strict=True))
+        self.network.assign([self.iterations], [self.plain.steps_passed])
+        self.num_passed = self.plain.steps_passed
 
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names, rounded to this precision."""
+    def batches(self, count: int) -> list[tuple]:
+        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
+        epochs = itertools.count(self.workload.epoch)
+        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
+        return [tuple(map(self.network.gather, batch)) for batch in itertools.islice(stream, count)]
+
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        """Return a batch as NumPy has it: what is not whole in float64."""
+        arrays = (to_host(part) for part in batch)
+        return tuple(array if array.dtype.kind in "iub" else array.astype("float64") for array in arrays)
+
+    def weights(self) -> Arrays:
+        """Return every parameter by name, trainable or not, in float64."""
         self.network.update_model()
-        self.network.assign(self.network.model.trainable_variables, [parameters[name] for name in self.names])
+        return {variable.path: to_host(variable.value).astype("float64") for variable in self._kept(moving=False)}
 
-    def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name, in float64."""
-        loss, gradients = self._differentiate(batch)
-        return loss, dict(zip(self.names, gradients, strict=True))
+    def statistics(self) -> Arrays:
+        """Return the moving statistics of batch norms by name, in float64."""
+        self.network.update_model()
+        return {variable.path: to_host(variable.value).astype("float64") for variable in self._kept(moving=True)}
 
-    def step(self, batch: Batch) -> float:
-        """Train on one batch and return its mean loss from before the step."""
-        loss, gradients = self._differentiate(batch)
-        self.network.apply(gradients)
-        return loss
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        """Take over weights and moving statistics by name, rounded to what the workload keeps."""
+        arrays = weights | statistics
+        self.network.update_model()
+        variables = [variable for variable in self.network.model.weights if variable.path in arrays]
+        self.network.assign(variables, [arrays[variable.path] for variable in variables])
 
-    def _differentiate(self, batch: Batch) -> tuple[float, list[numpy.ndarray]]:
-        """Return loss and gradients; in float16 the loss is scaled, and the scale halved until nothing overflows."""
+    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
+        """Train on a batch; return its loss and, if they are wanted, the gradients at the weights from before it.
+
+        A scaled optimiser leaves out a step whose gradients overflow, and halves its scale; the same batch comes again.
+        """
+        before = self.statistics()
+        gradients = self._differentiate(batch) if differentiated else {}
+        for _ in range(MOST_HALVINGS):
+            self.load({}, before)  # to differentiate moves them, too, and so does a step that was left out
+            loss = float(self.workload.step(batch))
+            self.network.update_model()
+            passed, self.num_passed = self.num_passed, int(to_host(self.iterations.value))
+            if self.num_passed > passed or not self.scaled:
+                break
+        return loss, gradients
+
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        """Return numbers as the parameter of this name keeps them."""
+        return array.astype(self._dtype).astype("float64")
+
+    @property
+    def resolution(self) -> float:
+        """Return how far numbers of about 1 lie apart where weights are kept."""
+        return RESOLUTIONS[self._dtype.name]
+
+    @property
+    def _dtype(self) -> numpy.dtype:
+        return to_host(self.network.model.weights[0].value).dtype
+
+    def _kept(self, moving: bool) -> list:
+        weights = self.network.model.weights
+        return [variable for variable in weights if variable.path.rpartition("/")[2].startswith(MOVING) == moving]
+
+    def _differentiate(self, batch: tuple) -> Arrays:
+        """Return gradients by name; in float16 the loss is scaled, and the scale halved until nothing overflows.
+
+        A parameter that is not trained has zeros.
+        """
         while True:
-            loss, gradients = self.network.differentiate(*batch, self.loss_scale)
-            if self.loss_scale == 1 or all(numpy.isfinite(gradient).all() for gradient in gradients):
-                return loss, gradients
+            _, derived = self.network.differentiate(*batch, self.loss_scale)
+            if self.loss_scale == 1 or all(numpy.isfinite(gradient).all() for gradient in derived):
+                break
             self.loss_scale /= 2
-
-
-def copy_model(model, policy: str | None = None):
-    """Return a copy of a Keras model without its weights and without dropout.
-
-    Args:
-        model: a functional model without models inside.
-        policy: what Keras computes the copy in; None: as the model.
-    """
-    import keras
-
-    def copy_layer(layer):
-        config = layer.get_config()
-        # Weights are loaded afterwards, and JAX compiles every random draw.
-        config |= {name: "zeros" for name in config if name.endswith("initializer")}
-        if isinstance(layer, keras.layers.Dropout):
-            config["rate"] = 0.0
-        if policy is not None:
-            config["dtype"] = policy
-        return type(layer).from_config(config)
-
-    return keras.models.clone_model(model, clone_function=copy_layer)
+        names = [variable.path for variable in self.network.model.trainable_variables]
+        zeros = {variable.path: numpy.zeros(variable.shape) for variable in self._kept(moving=False)}
+        return zeros | dict(zip(names, derived, strict=True))

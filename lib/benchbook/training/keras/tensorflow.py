@@ -27,6 +27,8 @@ class TensorFlowNetwork(Network):
         NotImplementedError: XLA, or a scaled loss, on several devices.
     """
 
+    FUNCTIONS = ("_score", "_predict", "_differentiate", "_train")
+
     def scope(self) -> AbstractContextManager:
         """Return where the model and its optimiser are made."""
         return self._strategy.scope() if self.device.count > 1 else nullcontext()
@@ -39,7 +41,8 @@ class TensorFlowNetwork(Network):
     def _strategy(self) -> tensorflow.distribute.MirroredStrategy:
         return _mirrored(*map(devices.handle, self._each))
 
-    def _prepare(self, compiled: bool) -> None:
+    def _prepare(self) -> None:
+        compiled = self.compiled
         several = self.device.count > 1
         if several and (compiled or hasattr(self.optimizer, "dynamic_scale")):
             refused = "compiled True" if compiled else f"precision {self.precision}"
@@ -47,16 +50,12 @@ class TensorFlowNetwork(Network):
                 f"{refused} on several devices with tensorflow; allowed: compiled False, without a scaled loss"
             )
 
-        def build(body: Callable) -> Callable:
-            # A reference in float64 takes a few steps, for which no graph pays; and it shares none with what it checks.
-            return body if self.precision == "fp64" else compile_function(self.device, body, compiled)
-
         def function(body: Callable) -> Callable:
-            return build(self._everywhere(body) if several else body)
+            return compile_function(self.device, self._everywhere(body) if several else body, compiled)
 
         self._score = function(self._score_body)
-        self._predict = build(self._predict_body)
-        self._differentiate, self._apply = function(self._differentiate_body), function(self._apply_body)
+        self._predict = compile_function(self.device, self._predict_body, compiled)
+        self._differentiate = function(self._differentiate_body)
         train = function(self._train_body)
         # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
         self._train = train if compiled or self.device.is_cpu else functools.partial(self._watched, train)
@@ -66,6 +65,12 @@ class TensorFlowNetwork(Network):
         if self.device.count == 1:
             return super().spread(*parts)
         return [self._shares(part) for part in parts]
+
+    def gather(self, part: Any) -> Array:
+        """Return a part of a batch in one piece, spread or not."""
+        if isinstance(part, tensorflow.distribute.DistributedValues):
+            return tensorflow.concat(self._strategy.experimental_local_results(part), 0)
+        return part
 
     def num_images(self, part: Any) -> int:
         """Return the images in a part of a batch, spread or not."""
@@ -110,13 +115,11 @@ class TensorFlowNetwork(Network):
         with tensorflow.GradientTape() as tape:
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = self.optimizer.scale_loss(loss)
-        self._apply_body(tape.gradient(scaled, self.model.trainable_variables))
-        return loss
-
-    def _apply_body(self, gradients: list[Array]) -> None:
+        gradients = tape.gradient(scaled, self.model.trainable_variables)
         # Keras adds the gradients of all devices.
         shares = [gradient / self.device.count for gradient in gradients] if self.device.count > 1 else gradients
         self.optimizer.apply(shares, self.model.trainable_variables)
+        return loss
 
     def _score_body(self, inputs: Array, target: Array) -> tuple[Array, Array]:
         outputs = self._predict_body(inputs)

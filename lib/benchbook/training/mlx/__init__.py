@@ -1,6 +1,8 @@
 """What all MLX workloads share: a training step, evaluation, going back to fresh weights, parity."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
@@ -10,9 +12,10 @@ from mlx import nn, optimizers
 from benchbook import devices
 from benchbook.devices import Device
 from benchbook.training.mlx.network import Network
-from benchbook.training.mlx.parity import MlxParitySubject, TorchReference
-from benchbook.training.mlx.runtime import leaves, to_host
-from benchbook.workload import Evaluation, ParitySubject, ParityWorkload, Settings
+from benchbook.training.mlx.parity import MlxSubject
+from benchbook.training.mlx.runtime import assign, leaves, to_host
+from benchbook.training.plain import Plain
+from benchbook.workload import Evaluation, Settings
 
 
 def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
@@ -34,9 +37,7 @@ class MlxWorkload:
         loss: outputs in float32 and labels to the mean loss.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
         columns: the description of the work, as columns of a row.
-        parity_batches: a number to that many batches on the host, the same for every device.
-        reference: to torch's workload of the same network: MLX has no convolution in float64, so torch computes it.
-        parity_weights: the present parameters by torch's names to those that are compared with float64.
+        make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
         judged: whether labels mean something; synthetic ones do not.
 
@@ -54,14 +55,17 @@ class MlxWorkload:
     epoch_rate: Callable[[int], float] | None = None
     columns: dict = field(default_factory=dict)
     epoch: int = 0
-    parity_batches: Callable[[int], list] | None = None
-    reference: Callable[[], ParityWorkload] | None = None
-    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
+    make_plain: Callable[[], Plain] | None = None
     settings: Settings = field(default_factory=Settings)
     judged: bool = True
 
     def __post_init__(self) -> None:
         self.network = self._build(self.device, self.settings)
+
+    @functools.cached_property
+    def plain(self) -> Plain:
+        """Return what training is held against."""
+        return self.make_plain()
 
     def description(self) -> dict:
         """Return the columns that describe the work."""
@@ -119,21 +123,26 @@ class MlxWorkload:
         self.epoch = state["epoch"]
         devices.restore_random_state(self.device, state["random"])
 
-    def parity_subject(self, device: Device, precision: str) -> ParitySubject:
-        """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
-        reference = TorchReference(self.reference())
-        own = MlxParitySubject(self._build(device, self._settings(precision)), reference.names)
-        own.copy_weights(self.network)
-        if self.parity_weights:
-            own.load(self.parity_weights(own.parameters()))
-        if precision != "fp64":
-            return own
-        reference.load(own.parameters())
-        return reference
+    def pass_steps(self, count: int) -> None:
+        """Go on as after so many steps of a schedule that changes with every step."""
+        if count:
+            self.network.optimizer.state["step"] = mx.array(count, mx.uint64)
 
-    def _settings(self, precision: str) -> Settings:
-        """Return the workload's settings in another precision; of float64 torch is the one that computes."""
-        return self.settings if precision == "fp64" else replace(self.settings, precision=precision)
+    @contextmanager
+    def compared(self, precision: str) -> Iterator[MlxSubject]:
+        """Yield what is compared with float64: a copy of this workload that computes as it does, or in this precision.
+
+        It is built anew, since code that was compiled with dropout keeps it.
+        """
+        same = precision == self.settings.precision
+        random = devices.random_state(self.device)
+        copied = replace(self, settings=self.settings if same else Settings(precision))
+        own, given = leaves(copied.network.model), leaves(self.network.model)
+        assign(copied.network.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
+        try:
+            yield MlxSubject(copied)
+        finally:
+            devices.restore_random_state(self.device, random)
 
     def _build(self, device: Device, settings: Settings) -> Network:
         return Network(device, self.make_model(), self.make_optimizer(), self.loss, settings)

@@ -1,122 +1,119 @@
-"""An MLX network that repeats the same steps on any device, without dropout, and torch's in float64 beside it.
+"""An MLX workload that takes the steps it is timed with, one at a time, for each to be looked at.
 
-MLX's convolutions have no float64. So the reference is torch's network of the same study, on the CPU: another
-framework, which shares the weights alone. Parameters go by torch's names, in torch's shapes.
+MLX's convolutions have no float64, so the plain network is torch's: parameters go by torch's names, in torch's shapes,
+and batches on the host have torch's order of dimensions.
 """
+
+import itertools
+from typing import Any
 
 import mlx.core as mx
 import numpy
 from mlx import nn
 
-from benchbook import devices
-from benchbook.training.mlx.network import Network
-from benchbook.training.mlx.runtime import assign, leaves, to_host
-from benchbook.workload import ParitySubject, ParityWorkload
+from benchbook.training.mlx.runtime import MOVING, STORED, assign, leaves, to_host
+from benchbook.training.plain import Arrays
 
-Batch = tuple[numpy.ndarray, numpy.ndarray]  # images (n, height, width, channels), and labels
+MOST_HALVINGS = 60  # of a loss's scale until a step is taken
 
 
-class MlxParitySubject:
-    """An MLX network that repeats the same steps; see `benchbook.workload.ParitySubject`.
+class MlxSubject:
+    """An MLX workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
-        network: with a fresh optimiser; its dropout is put off.
-        names: torch's, of the parameters that are trained, in the network's order.
+        workload: a copy of what is compared, whose dropout is put off.
     """
 
-    def __init__(self, network: Network, names: list[str]) -> None:
-        self.network = network
-        for module in network.model.modules():
+    def __init__(self, workload: Any) -> None:
+        self.workload, self.network, self.plain = workload, workload.network, workload.plain
+        self.model = self.network.model
+        for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.eval()
-        paths = leaves(network.model.trainable_parameters())
-        self.names = dict(zip(paths, names, strict=True))
+        self.dtype = STORED[workload.settings.precision]
+        named = self.plain.make_network()
+        trained = [name for name, part in named.named_parameters() if part.requires_grad]
+        self.names = dict(zip(leaves(self.model.trainable_parameters()), trained, strict=True))
+        moving = [path for path in leaves(self.model) if path.endswith(MOVING)]
+        buffers = [name for name, part in named.named_buffers() if part.is_floating_point()]
+        # Batch norms that are folded into convolutions leave none.
+        self.moving = dict(zip(moving, buffers, strict=True)) if moving else {}
+        self.fresh = workload.snapshot()
+        self.restart()
 
-    def copy_weights(self, other: Network) -> None:
-        """Take over all weights and moving statistics of the same network in any precision."""
-        own, given = leaves(self.network.model), leaves(other.model)
-        assign(self.network.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
+    def restart(self) -> None:
+        """Go back to the weights, the optimiser and the random state that the workload came with."""
+        self.workload.restore(self.fresh)
+        self.workload.pass_steps(self.plain.steps_passed)
+        self.num_passed = self.plain.steps_passed
 
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name, in float64."""
-        return self._exported(leaves(self.network.model.trainable_parameters()))
+    def batches(self, count: int) -> list[tuple]:
+        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
+        epochs = itertools.count(self.workload.epoch)
+        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
+        return [tuple(batch) for batch in itertools.islice(stream, count)]
 
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names, rounded to this precision."""
-        model, arrays = self.network.model, {}
-        for path, array in leaves(model.trainable_parameters()).items():
-            value = parameters[self.names[path]]
-            layer = self._layer(path)
-            value = layer.from_torch(value) if layer else value
-            arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(array.dtype)
-        assign(model, arrays)
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        """Return a batch as NumPy has it, channels before height and width."""
+        images, labels = batch
+        images = to_host(mx.array(images)) if isinstance(images, mx.array) else images.astype("float64")
+        return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2)), numpy.array(labels)
 
-    def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name, in float64; in float16 the scale falls until they are finite."""
-        while True:
-            loss, gradients = self.network.differentiate(*batch)
-            exported, scaling = self._exported(gradients), self.network.scaling
-            if scaling["scale"].item() <= 1 or all(numpy.isfinite(array).all() for array in exported.values()):
-                return loss.item(), exported
-            scaling["scale"] = scaling["scale"] / 2
+    def weights(self) -> Arrays:
+        """Return every parameter that is trained, in float64."""
+        return self._exported(leaves(self.model.trainable_parameters()), self.names)
 
-    def step(self, batch: Batch) -> float:
-        """Train on one batch and return its mean loss from before the step.
+    def statistics(self) -> Arrays:
+        """Return the moving statistics of batch norms, in float64."""
+        return self._exported(leaves(self.model), self.moving)
+
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        """Take over weights and moving statistics, rounded to what the workload keeps."""
+        own, arrays = leaves(self.model), {}
+        for path, name in (self.names | self.moving).items():
+            given = weights | statistics
+            if name in given:
+                layer = self._layer(path)
+                value = layer.from_torch(given[name]) if layer else given[name]
+                arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(own[path].dtype)
+        assign(self.model, arrays)
+
+    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
+        """Train on a batch; return its loss and, if they are wanted, the gradients at the weights before it.
 
         In float16 a step whose gradients overflow is left out and the scale halved; the same batch comes again.
         """
-        while True:
+        before = self.statistics() if "fp16" in self.workload.settings.precision else {}
+        for _ in range(MOST_HALVINGS):
             scale = self.network.scaling["scale"].item()
-            loss = self.network.train(*batch).item()
-            if not 1 <= self.network.scaling["scale"].item() < scale:
-                return loss
+            gradients = self.network.differentiate(*batch)[1] if differentiated else {}
+            loss = self.workload.step(batch).item()
+            self.num_passed += 1
+            if not self.network.scaling["scale"].item() < scale:
+                break
+            self.load({}, before)
+        return loss, self._exported(gradients, self.names)
 
-    def _exported(self, arrays: dict[str, mx.array]) -> dict[str, numpy.ndarray]:
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        """Return numbers as the parameter of this name keeps them."""
+        return to_host(mx.array(array.astype("float32")).astype(self.dtype))
+
+    @property
+    def resolution(self) -> float:
+        """Return how far numbers of about 1 lie apart where weights are kept."""
+        return float(mx.finfo(self.dtype).eps)
+
+    def _exported(self, arrays: dict[str, mx.array], names: dict[str, str]) -> Arrays:
         """Return arrays of parameters' shapes by torch's names, in torch's shapes."""
         exported = {}
-        for path, array in arrays.items():
-            layer, value = self._layer(path), to_host(array)
-            exported[self.names[path]] = layer.to_torch(value) if layer else value
+        for path, name in names.items():
+            if path in arrays:
+                layer, value = self._layer(path), to_host(arrays[path])
+                exported[name] = layer.to_torch(value) if layer else value
         return exported
 
     def _layer(self, path: str) -> nn.Module | None:
         """Return the layer of a weight that torch keeps in another shape, perhaps; None for all others."""
         parent, _, kind = path.rpartition(".")
-        layer = dict(self.network.model.named_modules())[parent]
+        layer = dict(self.model.named_modules())[parent]
         return layer if kind == "weight" and hasattr(layer, "to_torch") else None
-
-
-class TorchReference:
-    """torch's network of the same study in float64 on the CPU, which takes the same batches.
-
-    Args:
-        workload: torch's.
-    """
-
-    def __init__(self, workload: ParityWorkload) -> None:
-        self.subject: ParitySubject = workload.parity_subject(devices.pick("cpu", "torch"), "fp64")
-        self.names = list(self.subject.parameters())
-
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name."""
-        return self.subject.parameters()
-
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names."""
-        self.subject.load({name: numpy.ascontiguousarray(array) for name, array in parameters.items()})
-
-    def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name."""
-        return self.subject.gradients(_for_torch(batch))
-
-    def step(self, batch: Batch) -> float:
-        """Train on one batch and return its mean loss from before the step."""
-        return self.subject.step(_for_torch(batch))
-
-
-def _for_torch(batch: Batch) -> tuple:
-    import torch
-
-    images, labels = batch
-    channels_first = numpy.ascontiguousarray(images.transpose(0, 3, 1, 2))
-    return torch.from_numpy(channels_first), torch.from_numpy(labels.astype("int64"))

@@ -2,16 +2,18 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import numpy
 import torch
 from torch import nn
 
 from benchbook import devices
 from benchbook.devices import Device
-from benchbook.training.torch.parity import TorchParitySubject
+from benchbook.training.plain import Plain
+from benchbook.training.torch.parity import TorchSubject, without_dropout
 from benchbook.training.torch.runtime import (
+    STORED,
     Batch,
     begin_momentum,
     compute,
@@ -20,6 +22,7 @@ from benchbook.training.torch.runtime import (
     move,
     prepare,
     switch,
+    switched,
     update,
 )
 from benchbook.workload import Evaluation, Settings
@@ -39,8 +42,7 @@ class TorchWorkload:
         test_batches: to all test batches.
         columns: the description of the work, as columns of a row.
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
-        parity_batches: a number to that many batches on the host, the same for every device.
-        parity_weights: the present parameters by name to those that are compared with float64; None: the same.
+        plain: what training is held against; None: it cannot be checked.
         settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
     """
 
@@ -55,8 +57,7 @@ class TorchWorkload:
     columns: dict = field(default_factory=dict)
     epoch: int = 0
     loss_is_sum: bool = False
-    parity_batches: Callable[[int], list[Batch]] | None = None
-    parity_weights: Callable[[dict[str, numpy.ndarray]], dict[str, numpy.ndarray]] | None = None
+    plain: Plain | None = None
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
@@ -157,20 +158,41 @@ class TorchWorkload:
         self.epoch = state["epoch"]
         devices.restore_random_state(self.device, state["random"])
 
-    def parity_subject(self, device: Device, precision: str) -> "TorchParitySubject":
-        """Return a copy of the network at its present weights, with a fresh optimiser; see `ParityWorkload`."""
+    def pass_steps(self, count: int) -> None:
+        """Go on as after so many steps of a schedule that changes with every step; here none does."""
+
+    @contextmanager
+    def compared(self, precision: str) -> Iterator[TorchSubject]:
+        """Yield what is compared with float64: this workload itself, or in another precision a copy of it.
+
+        Afterwards weights, optimiser, schedule and random state are what they were.
+        """
+        settings = self.settings if precision == self.settings.precision else Settings(precision)
+        self.device.check_precision(precision)
+        with switched(settings):
+            workload = self if settings == self.settings else self._computing_as(settings)
+            with without_dropout(workload.model):
+                subject = TorchSubject(workload)
+                try:
+                    yield subject
+                finally:
+                    workload.restore(subject.fresh)
+
+    def _computing_as(self, settings: Settings) -> "TorchWorkload":
+        """Return a workload with a copy of the network and a fresh optimiser that computes in another way."""
+        random = devices.random_state(self.device)
         model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
+        # By way of the CPU: MPS has no float64 to convert to.
+        model.cpu().to(STORED[settings.precision]).to(self.device.kind)
         optimizer.state.clear()
         # torch's copy forgets that a fused step is handed the scale, and skips itself where gradients overflow.
         if hasattr(self.optimizer, "_step_supports_amp_scaling"):
             optimizer._step_supports_amp_scaling = self.optimizer._step_supports_amp_scaling
-        # The reference computes plainly; the device as the workload does.
-        settings = self.settings if precision == self.settings.precision else Settings()
-        settings = replace(settings, precision=precision)
-        subject = TorchParitySubject(model, self.loss, optimizer, self.split, device, settings, self.loss_is_sum)
-        if self.parity_weights:
-            subject.load(self.parity_weights(subject.parameters()))
-        return subject
+        scheduler = copy.copy(self.scheduler)
+        scheduler.optimizer = optimizer
+        made = replace(self, model=model, optimizer=optimizer, scheduler=scheduler, settings=settings)
+        devices.restore_random_state(self.device, random)
+        return made
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:

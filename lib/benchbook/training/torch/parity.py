@@ -1,127 +1,109 @@
-"""A torch network that repeats the same steps on any device, without dropout."""
+"""A torch workload that takes the steps it is timed with, one at a time, for each to be looked at."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy
 import torch
 from torch import nn
 
-from benchbook.devices import Device
-from benchbook.training.torch.runtime import (
-    STORED,
-    Batch,
-    begin_momentum,
-    compute,
-    gradient_scaler,
-    move,
-    prepare,
-    switched,
-    update,
-)
-from benchbook.workload import Settings
+from benchbook.training.plain import Arrays
+
+MOST_HALVINGS = 60  # of a scaler's scale until a step is taken
 
 
-class TorchParitySubject:
-    """A torch network that repeats the same steps on any device; see `benchbook.workload.ParitySubject`.
+class TorchSubject:
+    """A torch workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
-        model, loss, split, loss_is_sum: as a TorchWorkload has them; the model is moved, and its dropout put off.
-        optimizer: over the model's parameters.
-        device: where to compute.
-        precision: a key of `STORED`.
-
-    Raises:
-        ValueError: an unknown precision.
-        NotImplementedError: tf32 where the device has no such units.
+        workload: its dropout is off, and whoever made this puts it back afterwards.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Callable[..., torch.Tensor],
-        optimizer: torch.optim.Optimizer,
-        split: Callable[[Batch], tuple[Batch, torch.Tensor]],
-        device: Device,
-        settings: Settings,
-        loss_is_sum: bool = False,
-    ) -> None:
-        precision = settings.precision
-        if precision not in STORED:
-            raise ValueError(f"precision {precision!r}; allowed: {', '.join(STORED)}")
-        device.check_precision(precision)
-        # By way of the CPU: MPS has no float64 to convert to.
-        self.model = _without_dropout(model).cpu().to(STORED[precision]).to(device.kind)
-        self.network, self.settings = prepare(self.model, settings), settings
-        self.loss, self.optimizer, self.split = loss, optimizer, split
-        begin_momentum(optimizer)
-        self.optimizer.step = update(optimizer, settings)
-        self.device, self.precision, self.loss_is_sum = device, precision, loss_is_sum
-        self.scaler = gradient_scaler(device, precision)
+    def __init__(self, workload: Any) -> None:
+        self.workload, self.plain = workload, workload.plain
+        self.fresh = workload.snapshot()
+        self.dtype = next(workload.model.parameters()).dtype
+        self.restart()
 
-    def parameters(self) -> dict[str, numpy.ndarray]:
-        """Return every trainable parameter by name, in float64."""
-        return {name: _on_host(parameter) for name, parameter in self._trainable()}
+    def restart(self) -> None:
+        """Go back to the weights, the optimiser and the random state that the workload came with."""
+        self.workload.restore(self.fresh)
+        self.workload.pass_steps(self.plain.steps_passed)
+        self.num_passed = self.plain.steps_passed
+
+    def batches(self, count: int) -> list[tuple]:
+        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
+        epochs = itertools.count(self.workload.epoch)
+        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
+        return [tuple(batch) for batch in itertools.islice(stream, count)]
+
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        """Return a batch as NumPy has it: what is not whole in float64."""
+        return tuple(_on_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
+
+    def weights(self) -> Arrays:
+        """Return every parameter by name, trainable or not, in float64."""
+        return {name: _on_host(part) for name, part in self.workload.model.named_parameters()}
+
+    def statistics(self) -> Arrays:
+        """Return the moving statistics of batch norms by name, in float64."""
+        buffers = self.workload.model.named_buffers()
+        return {name: _on_host(part) for name, part in buffers if part.is_floating_point()}
 
     @torch.no_grad()
-    def load(self, parameters: dict[str, numpy.ndarray]) -> None:
-        """Take over parameters of these names, rounded to this precision."""
-        for name, parameter in self._trainable():
-            parameter.copy_(torch.from_numpy(parameters[name]).to(parameter.dtype))
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        """Take over weights and moving statistics by name, rounded to what the workload keeps."""
+        parts = dict(self.workload.model.named_parameters()) | dict(self.workload.model.named_buffers())
+        for name, array in (weights | statistics).items():
+            parts[name].copy_(torch.from_numpy(array).to(parts[name].dtype))
 
-    def gradients(self, batch: Batch) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Return mean loss and gradients by name, in float64; a parameter that was not used has zeros."""
-        loss = self._backward(batch)
-        gradients = {
-            name: _on_host(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-            for name, parameter in self._trainable()
-        }
-        self.scaler.update()
-        return loss, gradients
+    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
+        """Train on a batch; return its loss and, if they are wanted, the gradients that the optimiser took.
 
-    def step(self, batch: Batch) -> float:
-        """Train on one batch and return its mean loss from before the step."""
-        loss = self._backward(batch)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return loss
-
-    def _trainable(self) -> list[tuple[str, nn.Parameter]]:
-        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
-
-    def _backward(self, batch: Batch) -> float:
-        """Leave the batch's gradients in the parameters and return its mean loss.
-
-        In float16 the scaler's first scale may be too large. As in training, a step whose gradients overflow is left
-        out and the scale is halved; here the same batch comes again.
+        A scaler leaves out a step whose gradients overflow, and halves its scale; the same batch comes again.
         """
-        inputs, target = self.split(tuple(self._move(part) for part in batch))
-        with switched(self.settings):
-            while True:
-                loss = self._loss(inputs, target)
-                self.optimizer.zero_grad()
-                self.scaler.scale(loss).backward()
-                if not self.scaler.is_enabled():
-                    break
-                self.scaler.unscale_(self.optimizer)
-                gradients = [parameter.grad for _, parameter in self._trainable() if parameter.grad is not None]
-                if self.scaler.get_scale() <= 1 or all(gradient.isfinite().all() for gradient in gradients):
-                    break
-                self.scaler.step(self.optimizer)
-                self.scaler.update()
-        return loss.item() / (len(batch[0]) if self.loss_is_sum else 1)
+        before = self.statistics() if self.workload.scaler.is_enabled() else {}
+        for _ in range(MOST_HALVINGS):
+            scale = self.workload.scaler.get_scale()
+            loss = float(self.workload.step(batch))
+            self.num_passed += 1
+            if not self.workload.scaler.get_scale() < scale:
+                break
+            self.load({}, before)
+        return loss, self._gradients() if differentiated else {}
 
-    def _loss(self, inputs: Batch, target: torch.Tensor) -> torch.Tensor:
-        return self.loss(compute(self.network, inputs, self.device, self.precision), target)
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        """Return numbers as the parameter of this name keeps them."""
+        return torch.from_numpy(array).to(self.dtype).double().numpy()
 
-    def _move(self, part: torch.Tensor) -> torch.Tensor:
-        return move(part, self.device, self.settings)
+    @property
+    def resolution(self) -> float:
+        """Return how far numbers of about 1 lie apart where weights are kept."""
+        return torch.finfo(self.dtype).eps
+
+    def _gradients(self) -> Arrays:
+        """Return gradients by name; a parameter that has none has zeros."""
+        named = self.workload.model.named_parameters()
+        return {name: _on_host(torch.zeros_like(part) if part.grad is None else part.grad) for name, part in named}
 
 
-def _without_dropout(model: nn.Module) -> nn.Module:
-    for module in model.modules():
-        if isinstance(module, (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)):
-            module.p = 0.0
-    return model
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Put a model's dropout off inside a `with` block.
+
+    Its layers are set to inference, not their share to 0: a compiler makes code for both modes, and what it makes for
+    training stays as it would have been.
+    """
+    layers = [module for module in model.modules() if "Dropout" in type(module).__name__ and module.training]
+    for layer in layers:
+        layer.eval()
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.train()
 
 
 def _on_host(tensor: torch.Tensor) -> numpy.ndarray:

@@ -41,8 +41,8 @@ def prepare(model: nn.Module, settings: Settings) -> Callable:
     """
     if settings.channels_last:
         model.to(memory_format=torch.channels_last)
-    if settings.compiled:
-        return torch.compile(model, mode="reduce-overhead" if settings.graphs else None)
+    if settings.compiled:  # each shape for itself: a code for all sizes would be made after a batch of another one
+        return torch.compile(model, mode="reduce-overhead" if settings.graphs else None, dynamic=False)
     return model
 
 

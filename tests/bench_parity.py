@@ -1,0 +1,106 @@
+"""How parity judges training: faults that are planted, right runs, and the seconds that it takes.
+
+Faults are planted in built workloads and in the code that all studies share; each must end as wrong. Right runs differ
+in seed and precision; none may. Networks are the studies' own, on small images and batches. Seconds are those of the
+process on all its cores.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import plants
+from benchbook import datasets, parity
+from benchbook.datasets.generated import shapes
+from benchbook.parity.judging import Verdict
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.training.torch import TorchWorkload
+from benchbook.workload import Settings
+from fakes import CPU, run
+
+PRECISIONS = ("fp32", "amp_bf16")
+
+
+def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
+    """Return a study's workload at a small size."""
+    chosen = {"seed": seed, "settings": Settings(precision)}
+    resident = {"data_resident": True, "num_workers": 0}
+    if study == "mnist_speedup":
+        return mnist.build(datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen)
+    if study == "simclr_epochs":
+        return simclr.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
+    if study == "mobilenetv2_energy":
+        options = {"trainable": True, "image_size": 64, "batch_size": 16}
+        return mobilenetv2.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
+    options = {"image_size": 64, "batch_size": 8, "parity_batch_size": 8}
+    return resnet50.build(None, CPU, "tuned", **options, **chosen)
+
+
+STUDIES = {
+    "mnist_speedup": plants.ANY | plants.OF_LABELS,
+    "simclr_epochs": plants.ANY | plants.OF_MOMENTUM | plants.OF_STATISTICS,
+    "mobilenetv2_energy": plants.ANY | plants.OF_LABELS | plants.OF_STATISTICS,
+    "resnet50_cost": plants.ANY | plants.OF_MOMENTUM | plants.OF_STATISTICS,
+}
+
+
+def check(workload: TorchWorkload, num_steps: int) -> tuple[Verdict, float]:
+    """Return what parity says of a workload, and the seconds of the process that it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        record, begun = run(Path(folder)), time.process_time()
+        verdict = parity.check(workload, record, num_steps)
+    return verdict, time.process_time() - begun
+
+
+def missed_faults(study: str, num_steps: int) -> Iterator[str]:
+    """Plant each fault of a study; yield those that were not caught, and say how the others were."""
+    cases = [(name, plant, "fp32") for name, plant in STUDIES[study].items()]
+    cases += [(name, plant, "amp_fp16") for name, plant in plants.OF_SCALERS.items()]
+    for name, plant, precision in cases:
+        workload = build(study, precision=precision)
+        with plant(workload):
+            verdict, _ = check(workload, num_steps)
+        print(f"  {name:34}{'MISSED' if verdict.passed else 'wrong'}: {verdict.reason[:150]}", flush=True)
+        if verdict.passed:
+            yield name
+
+
+def false_alarms(study: str, num_steps: int, num_runs: int) -> Iterator[str]:
+    """Check right runs; yield what was said of those that were called wrong."""
+    seconds = []
+    for number in range(num_runs):
+        precision = PRECISIONS[number % len(PRECISIONS)]
+        verdict, taken = check(build(study, number, precision), num_steps)
+        seconds.append(taken)
+        if not verdict.passed:
+            yield f"seed {number}, {precision}: {verdict.reason}"
+    print(f"  seconds of {num_steps} steps: {sorted(seconds)[len(seconds) // 2]:.1f} (median)", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--studies", nargs="*", default=list(STUDIES), choices=STUDIES)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=20)
+    options, failures = parser.parse_args(), 0
+    for study in options.studies:
+        print(f"{study}: faults", flush=True)
+        missed = list(missed_faults(study, options.steps))
+        print(f"{study}: {options.runs} right runs", flush=True)
+        alarms = list(false_alarms(study, options.steps, options.runs))
+        print("\n".join(f"  {alarm}" for alarm in alarms) or "  no false alarm")
+        planted = len(STUDIES[study]) + len(plants.OF_SCALERS)
+        caught = planted - len(missed)
+        print(f"{study}: {caught} of {planted} faults caught, {len(alarms)} of {options.runs} right runs called wrong")
+        failures += len(missed) + len(alarms)
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Faults of training that parity has to see, planted in built workloads and in the code that all of them share."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+from unittest import mock
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchbook.training.plain import SGD, LabelsByImage, Plain
+from benchbook.training.torch import TorchWorkload
+from benchbook.workload import Settings
+from fakes import CPU
+
+Plant = Callable[[Any], Any]  # from a workload to a context in which it has the fault
+
+
+class Tiny(nn.Module):
+    """A convolution, a batch norm, a ReLU, dropout and a dense layer: (n, 1, 6, 6) to logits of three classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4)
+        self.dropout, self.dense = nn.Dropout(0.3), nn.Linear(64, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.dense(self.dropout(F.relu(self.norm(self.convolution(images))).flatten(1)))
+
+
+class NoReLU(Tiny):
+    """The same, as somebody made it faster."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.dense(self.dropout(self.norm(self.convolution(images)).flatten(1)))
+
+
+def tiny(precision: str = "fp32", seed: int = 0, made_of: type[nn.Module] = Tiny, **options: Any) -> TorchWorkload:
+    """Return a workload of 48 small images that takes milliseconds a step, with momentum and weight decay."""
+    torch.manual_seed(seed)
+    labels = (numpy.arange(48) % 3).astype("int64")
+    pixels = numpy.random.default_rng(seed).integers(0, 150, (48, 6, 6)) + 50 * labels[:, None, None]
+    stored = LabelsByImage(pixels.astype("uint8"), labels)
+    images, target = torch.from_numpy(pixels[:, None] / 255).float(), torch.from_numpy(labels)
+
+    def batches(epoch: int) -> Iterator[tuple]:
+        order = torch.randperm(48, generator=torch.Generator().manual_seed(epoch))
+        return ((images[part], target[part]) for part in order.split(8))
+
+    model = made_of()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-4)
+    plain = Plain(
+        make_network=Tiny,
+        loss=F.cross_entropy,
+        make_optimizer=lambda: SGD(lambda step: 0.1, 0.9, weight_decay=5e-4),
+        batch_size=8,
+        labels=lambda batch, place: stored.fit(batch[0][:, 0] * 255, batch[1]),
+    )
+    return TorchWorkload(
+        device=CPU,
+        batch_size=8,
+        model=model,
+        loss=F.cross_entropy,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        train_batches=batches,
+        test_batches=lambda: iter([(images, target)]),
+        columns={"model": "tiny", "dataset": "random", "dataset_samples": 48},
+        settings=Settings(precision),
+        **{"plain": plain} | options,
+    )
+
+
+@contextmanager
+def no_update(workload: TorchWorkload) -> Iterator[None]:
+    """Let the optimiser do nothing."""
+    with mock.patch.object(workload.optimizer, "step", return_value=None):
+        yield
+
+
+def option(name: str, change: Callable[[float], float]) -> Plant:
+    """Return a plant that changes an option of the built optimiser, and of the schedule that sets it."""
+
+    @contextmanager
+    def plant(workload: TorchWorkload) -> Iterator[None]:
+        for group in workload.optimizer.param_groups:
+            group[name] = change(group[name])
+        if name == "lr":
+            workload.scheduler.base_lrs = [change(rate) for rate in workload.scheduler.base_lrs]
+        yield
+
+    return plant
+
+
+@contextmanager
+def untrained_convolutions(workload: TorchWorkload) -> Iterator[None]:
+    """Leave the convolutions' weights out of the optimiser."""
+    kernels = [part.weight for part in workload.model.modules() if isinstance(part, nn.Conv2d)]
+    for kernel in kernels:
+        workload.optimizer.state.pop(kernel, None)
+    left_out = {id(kernel) for kernel in kernels}
+    for group in workload.optimizer.param_groups:
+        group["params"] = [part for part in group["params"] if id(part) not in left_out]
+    yield
+
+
+@contextmanager
+def frozen_convolutions(workload: TorchWorkload) -> Iterator[None]:
+    """Let the convolutions have no gradients."""
+    for part in workload.model.modules():
+        if isinstance(part, nn.Conv2d):
+            part.requires_grad_(False)
+    yield
+
+
+@contextmanager
+def no_backward(workload: TorchWorkload) -> Iterator[None]:
+    """Forget the backward pass, in the code that all studies share."""
+    with mock.patch.object(torch.Tensor, "backward", return_value=None):
+        yield
+
+
+@contextmanager
+def half_batches(workload: TorchWorkload) -> Iterator[None]:
+    """Train on half of each batch."""
+    step = workload.step
+    workload.step = lambda batch: step(tuple(part[: len(part) // 2] for part in batch))
+    yield
+
+
+@contextmanager
+def rolled_labels(workload: TorchWorkload) -> Iterator[None]:
+    """Let the loader hand each image its neighbour's label."""
+    batches = workload.train_batches
+    workload.train_batches = lambda epoch: ((images, labels.roll(1)) for images, labels in batches(epoch))
+    yield
+
+
+@contextmanager
+def hidden_overflow(workload: TorchWorkload) -> Iterator[None]:
+    """Let the scaler take gradients that overflowed for zeros and go on."""
+
+    class Hiding(torch.amp.GradScaler):
+        def step(self, optimizer: torch.optim.Optimizer) -> None:
+            for part in workload.model.parameters():
+                if part.grad is not None:
+                    part.grad = part.grad.div(self.get_scale()).nan_to_num(0.0, 0.0, 0.0)
+            optimizer.step()
+
+        def update(self) -> None:
+            pass
+
+    workload.scaler = Hiding("cpu", init_scale=2.0**60)
+    workload.scaler.scale(torch.zeros(()))  # makes its scale
+    yield
+
+
+@contextmanager
+def never_cleared(workload: TorchWorkload) -> Iterator[None]:
+    """Let gradients add up from step to step."""
+    with mock.patch.object(workload.optimizer, "zero_grad", return_value=None):
+        yield
+
+
+@contextmanager
+def lost_statistics(workload: TorchWorkload) -> Iterator[None]:
+    """Let batch norms' moving statistics stay as they are."""
+    for part in workload.model.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.momentum = 0.0
+    yield
+
+
+@contextmanager
+def no_relu(workload: TorchWorkload) -> Iterator[None]:
+    """Leave out ReLUs, as somebody might who makes `tuned` faster: those of functions, and those that are layers."""
+    for name, part in [*workload.model.named_modules()]:
+        if isinstance(part, (nn.ReLU, nn.ReLU6)):
+            workload.model.set_submodule(name, nn.Identity())
+            yield
+            return
+    forward = type(workload.model).forward
+
+    def without(model: nn.Module, *inputs: torch.Tensor):
+        with mock.patch.object(F, "relu_", lambda hidden: hidden), mock.patch.object(F, "relu", lambda hidden: hidden):
+            return forward(model, *inputs)
+
+    workload.model.forward = MethodType(without, workload.model)
+    yield
+
+
+# The ten that were asked for, and more of their kind; those of momentum, weight decay and a scaler need a workload that
+# has them.
+ANY: dict[str, Plant] = {
+    "no update": no_update,
+    "twice the learning rate": option("lr", lambda rate: 2 * rate),
+    "a ReLU left out": no_relu,
+    "untrained convolutions": untrained_convolutions,
+    "convolutions without gradients": frozen_convolutions,
+    "no backward": no_backward,
+    "half batches": half_batches,
+    "gradients never cleared": never_cleared,
+}
+OF_MOMENTUM: dict[str, Plant] = {
+    "no momentum": option("momentum", lambda share: 0.0),
+    "no weight decay": option("weight_decay", lambda share: 0.0),
+}
+OF_LABELS: dict[str, Plant] = {"rolled labels": rolled_labels}
+OF_STATISTICS: dict[str, Plant] = {"moving statistics that stay": lost_statistics}
+OF_SCALERS: dict[str, Plant] = {"a scaler that hides an overflow": hidden_overflow}
