@@ -105,6 +105,7 @@ def asked(steps, compared=1, **columns):
         (asked(3, 0), "not compared with float64"),
         (asked(0, 0), "not compared with float64"),
         (asked(1, 1), None),
+        (asked(3, 1, status="unsupported", message="F.linear"), "not compared with float64: F.linear"),
         (point("p", 100.0, parity=None), None),  # one's own network: it names no steps
     ],
 )

@@ -9,7 +9,7 @@ import torch
 
 import plants
 from benchbook import datasets, parity, records
-from benchbook.parity import measuring, reference
+from benchbook.parity import measuring, nearness, reference
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
 from benchbook.training.plain import SGD, Adadelta, Adam, Plain
@@ -120,6 +120,31 @@ def test_a_gradient_of_nothing_is_rounding_on_the_device_and_more_than_rounding_
     for share, judged in ((1e-5, 1), (1e-2, 2)):
         near = parity.compare({"kernel": numpy.ones(4), "bias": numpy.full(4, share)}, reference, 1e-6)
         assert near["layers_judged"] == judged
+
+
+def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_stays_is_seen():
+    before = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.ones(4)}
+    right = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.full(4, 0.9)}
+    rounding = right | {"norm.running_mean": numpy.full(4, 1e-8)}
+    assert nearness.statistics_error(rounding, right, before)[0] < 1e-5
+    moved = right | {"norm.running_mean": numpy.full(4, 0.01)}
+    assert nearness.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), "norm.running_mean")
+    keras = [
+        {name.replace("running_", "moving_").replace("var", "variance"): part for name, part in each.items()}
+        for each in (rounding, right, before)
+    ]
+    assert nearness.statistics_error(*keras)[0] < 1e-5
+    assert nearness.statistics_error(before, moved, before)[0] > 0.5
+    assert nearness.statistics_error({}, {}, {}) == (0.0, "")
+
+
+@pytest.mark.parametrize(("share", "passed"), [(0.01, True), (0.05, False)])
+def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(measured, share, passed):
+    rows, _ = measured(Fake())
+    first, *others = rows["settings"]
+    small = [other | {"reference_loss": 0.004, "same_weights_loss": 0.004 * (1 + share)} for other in others]
+    rows = rows.assign(settings=[first, *small], loss=[8.0, 0.004, 0.004])
+    assert parity.verdict(rows).passed is passed
 
 
 def test_rows_are_one_a_step_with_both_losses(measured, record):

@@ -1,5 +1,6 @@
 """SimCLR: size, network and loss beside independent ones; its batches, its evaluation, and parity with float64."""
 
+import functools
 import math
 
 import numpy
@@ -227,12 +228,11 @@ def test_the_network_agrees_with_float64_in_another_memory_format_and_fused(tiny
 def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_changes_none(tiny):
     workload = tuned(tiny)
     before = workload.snapshot()["model"]
+    make = functools.partial(reference.Torch, workload.plain, statistics={}, dtype="float32")
     with workload.compared("fp32") as subject:
-        batch = subject.to_host(subject.batches(1)[0])
-        start = reference.Start.of("torch", subject.plain, subject.weights(), subject.statistics(), [batch])
-        first, second = next(start.steps()), next(start.steps())
-    for name, value in first.weights.items():
-        numpy.testing.assert_array_equal(value, second.weights[name])
+        first, second = (workload.plain.settle(make, subject.weights()) for _ in range(2))
+    for name, value in first.items():
+        numpy.testing.assert_array_equal(value, second[name])
         assert not numpy.array_equal(value, before[name].numpy())
     assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
 

@@ -20,7 +20,7 @@ NOT_COMPARED = "not compared with float64"
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 # What the reasons are made of: a table of few columns is divided much faster.
 COLUMNS = [*statistics.POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
-COLUMNS += ["samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
+COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
 STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
 
 
@@ -52,19 +52,25 @@ def judge(rows: pandas.DataFrame) -> Judgement:
     for (*key, _), verdict in judging.judge_each(judging.steps(compared), [*statistics.POINT_KEY, "run_id"]):
         if not verdict.passed:
             reasons[tuple(key)] = f"parity failed ({verdict.reason})"
-    return Judgement(reasons, _unproven(trained, compared))
+    return Judgement(reasons, _unproven(measured, trained, compared))
 
 
-def _unproven(trained: pandas.DataFrame, compared: pandas.DataFrame) -> dict[tuple[str, str, str], str]:
-    """Return why points are unproven, from windows of training and rows of parity."""
-    runs = trained.drop_duplicates([*statistics.POINT_KEY, "run_id"])
-    counts = compared.groupby([*statistics.POINT_KEY, "run_id"]).size().to_dict()
+def _unproven(
+    measured: pandas.DataFrame, trained: pandas.DataFrame, compared: pandas.DataFrame
+) -> dict[tuple[str, str, str], str]:
+    """Return why points are unproven, from measured rows, windows of training and rows of parity."""
+    run = [*statistics.POINT_KEY, "run_id"]
+    counts = compared.groupby(run).size().to_dict()
+    refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
+    messages = refused.groupby(run)["message"].first().to_dict()
     reasons = {}
-    for run in runs[[*statistics.POINT_KEY, "run_id", "settings"]].itertuples(index=False, name=None):
-        *key, run_id, settings = run
+    for each in trained.drop_duplicates(run)[[*run, "settings"]].itertuples(index=False, name=None):
+        *key, run_id, settings = each
         asked, count = settings.get(ASKED), counts.get((*key, run_id), 0)
         if asked is not None and count < max(1, asked):
-            reasons[tuple(key)] = f"{count} of {asked} steps compared with float64" if count else NOT_COMPARED
+            message = messages.get((*key, run_id))
+            none = f"{NOT_COMPARED}: {message}" if isinstance(message, str) else NOT_COMPARED
+            reasons[tuple(key)] = f"{count} of {asked} steps compared with float64" if count else none
     return reasons
 
 

@@ -298,6 +298,7 @@ def plant_still_statistics(made):
 PLANTS = [value for name, value in globals().items() if name.startswith("plant_")]
 
 
+@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))  # what judges is the same
 @pytest.mark.parametrize("plant", PLANTS)
 def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
     made = workload(data)
@@ -306,6 +307,7 @@ def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
     assert not verdict.passed
 
 
+@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 def test_an_untrained_convolution_is_caught(data, tmp_path):
     made = workload(data, make_model=lambda: make_model(trainable=False), plain=workload(data).plain)
     assert not parity.check(made, run(tmp_path), 1).passed

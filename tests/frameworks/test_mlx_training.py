@@ -88,6 +88,11 @@ def test_three_steps_are_those_of_float64(name, precision, tmp_path):
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
+def test_three_steps_of_all_layers_of_a_mobilenetv2_are_those_of_float64(tmp_path):
+    verdict = parity.check(build("mobilenetv2"), run(tmp_path), 3)
+    assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_bf16")])
 def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):

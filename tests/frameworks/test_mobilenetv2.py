@@ -316,10 +316,23 @@ def test_evaluation_is_of_the_images_asked_for_and_changes_nothing(frozen):
     assert all(numpy.array_equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.frameworks("torch")  # in Keras the twin's gradients are compared; of the head the smoke profile does it
-def test_parity_with_float64_passes(unfrozen, tmp_path):
-    verdict = parity.check(unfrozen, run(tmp_path), 1)
+@pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("tensorflow", "jax"))  # the head alone is in smoke
+def test_three_steps_of_all_layers_are_those_of_float64(unfrozen, tmp_path):
+    verdict = parity.check(unfrozen, run(tmp_path), 3)
     assert verdict.passed, verdict.reason
+
+
+def test_parity_opens_the_relus_that_cut_off_and_changes_nothing_else(unfrozen):
+    with unfrozen.compared("fp32") as subject:
+        weights = subject.weights()
+    settled = unfrozen.plain.settle(None, weights)
+    changed = [name for name in weights if not numpy.array_equal(weights[name], settled[name])]
+    sizes = [
+        shape[-1] if shape[-1] > 1 else shape[-2]
+        for name, (_, shape) in initial.convolutions().items()
+        if "_project" not in name
+    ]
+    assert [settled[name].tolist() for name in changed] == [[3.0] * size for size in sizes]
 
 
 @pytest.mark.frameworks("torch")  # test_keras.py plants one in Keras

@@ -63,7 +63,7 @@ def test_parity_opens_the_same_relus_as_in_torch(both):
         }
     assert changed[FRAMEWORK] == changed["torch"]
     assert len(changed["torch"]) == 52  # all batch norms but the stem's
-    assert set(changed["torch"].values()) == {1.0, 2.0}
+    assert set(changed["torch"].values()) == {1.5, 3.0}
 
 
 def _fresh_and_compared(workload):

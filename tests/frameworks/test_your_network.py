@@ -30,6 +30,17 @@ CODE = {
         def words():
             return nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 1))
 
+        class Casting(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.dense = nn.Embedding(10, 4), nn.Linear(12, 1)
+
+            def forward(self, text):
+                return self.dense(self.embedding(text).flatten(1).float())
+
+        def casting():
+            return Casting()
+
         def mean_square(outputs, target):
             return ((outputs[:, 0] - target) ** 2).mean()
 
@@ -52,6 +63,19 @@ CODE = {
         def words():
             text = layers.Input((3,), dtype="int32")  # JAX has no int64
             return keras.Model(text, layers.Dense(1)(layers.Flatten()(layers.Embedding(10, 4)(text))))
+
+        class Single(layers.Layer):
+            def call(self, hidden):
+                if keras.backend.backend() == "jax":
+                    from jax import lax
+                    return lax.add(hidden, lax.full_like(hidden, 1.0, dtype="float32"))
+                import tensorflow
+                return tensorflow.raw_ops.AddV2(x=hidden, y=tensorflow.ones_like(hidden, "float32"))
+
+        def casting():
+            text = layers.Input((3,), dtype="int32")
+            hidden = layers.Flatten()(layers.Embedding(10, 4)(text))
+            return keras.Model(text, layers.Dense(1)(Single()(hidden)))
 
         def softened():
             images = layers.Input((16, 16, 3))
@@ -91,6 +115,10 @@ SHARED = """
 """
 
 
+# The operation by which a framework refuses to mix precisions, as its message or the line that called it names it.
+REFUSED = {"torch": "F.linear", "tensorflow": "AddV2", "jax": "add"}
+
+
 @pytest.fixture
 def own(tmp_path):
     """Write a user's file; return what names one of its callables."""
@@ -117,6 +145,18 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     before = your_network.check(workload)
     assert your_network.check(workload) == pytest.approx(before, rel=1e-6)
     assert workload.evaluate().metric is None  # of random labels there is none
+
+
+@pytest.mark.fault("Float64 lacks an operation of one's own network: it is measured, unproven, and the operation named")
+def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_named(own, tmp_path):
+    record = run(tmp_path)
+    verdict = parity.check(your_network.build(plan(**text(own, network=own("casting")))), record, 1)
+    assert not verdict.passed
+    assert verdict.num_steps == 0
+    [row] = importlib.import_module("benchbook.records").read(record.path).to_dict("records")
+    assert row["status"] == "unsupported"
+    assert REFUSED[FRAMEWORK] in row["message"]
+    assert row["message"] in verdict.reason
 
 
 def test_any_batch_and_loss_can_be_described(own, tmp_path):

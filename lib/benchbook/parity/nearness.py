@@ -9,7 +9,10 @@ from benchbook.workload import ParitySubject
 
 NOTHING = 1e-12  # of the whole gradient's norm, in float64: rounding of rounding
 ROUNDING = 100  # times the least share that is judged, where the reference has nothing
-LEAST_STATISTIC = 1e-3  # of a channel: the mean of what has none is rounding alone
+# A mean of nothing, as behind a convolution of images whose mean is zero, is rounding alone: its error is measured by
+# the channel's deviation, by which a batch norm divides it.
+VARIANCES = {"running_mean": "running_var", "moving_mean": "moving_variance"}
+OF_DEVIATION = 0.01
 LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by itself
 
 
@@ -78,18 +81,30 @@ def update_error(
 
 
 def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> tuple[float, str]:
-    """Return the worst error of moving statistics after a step, as a share of their change and size, and whose it is.
+    """Return the worst error of moving statistics after a step, and whose it is.
+
+    Errors are shares of a statistic's change, size and, of a mean, deviation.
 
     Args:
         statistics, reference, before: by name; a network whose batch norms are folded away has none.
     """
     errors = {}
     for name, array in statistics.items():
-        scale = _norm(reference[name] - before[name]) + 0.1 * _norm(reference[name]) + LEAST_STATISTIC * array.size**0.5
+        scale = _norm(reference[name] - before[name]) + 0.1 * _norm(reference[name])
+        scale += OF_DEVIATION * _deviation(name, reference)
         error = _norm(array - reference[name])
         errors[name] = error / scale if error else 0.0
     worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
     return errors.get(worst, 0.0), worst
+
+
+def _deviation(mean: str, statistics: Arrays) -> float:
+    """Return the norm of the deviations that belong to moving means of this name; of other statistics 0."""
+    for kind, other in VARIANCES.items():
+        variances = statistics.get(mean.removesuffix(kind) + other) if mean.endswith(kind) else None
+        if variances is not None:
+            return float(variances.sum().clip(0) ** 0.5)
+    return 0.0
 
 
 def finite(value: float) -> float | None:

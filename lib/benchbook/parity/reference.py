@@ -8,16 +8,21 @@ import functools
 import hashlib
 import itertools
 import pickle
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy
 
-from benchbook import devices
+from benchbook import devices, runs
 from benchbook.training.plain import Arrays, Plain
 
+# Of operations that float64 does not have, in a network that has just been trained in another precision.
+REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
+LONGEST_REFUSAL = 500  # characters
 KEPT_STEPS = 2  # that are kept in memory: fewer than these are asked for again
 
 
@@ -36,6 +41,28 @@ class Step(NamedTuple):
     loss: float
     gradients: Arrays
     next_statistics: Arrays
+
+
+@contextmanager
+def naming_refusals() -> Iterator[None]:
+    """Name the operation that float64 on the CPU does not have, as of a network that casts to another precision itself.
+
+    Raises:
+        NotImplementedError: the framework refused an operation; other errors and a lack of memory stay what they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        # TensorFlow's errors share no class with Python's.
+        refused = isinstance(error, REFUSALS) or type(error).__module__.startswith("tensorflow")
+        if not refused or runs.status_of(type(error).__name__, str(error)) == "out_of_memory":
+            raise
+        first = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        words, at = " ".join(str(first).split()), traceback.extract_tb(first.__traceback__)[-1].line
+        refusal = f"float64 on the CPU: {type(first).__name__} at `{at}`: {words[:LONGEST_REFUSAL]}"
+        raise NotImplementedError(refusal) from error
 
 
 class Torch:
@@ -133,7 +160,8 @@ class Keras:
 
         with tensorflow.GradientTape() as tape:
             loss = self.plain.loss(self.model(tensorflow.constant(images, "float64"), training=True), target)
-        return loss, tape.gradient(loss, self.model.trainable_variables)
+        gradients = tape.gradient(loss, self.model.trainable_variables, unconnected_gradients="zero")
+        return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's is sparse
 
     def _by_jax(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
         groups = self.model.trainable_variables, self.model.non_trainable_variables
@@ -201,11 +229,13 @@ class Start:
         weights, statistics = self.weights, self.statistics
         if self.plain.settle:
             weights = self.plain.settle(lambda begun: make(self.plain, begun, statistics, dtype="float32"), weights)
-        network, optimizer = make(self.plain, weights, statistics), self.plain.make_optimizer()
+        with naming_refusals():
+            network, optimizer = make(self.plain, weights, statistics), self.plain.make_optimizer()
         for number, batch in enumerate(self.batches):
             if number:
                 network.load(weights, statistics)
-            loss, gradients, updated = network.differentiate(*self.plain.inputs(batch))
+            with naming_refusals():
+                loss, gradients, updated = network.differentiate(*self.plain.inputs(batch))
             mean = loss / len(batch[0]) if self.plain.is_sum else loss
             updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
             yield Step(weights, statistics, mean, gradients, updated)

@@ -37,6 +37,7 @@ def build(plan: Plan) -> KerasWorkload:
             make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7, corrected_late=True),
             batch_size=plan.parity_batch_size,
             labels=plan.label_finder(),
+            settle=plan.settle,
         ),
         settings=plan.settings,
         seed=plan.seed,

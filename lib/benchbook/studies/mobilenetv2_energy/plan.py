@@ -8,7 +8,7 @@ import numpy
 from benchbook.datasets import Dataset
 from benchbook.devices import Device
 from benchbook.studies.mobilenetv2_energy import inputs
-from benchbook.studies.mobilenetv2_energy.weights import Weights
+from benchbook.studies.mobilenetv2_energy.weights import Weights, for_parity
 from benchbook.training import batches
 from benchbook.training.plain import LabelsByImage
 from benchbook.workload import Settings
@@ -74,6 +74,14 @@ class Plan:
     def rate(self, step: int) -> float:
         """Return a step's learning rate as the article's notebook has it: 4 % less after 50,000 steps."""
         return self.learning_rate * 0.96 ** (step / 50_000)
+
+    @property
+    def settle(self) -> Callable | None:
+        """Return what makes the weights at which all layers are compared; a head alone is compared at the present ones.
+
+        See `benchbook.training.plain.Plain`.
+        """
+        return (lambda make, begun: for_parity(begun)) if self.trainable else None
 
     def label_finder(self, channels_first: bool = False) -> Callable[[tuple, int], numpy.ndarray]:
         """Return what says which labels of a batch are those of its images; see `benchbook.training.plain.Plain`.

@@ -174,6 +174,7 @@ def plain(plan: Plan) -> Plain:
         make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7),
         batch_size=plan.parity_batch_size,
         labels=plan.label_finder(channels_first=True),
+        settle=plan.settle,
     )
 
 

@@ -4,6 +4,7 @@ Arrays have Keras's shapes. Frameworks that begin with the same weights can be c
 """
 
 import os
+import re
 from pathlib import Path
 
 import numpy
@@ -17,6 +18,7 @@ HEAD = "predictions"
 FEATURES = 1280
 # Expansion, channels, repeats, stride: table 2 of https://arxiv.org/abs/1801.04381
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+MIDDLE = 3.0  # of what a ReLU6 lets through
 ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/"
 TRAINED_SIZES = (96, 128, 160, 192, 224)  # of images; keras.applications takes 224 for all others
 
@@ -40,6 +42,21 @@ def convolutions() -> dict[str, tuple[str, tuple[int, ...]]]:
             channels, number = out, number + 1
     shapes["Conv_1"] = ("Conv_1_bn", (1, 1, channels, FEATURES))
     return shapes
+
+
+def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
+    """Return parameters at which rounding turns no gradient, to be compared with float64.
+
+    From random weights half of what goes into a ReLU6 is cut off. Rounding to bfloat16 moves so much across the edges,
+    block behind block, that the gradient turns by more than 60 degrees. So it lies about the middle of what a ReLU6
+    lets through here, three deviations from both edges; one that is left out is still seen in every place.
+
+    Args:
+        parameters: by name, in the network's order, as torch's or Keras's has them; its batch norms are not folded.
+    """
+    norms = [name for name in parameters if name.endswith("/beta") or re.fullmatch(r"features\..*\.bias", name)]
+    cut = [norm for norm, before in zip(norms, convolutions(), strict=True) if not before.endswith("_project")]
+    return parameters | {name: numpy.full_like(parameters[name], MIDDLE) for name in cut}
 
 
 def draw(num_classes: int, seed: int) -> Weights:

@@ -24,6 +24,9 @@ NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
 SYNTHETIC = "synthetic"
 MOST_TEST_IMAGES = 128  # in a batch of the test
+# Of the steps that are compared with float64. The first ones of the warm-up round to nothing in float32; the highest
+# ones throw the few images of a comparison to and fro, so that after ten steps rounding alone decides.
+PARITY_RATE = 3e-4
 
 
 def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPOCHS) -> float:
@@ -119,9 +122,10 @@ class Plan:
         }
 
     @property
-    def steps_risen(self) -> int:
-        """Return the steps of the warm-up: parity begins with the highest rate, for the first ones round to nothing."""
-        return round(WARM_UP_EPOCHS * self.steps_per_epoch * self.schedule_epochs / EPOCHS)
+    def steps_passed(self) -> int:
+        """Return the steps before those that are compared with float64: the warm-up until PARITY_RATE, or all of it."""
+        risen = WARM_UP_EPOCHS * self.steps_per_epoch * self.schedule_epochs / EPOCHS
+        return round(risen * min(1.0, PARITY_RATE / self.peak))
 
     def plain(self, make_network: Callable, loss: Callable, inputs: Callable, is_of_batch_norm: Callable) -> Plain:
         """Return what training is held against: the article's momentum and weight decay, in plain code.
@@ -149,13 +153,14 @@ class Plan:
             inputs=inputs,
             labels=labels if self.collection else None,
             settle=lambda make, weights: for_parity(weights),
-            steps_passed=self.steps_risen,
+            steps_passed=self.steps_passed,
         )
 
     def plain_rate(self, step: int) -> float:
-        """Return the learning rate of a step after the warm-up: divided by 10 after 30, 60, 80 and 90 of 90 epochs."""
-        epoch = step / (self.steps_per_epoch * self.schedule_epochs / 90)
-        return self.learning_rate * self.batch_size / 256 * 0.1 ** sum(epoch >= end for end in (30, 60, 80, 90))
+        """Return a step's learning rate: it rises for 5 of 90 epochs, and is divided by 10 after 30, 60, 80 and 90."""
+        epoch = self.steps_per_epoch * self.schedule_epochs / 90
+        fallen = 0.1 ** sum(step >= end * epoch for end in (30, 60, 80, 90))
+        return self.learning_rate * self.batch_size / 256 * min(1, (step + 1) / (5 * epoch)) * fallen
 
     def synthetic_batch(self, size: int, number: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""

@@ -74,8 +74,8 @@ def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]
     """Return parameters at which rounding turns no gradient, to be compared with float64.
 
     In a fresh network half of all ReLUs are shut. Rounding to bfloat16 opens and shuts so many of them, block behind
-    block, that the gradient turns by more than 80 degrees. So what goes into a block's ReLUs lies two deviations above
-    0 here; the stem's go on into a maximum, which passes over those that are nearly shut.
+    block, that the gradient turns by more than 80 degrees. So what goes into a block's ReLUs lies some three deviations
+    above 0 here; the stem's go on into a maximum, which passes over those that are nearly shut.
 
     Args:
         parameters: by name, as torch's or Keras's network has them.
@@ -83,8 +83,8 @@ def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]
     offsets = {}
     for block in blocks():
         *inner, last = block.convolutions
-        offsets |= {part.norm: 2.0 for part in inner}
-        offsets |= {part.norm: 1.0 for part in (last, block.around) if part}  # they are added up
+        offsets |= {part.norm: 3.0 for part in inner}
+        offsets |= {part.norm: 1.5 for part in (last, block.around) if part}  # they are added up
     named = {norm + end: offset for norm, offset in offsets.items() for end in (".bias", "/beta")}
     return {name: numpy.full_like(array, named[name]) if name in named else array for name, array in parameters.items()}
 

@@ -115,9 +115,9 @@ class TensorFlowNetwork(Network):
         with tensorflow.GradientTape() as tape:
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, self.model.trainable_variables)
+        gradients = map(_dense, tape.gradient(scaled, self.model.trainable_variables))
         # Keras adds the gradients of all devices.
-        shares = [gradient / self.device.count for gradient in gradients] if self.device.count > 1 else gradients
+        shares = [gradient / self.device.count if self.device.count > 1 else gradient for gradient in gradients]
         self.optimizer.apply(shares, self.model.trainable_variables)
         return loss
 
@@ -133,7 +133,16 @@ class TensorFlowNetwork(Network):
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = loss * scale
         gradients = tape.gradient(scaled, self.model.trainable_variables)
-        return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's are slices
+        return loss, [_dense(gradient) for gradient in gradients]
+
+
+def _dense(gradient: Any) -> Array | None:
+    """Return a gradient in one piece, None where there is none.
+
+    An embedding's are slices, one for each place of a word. Keras's Adam squares them one by one, and adds the squares
+    where a batch has a word twice: its second moment is not that of the gradient.
+    """
+    return tensorflow.convert_to_tensor(gradient) if isinstance(gradient, tensorflow.IndexedSlices) else gradient
 
 
 @functools.cache
