@@ -196,7 +196,7 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     words = {"name": lambda line: f"{line['rate']:g}", "text": lambda line: ""}
     figures.draw_bars(axes, table, "rate", **words)
     drawn = {float(tick.get_text()) for tick in axes.get_yticklabels()}
-    assert drawn == {0.5, *range(61, 100)}
-    assert any("40 of 100" in text.get_text() for text in axes.texts)
-    assert axes.figure.get_figheight() < 30
-    assert figures.shown(table, "rate", least_first=True)["rate"].max() == 39
+    assert drawn == {0.5, *range(71, 100)}
+    assert any("30 of 100" in text.get_text() for text in axes.texts)
+    assert axes.figure.get_figheight() < 20
+    assert figures.shown(table, "rate", least_first=True)["rate"].max() == 29
