@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from benchbook import layout, profiles, session
+from benchbook import layout, profiles, session, wording
 from benchbook.machine import identify
 from benchbook.studies.your_network import choices, loading
 from benchbook.study import Evidence
@@ -98,9 +98,9 @@ def _say_elsewhere(table) -> None:
     typer.echo(charts.held_out(table))
     others = table[table["source"] == "predicted"]
     for line in others[others["hours"].notna()].to_dict("records"):
-        bounds = f"{line['low']:,.3g} to {line['high']:,.3g}"
-        cost = f", ${line['dollars']:,.3g} rented" if line["dollars"] == line["dollars"] else ""
-        rate = f"{line['samples_per_second']:,.3g} samples/s ({bounds})"
-        typer.echo(f"  {line['where']}: {rate}; {tables.IMAGES:,} take {line['hours']:,.3g} h{cost}")
+        rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
+        cost = f", ${line['dollars']:,.2f} rented" if line["dollars"] == line["dollars"] else ""
+        spent = f"{tables.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
+        typer.echo(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
     for reason in others["reason"].dropna().unique()[:1]:
         typer.echo(f"  Other chips: {reason}.")

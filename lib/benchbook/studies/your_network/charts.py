@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import figures, input_shares, records
+from benchbook import figures, input_shares, records, wording
 from benchbook.studies.your_network import tables
 from benchbook.study import Drawing, Evidence
 
@@ -47,21 +47,19 @@ def elsewhere(evidence: Evidence) -> Drawing:
     """Draw the hours that a million samples take here, measured, and on other chips, predicted."""
     table = tables.elsewhere(evidence)
     drawn = table[table["hours"].notna()].assign(
-        shade=lambda lines: lines["source"].map(
-            {"measured": "cpu", tables.HELD_OUT: "evaluate", "predicted": "published"}
-        ),
+        shade=lambda lines: lines["source"].map(lambda source: "cpu" if source == "measured" else "published"),
         low=lambda lines: lines["hours"] * lines["samples_per_second"] / lines["high"],
         high=lambda lines: lines["hours"] * lines["samples_per_second"] / table["low"],
         num_windows=None,
     )
     figure, axes = figures.canvas(1.8 + 0.42 * min(len(drawn), 30))
-    names = {"cpu": "measured here", "evaluate": "predicted without it", "published": "predicted"}
+    names = {"cpu": "measured here", "published": "predicted"}
     figures.draw_bars(
         axes,
         drawn.reset_index(drop=True),
         "hours",
-        name=lambda line: f"{line['model']}\n{line['where']}",
-        text=lambda line: _duration(line["hours"]) + _dollars(line["dollars"]),
+        name=lambda line: f"{line['model']}\n{line['where']}" + ", unseen" * (line["source"] == tables.HELD_OUT),
+        text=lambda line: wording.duration(3600 * line["hours"]) + _dollars(line["dollars"]),
         names=names,
         least_first=True,
     )
@@ -98,12 +96,12 @@ def elsewhere_title(table: pandas.DataFrame) -> str:
     if own.empty:
         return "A million samples: nothing measured here yet"
     first = own.iloc[0]
-    said = f"A million samples of {first['model']} take {_duration(first['hours'])} here"
+    said = f"A million samples of {first['model']} take {wording.duration(3600 * first['hours'])} here"
     others = others[others["model"] == first["model"]]
     if others.empty:
         return said
     best = others.sort_values("hours").iloc[0]
-    return f"{said}; {best['where']} is predicted at {_duration(best['hours'])}"
+    return f"{said}; {best['where']} is predicted at {wording.duration(3600 * best['hours'])}"
 
 
 def held_out(table: pandas.DataFrame) -> str:
@@ -122,11 +120,11 @@ def held_out(table: pandas.DataFrame) -> str:
         if pandas.notna(guess["reason"]):
             sentences.append(f"{model}: what the record would have predicted here is unknown ({guess['reason']}).")
             continue
-        rate, low, high = (guess[name] for name in ("samples_per_second", "low", "high"))
-        within = "within" if low <= measured["samples_per_second"] <= high else "outside"
+        within = "within" if guess["low"] <= measured["samples_per_second"] <= guess["high"] else "outside"
+        rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
         sentences.append(
-            f"{model} trains on {measured['samples_per_second']:,.3g} samples a second here; the record, which has seen"
-            f" none of this machine, predicts {rate:,.3g} ({low:,.3g} to {high:,.3g}): what was measured lies {within}."
+            f"{model} trains on {wording.number(measured['samples_per_second'])} samples a second here; the record, not"
+            f" having seen this machine, predicts {rate} ({low} to {high}): what was measured lies {within}."
         )
     return " ".join(sentences)
 
@@ -142,9 +140,3 @@ def _name(evidence: Evidence):
 
 def _dollars(dollars: float) -> str:
     return "" if pandas.isna(dollars) else f", ${dollars:,.3g}"
-
-
-def _duration(hours: float) -> str:
-    if hours < 1 / 60:
-        return f"{hours * 3600:.2g} s"
-    return f"{hours * 60:.3g} min" if hours < 1 else f"{hours:,.3g} h" if hours < 48 else f"{hours / 24:,.3g} days"

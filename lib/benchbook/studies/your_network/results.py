@@ -41,6 +41,7 @@ STUDY = Study(
             "your-network-elsewhere",
             "What would other chips take?",
             "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions."
+            " Unseen is what the record would have said of this machine without having seen it."
             " Dollars are those of the median rent on record.",
             charts.elsewhere,
         ),
