@@ -17,4 +17,5 @@ def every() -> dict[str, Study]:
 
 def title(name: str) -> str:
     """Return what people call a study; a name that is no study's stays as it is."""
-    return every()[name].title if name in every() else name
+    study = every().get(name)
+    return study.title if study else name
