@@ -19,6 +19,7 @@ from benchbook.predictions.features import (
     chip_figures,
     family,
     observations,
+    usual_ratio,
 )
 from benchbook.predictions.model import Model
 from benchbook.predictions.observed import of_rows
@@ -203,7 +204,13 @@ class Forecaster:
         of_chip, of_work = lines["product"].eq(chip).sum(), lines["work"].eq(work).sum()
         text = f"{of_chip} published rates of {chip}" if of_chip else f"the printed figures of {chip}, of which no rate"
         of_works = f"{of_work} of {work}" if of_work else "the operations of the work, of which no rate was published"
-        return f"{text}, and {of_works}" if of_chip else f"{text} was published, and {of_works}"
+        text = f"{text}, and {of_works}" if of_chip else f"{text} was published, and {of_works}"
+        if numpy.isnan(chips.table().loc[target["chip"].iloc[0], "fp32_tflops"]):
+            text += (
+                f"; its fp32 peak was not published and is taken as its peak in 16 bits divided by {usual_ratio():.2g},"
+                " the median of other chips"
+            )
+        return text
 
     def _error(self, question: Question) -> str:
         """Return how far such predictions are off, in a sentence."""

@@ -18,7 +18,6 @@ COLUMNS += ["source"]
 CHIP = ["peak", "bandwidth", "fp32", "released", "memory"]  # the first four, and memory, as logarithms or years / 3
 RECORD, ARTICLES = "the record", "the articles of our studies"
 BATCH, DATE = 64.0, 2021.0  # where none was stated
-USUAL_RATIO = 4.0  # of matrix units in 16 bits to fp32: the median of the chips of which both are printed
 MATRIX = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell 2.0")  # with matrix units
 
 
@@ -66,7 +65,7 @@ def chip_figures(chip: str, precision: str, asked: bool = False) -> dict[str, fl
         chip: by any of its names.
         precision: one of `records.PRECISIONS`.
         asked: of a chip that is asked about, not learnt from: where its peak of fp32 was never published, as of TPUs,
-            that of its matrix units tells enough of 16 bits.
+            that of its matrix units, divided by `usual_ratio`, tells enough of 16 bits.
 
     Raises:
         UnknownChip: no chip goes by that name.
@@ -80,7 +79,7 @@ def _chip_figures(chip: str, of: str, asked: bool) -> dict[str, float]:
     printed = chips.table().loc[chip]
     fp32, half = printed["fp32_tflops"], half_rate(chip)
     if asked and of == "half" and numpy.isnan(fp32) and half > 0:
-        fp32 = half / USUAL_RATIO
+        fp32 = half / usual_ratio()
     said = {"fp32 figure": fp32, "bandwidth": printed["bandwidth_gb_s"]}
     missing = [name for name, value in said.items() if numpy.isnan(value)]
     if missing:
@@ -95,6 +94,14 @@ def _chip_figures(chip: str, of: str, asked: bool) -> dict[str, float]:
         "released": (DATE if numpy.isnan(year) else year) / 3,
         "memory": numpy.log(16.0 if numpy.isnan(memory) else memory),
     }
+
+
+@functools.cache
+def usual_ratio() -> float:
+    """Return how many times its fp32 peak a chip usually reaches in 16 bits: the median where both were published."""
+    printed = chips.table()["fp32_tflops"]
+    rates = pandas.Series({chip: half_rate(chip) for chip in printed.index})
+    return float((rates / printed)[rates > 0].median())
 
 
 @functools.cache
