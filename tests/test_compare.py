@@ -166,6 +166,15 @@ def test_several_machines_against_another_is_an_error_that_names_them():
         pair([*windows(), *windows(machine="attic")], windows(machine="cellar"))
 
 
+def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_should_fail(runs):
+    few = [windows(700, seed=1, session="s2")[:2], windows(session="s1")]
+    runs([window for some in few for window in some])
+    command = ["compare", "s1", "s2", "--fail-if-slower", "10"]
+    done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "Not decided, for too few windows or kernels were measured: reference-cpu" in done.output
+
+
 def test_slower_is_slower_with_the_whole_interval():
     lines = pandas.DataFrame({"interval": ["interval", "interval", "range"], "high": [0.89, 0.91, 0.5]})
     assert compare.slower(lines, 10).index.tolist() == [0]
@@ -192,5 +201,6 @@ def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
     assert typed("s1", "s2", "--fail-if-slower", "50").exit_code == 0
     assert typed("s2", "s1", "--fail-if-slower", "10").exit_code == 0
     assert "Not compared" not in done.output
+    assert "Not decided" not in late.output
     runs(windows(session="s2", point="tuned-cpu-12345678"))
     assert "the same settings: tuned-cpu-12345678 of s2" in typed("s1", "s2").output

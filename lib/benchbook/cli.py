@@ -176,6 +176,11 @@ def compare(
     for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
         if points:
             _say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
+    if fail_if_slower is not None and len(open_points := comparison.undecided(lines)):
+        _say(
+            f"Not decided, for too few windows or kernels were measured: {', '.join(open_points['point'])}. More"
+            " kernels help, as does `make study STUDIES=calibrate`, which learns how much they differ here."
+        )
     if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
         _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
         raise typer.Exit(1)

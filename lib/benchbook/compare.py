@@ -123,6 +123,11 @@ def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
     return lines[(lines["interval"] == "interval") & (lines["high"] < 1 - percent / 100)]
 
 
+def undecided(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of which nothing says whether B is slower: they have a range and no interval."""
+    return lines[lines["interval"] != "interval"]
+
+
 def _of_path(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
     if not Path(name).exists():
         return rows[:0]
