@@ -138,6 +138,16 @@ def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_s
     assert nearness.statistics_error({}, {}, {}) == (0.0, "")
 
 
+def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_is_judged():
+    start = {"kernel": numpy.ones(4), "offset": numpy.ones(4)}
+    for size, judged in ((1e-8, False), (1e-2, True)):
+        gradients = {"kernel": numpy.ones(4), "offset": numpy.full(4, size)}
+        turned = Adam(lambda step: 0.1).step(start, gradients | {"offset": -gradients["offset"]}, 0)
+        error, name = nearness.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
+        assert (error > 1) is judged
+        assert not judged or name == "offset"
+
+
 @pytest.mark.parametrize(("share", "passed"), [(0.01, True), (0.05, False)])
 def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(measured, share, passed):
     rows, _ = measured(Fake())

@@ -13,6 +13,9 @@ ROUNDING = 100  # times the least share that is judged, where the reference has 
 # the channel's deviation, by which a batch norm divides it.
 VARIANCES = {"running_mean": "running_var", "moving_mean": "moving_variance"}
 OF_DEVIATION = 0.01
+# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, as of
+# an offset before a batch norm; where a framework differentiates twice, each time rounds in its own way.
+LEAST_ELEMENT = 1e-4
 LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by itself
 
 
@@ -65,15 +68,19 @@ def update_error(
         passed: steps of the schedule before this one.
 
     Returns:
-        The worst parameter's error, as a share of the change expected and of the weights' resolution, and its name.
+        The worst parameter's error, as a share of the change expected and of the weights' resolution, and its name;
+        elements whose gradient is nearly nothing are passed over.
     """
     looked = {name: _few(array) for name, array in start.items()}
     with numpy.errstate(over="ignore", invalid="ignore"):  # what overflows is an error that is not finite
-        moved = optimizer.step(looked, {name: _few(array) for name, array in gradients.items()}, passed)
-        errors = {}
+        few = {name: _few(array) for name, array in gradients.items()}
+        moved, errors = optimizer.step(looked, few, passed), {}
+        least = LEAST_ELEMENT * _root_mean_square(few)
         for name, before in looked.items():
             expected = subject.rounded(name, moved[name]) if name in moved else before
             change, error = expected - before, _few(end[name]) - expected
+            if name in moved:  # what is not finite is judged
+                error = error[~(abs(few[name]) < least)]
             scale = _norm(change) + subject.resolution * _norm(before)
             errors[name] = _norm(error) / scale if error.any() else 0.0
     worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf)
@@ -115,6 +122,11 @@ def finite(value: float) -> float | None:
 def _few(array: numpy.ndarray) -> numpy.ndarray:
     """Return elements of an array, at most LOOKED_AT, spread evenly over it."""
     return array.ravel()[:: -(-array.size // LOOKED_AT) or 1]
+
+
+def _root_mean_square(arrays: Arrays) -> float:
+    squares = sum(_norm(array) ** 2 for array in arrays.values())
+    return (squares / max(1, sum(array.size for array in arrays.values()))) ** 0.5
 
 
 def _norm(array: numpy.ndarray) -> float:
