@@ -295,7 +295,11 @@ def plant_still_statistics(made):
             layer.momentum = 1.0
 
 
-PLANTS = [value for name, value in globals().items() if name.startswith("plant_")]
+PLANTS = [
+    pytest.param(value, marks=[] if value in (plant_no_momentum, plant_rolled_labels) else pytest.mark.slow)
+    for name, value in [*globals().items()]
+    if name.startswith("plant_")
+]
 
 
 @pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))  # what judges is the same
@@ -307,7 +311,7 @@ def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
     assert not verdict.passed
 
 
-@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
+@pytest.mark.slow
 def test_an_untrained_convolution_is_caught(data, tmp_path):
     made = workload(data, make_model=lambda: make_model(trainable=False), plain=workload(data).plain)
     assert not parity.check(made, run(tmp_path), 1).passed
