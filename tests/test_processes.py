@@ -28,7 +28,9 @@ def start(code: str, **variables: str) -> subprocess.Popen:
 )
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
-        "import os, signal, sys, time\nfrom benchbook import processes\nprocesses.stop_on_signals()\n"
+        "import os, signal, sys, time\nfrom benchbook import processes\n"
+        "for each in processes.STOPS: signal.signal(each, signal.SIG_DFL)\n"  # the tests may run under nohup
+        "processes.stop_on_signals()\n"
         "try:\n    print(flush=True)\n    time.sleep(30)\n"
         "except processes.Stopped as stop:\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n    sys.exit(stop.status)"

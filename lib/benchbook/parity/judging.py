@@ -200,8 +200,8 @@ def _complaints(lines: _Lines) -> list[str]:
     """Return what is beyond its tolerance."""
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
     complaints = _loss_complaints(lines, allowed)
-    wrong = first.get("labels_wrong") or 0
-    complaints += [f"{wrong} of {first['labels_checked']} labels are not the data set's"] if wrong else []
+    wrong = _value(first, "labels_wrong")
+    complaints += [f"{wrong} of {first.get('labels_checked')} labels are not the data set's"] if wrong else []
     for place, settings in enumerate(lines["settings"]):
         complaints += _gradient_complaints(settings, allowed, LATER if place else 1) if WHOLE in settings else []
         complaints += _state_complaints(settings, allowed)
@@ -211,32 +211,41 @@ def _complaints(lines: _Lines) -> list[str]:
 
 def _gradient_complaints(settings: dict, allowed: Tolerance, times: float) -> list[str]:
     """Return what is wrong with a step's gradients, which may be so many times as far off as the tolerance says."""
-    cosines = (1 - times * (1 - least) for least in (allowed.cosine, allowed.layer_cosine))
-    distances = (times * distance for distance in (allowed.norm_ratio, allowed.layer_norm_ratio))
-    checks = [
-        (settings[WHOLE], next(cosines), None, "gradient"),
-        (settings["worst_cosine"], next(cosines), None, settings["worst_cosine_layer"]),
-        (settings["gradient_norm_ratio"], None, next(distances), "gradient"),
-        (settings["worst_norm_ratio"], None, next(distances), settings["worst_norm_ratio_layer"]),
-    ]
+    cosines, ratios = (WHOLE, "worst_cosine"), ("gradient_norm_ratio", "worst_norm_ratio")
+    if any(_value(settings, name) is None for name in (*cosines, *ratios)):
+        return ["no gradient was compared"]
     complaints = []
-    for value, least, distance, name in checks:
-        if least is not None and value < least:
-            complaints.append(f"{name}: cosine {value:.4f}, under {least:g}")
-        elif distance is not None and abs(value - 1) > distance:
-            complaints.append(f"{name}: norm {value:.3f} of the reference's, over {distance:.0%} off")
+    for name, least in zip(cosines, (allowed.cosine, allowed.layer_cosine), strict=True):
+        bound = 1 - times * (1 - least)
+        if not settings[name] >= bound:
+            complaints.append(f"{_layer(settings, name)}: cosine {settings[name]:.4f}, under {bound:g}")
+    for name, most in zip(ratios, (allowed.norm_ratio, allowed.layer_norm_ratio), strict=True):
+        if not abs(settings[name] - 1) <= times * most:
+            far = f"norm {settings[name]:.3f} of the reference's, over {times * most:.0%} off"
+            complaints.append(f"{_layer(settings, name)}: {far}")
     return complaints
 
 
 def _state_complaints(settings: dict, allowed: Tolerance) -> list[str]:
     """Return what is wrong with weights and moving statistics after a step; older rows say nothing of them."""
-    update, statistics = settings.get("update_error"), settings.get("statistics_error")
+    update, statistics = _value(settings, "update_error"), _value(settings, "statistics_error")
     complaints = []
-    if update is not None and update > allowed.update:
-        complaints.append(f"{settings['update_layer']}: step {update:.2g} of its length off the optimiser's")
-    if statistics is not None and statistics > allowed.statistics:
-        complaints.append(f"{settings['statistics_layer']}: moving statistics off by {statistics:.2g}")
+    if update is not None and not update <= allowed.update:
+        complaints.append(f"{_layer(settings, 'update')}: step {update:.2g} of its length off the optimiser's")
+    if statistics is not None and not statistics <= allowed.statistics:
+        complaints.append(f"{_layer(settings, 'statistics')}: moving statistics off by {statistics:.2g}")
     return complaints
+
+
+def _value(settings: dict, name: str) -> float | None:
+    """Return a number of a row's settings, which anybody may have written; None where there is none."""
+    value = settings.get(name)
+    return value if isinstance(value, (int, float)) else None
+
+
+def _layer(settings: dict, name: str) -> str:
+    """Return the layer that a figure is of; the figures of the whole network name none."""
+    return str(settings.get(f"{name}_layer", "gradient"))
 
 
 def _loss_complaints(lines: _Lines, allowed: Tolerance) -> list[str]:
@@ -262,7 +271,7 @@ def _praise(lines: _Lines) -> str:
     """Return the worst figures of a comparison that kept all tolerances."""
     first = lines["settings"][0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
-    errors = [settings["update_error"] for settings in lines["settings"] if "update_error" in settings]
+    errors = [error for settings in lines["settings"] if (error := _value(settings, "update_error")) is not None]
     loss = numpy.max(_errors_at_same_weights(lines))
     return f"loss off by at most {loss:.1g}, a layer's gradient by {off:.1g} of its norm" + (
         f", its step by {max(errors):.1g} of its length" if errors else ""
