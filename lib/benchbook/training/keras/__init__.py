@@ -176,6 +176,11 @@ class KerasWorkload:
         self.epoch = state["epoch"]
         devices.restore_random_state(self.device, state["random"])
 
+    def pass_steps(self, count: int) -> None:
+        """Go on as after so many steps of a schedule that changes with every step."""
+        self.network.update_model()
+        self.network.assign([self.network.iterations], [count])
+
     @contextmanager
     def compared(self, precision: str) -> Iterator[KerasSubject]:
         """Yield what is compared with float64: this workload itself, or in another precision one with its weights.

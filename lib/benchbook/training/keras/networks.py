@@ -70,6 +70,16 @@ class Network:
         """Return everything that training changes: weights, statistics, random seeds, optimiser and its step."""
         return [*self.model.variables, *self.optimizer.variables]
 
+    @property
+    def is_loss_scaled(self) -> bool:
+        """Return whether the optimiser scales the loss, as asked for here or as it was made."""
+        return hasattr(self.optimizer, "dynamic_scale")
+
+    @property
+    def iterations(self):
+        """Return the variable that counts the steps that the optimiser took, by which its schedule goes."""
+        return (self.optimizer.inner_optimizer if self.is_loss_scaled else self.optimizer).iterations
+
     def train(self, inputs: Array, target: Array) -> Array:
         """Train on one batch and return its loss, unread."""
         with arithmetic(self.device, self.precision):

@@ -1,20 +1,19 @@
 """A Keras workload that takes the steps it is timed with, one at a time, for each to be looked at."""
 
-import itertools
 from typing import Any
 
 import numpy
 
 from benchbook.training.keras.runtime import to_host
 from benchbook.training.plain import Arrays
+from benchbook.training.subject import MOST_HALVINGS, Subject
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
-MOST_HALVINGS = 60  # of the scale until a step is taken
 RESOLUTIONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 MOVING = "moving_"  # how the names of a batch norm's statistics begin
 
 
-class KerasSubject:
+class KerasSubject(Subject):
     """A Keras workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
@@ -22,26 +21,9 @@ class KerasSubject:
     """
 
     def __init__(self, workload: Any) -> None:
-        self.workload, self.network, self.plain = workload, workload.network, workload.plain
-        self.fresh = workload.snapshot()
-        optimizer = self.network.optimizer
-        self.scaled = hasattr(optimizer, "dynamic_scale")
-        self.iterations = (optimizer.inner_optimizer if self.scaled else optimizer).iterations
+        self.network = workload.network
         self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in self.network.precision else 1.0
-        self.restart()
-
-    def restart(self) -> None:
-        """Go back to the weights, the optimiser and the random state that the workload came with."""
-        self.workload.restore(self.fresh)
-        self.network.update_model()
-        self.network.assign([self.iterations], [self.plain.steps_passed])
-        self.num_passed = self.plain.steps_passed
-
-    def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
-        epochs = itertools.count(self.workload.epoch)
-        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
-        return [tuple(map(self.network.gather, batch)) for batch in itertools.islice(stream, count)]
+        super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy has it: what is not whole in float64."""
@@ -76,8 +58,8 @@ class KerasSubject:
             self.load({}, before)  # to differentiate moves them, too, and so does a step that was left out
             loss = float(self.workload.step(batch))
             self.network.update_model()
-            passed, self.num_passed = self.num_passed, int(to_host(self.iterations.value))
-            if self.num_passed > passed or not self.scaled:
+            passed, self.num_passed = self.num_passed, int(to_host(self.network.iterations.value))
+            if self.num_passed > passed or not self.network.is_loss_scaled:
                 break
         return loss, gradients
 
@@ -93,6 +75,9 @@ class KerasSubject:
     @property
     def _dtype(self) -> numpy.dtype:
         return to_host(self.network.model.weights[0].value).dtype
+
+    def _gathered(self, batch: tuple) -> tuple:
+        return tuple(map(self.network.gather, batch))
 
     def _kept(self, moving: bool) -> list:
         weights = self.network.model.weights

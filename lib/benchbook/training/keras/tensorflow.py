@@ -44,7 +44,7 @@ class TensorFlowNetwork(Network):
     def _prepare(self) -> None:
         compiled = self.compiled
         several = self.device.count > 1
-        if several and (compiled or hasattr(self.optimizer, "dynamic_scale")):
+        if several and (compiled or self.is_loss_scaled):
             refused = "compiled True" if compiled else f"precision {self.precision}"
             raise NotImplementedError(
                 f"{refused} on several devices with tensorflow; allowed: compiled False, without a scaled loss"

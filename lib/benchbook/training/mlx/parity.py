@@ -4,7 +4,6 @@ MLX's convolutions have no float64, so the plain network is torch's: parameters 
 and batches on the host have torch's order of dimensions.
 """
 
-import itertools
 from typing import Any
 
 import mlx.core as mx
@@ -13,11 +12,10 @@ from mlx import nn
 
 from benchbook.training.mlx.runtime import MOVING, STORED, assign, leaves, to_host
 from benchbook.training.plain import Arrays
+from benchbook.training.subject import MOST_HALVINGS, Subject
 
-MOST_HALVINGS = 60  # of a loss's scale until a step is taken
 
-
-class MlxSubject:
+class MlxSubject(Subject):
     """An MLX workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
@@ -25,33 +23,19 @@ class MlxSubject:
     """
 
     def __init__(self, workload: Any) -> None:
-        self.workload, self.network, self.plain = workload, workload.network, workload.plain
-        self.model = self.network.model
+        self.network, self.model = workload.network, workload.network.model
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.eval()
         self.dtype = STORED[workload.settings.precision]
-        named = self.plain.make_network()
+        named = workload.plain.make_network()
         trained = [name for name, part in named.named_parameters() if part.requires_grad]
         self.names = dict(zip(leaves(self.model.trainable_parameters()), trained, strict=True))
         moving = [path for path in leaves(self.model) if path.endswith(MOVING)]
         buffers = [name for name, part in named.named_buffers() if part.is_floating_point()]
         # Batch norms that are folded into convolutions leave none.
         self.moving = dict(zip(moving, buffers, strict=True)) if moving else {}
-        self.fresh = workload.snapshot()
-        self.restart()
-
-    def restart(self) -> None:
-        """Go back to the weights, the optimiser and the random state that the workload came with."""
-        self.workload.restore(self.fresh)
-        self.workload.pass_steps(self.plain.steps_passed)
-        self.num_passed = self.plain.steps_passed
-
-    def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
-        epochs = itertools.count(self.workload.epoch)
-        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
-        return [tuple(batch) for batch in itertools.islice(stream, count)]
+        super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy has it, channels before height and width."""

@@ -1,6 +1,5 @@
 """A torch workload that takes the steps it is timed with, one at a time, for each to be looked at."""
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +9,10 @@ import torch
 from torch import nn
 
 from benchbook.training.plain import Arrays
+from benchbook.training.subject import MOST_HALVINGS, Subject
 
-MOST_HALVINGS = 60  # of a scaler's scale until a step is taken
 
-
-class TorchSubject:
+class TorchSubject(Subject):
     """A torch workload step by step; see `benchbook.workload.ParitySubject`.
 
     Args:
@@ -22,22 +20,8 @@ class TorchSubject:
     """
 
     def __init__(self, workload: Any) -> None:
-        self.workload, self.plain = workload, workload.plain
-        self.fresh = workload.snapshot()
         self.dtype = next(workload.model.parameters()).dtype
-        self.restart()
-
-    def restart(self) -> None:
-        """Go back to the weights, the optimiser and the random state that the workload came with."""
-        self.workload.restore(self.fresh)
-        self.workload.pass_steps(self.plain.steps_passed)
-        self.num_passed = self.plain.steps_passed
-
-    def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
-        epochs = itertools.count(self.workload.epoch)
-        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
-        return [tuple(batch) for batch in itertools.islice(stream, count)]
+        super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy has it: what is not whole in float64."""
