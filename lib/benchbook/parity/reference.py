@@ -111,7 +111,7 @@ class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters go by the workload's names, in the model's order."""
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
-        from benchbook.training.keras.runtime import POLICIES, import_keras, to_host
+        from benchbook.training.keras.runtime import POLICIES, import_keras, is_moving, to_host
 
         self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
         self.device, self.is_jax = devices.pick("cpu", framework), framework == "jax"
@@ -185,11 +185,6 @@ class Keras:
         from benchbook.training.keras.runtime import arithmetic
 
         return arithmetic(self.device, "fp64")
-
-
-def is_moving(variable) -> bool:
-    """Return whether a Keras variable is a batch norm's moving statistic."""
-    return variable.path.rpartition("/")[2].startswith("moving_")
 
 
 @dataclass(frozen=True)

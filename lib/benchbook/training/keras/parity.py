@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy
 
-from benchbook.training.keras.runtime import to_host
+from benchbook.training.keras.runtime import is_moving, to_host
 from benchbook.training.plain import Arrays
 from benchbook.training.subject import MOST_HALVINGS, Subject
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
 RESOLUTIONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-MOVING = "moving_"  # how the names of a batch norm's statistics begin
 
 
 class KerasSubject(Subject):
@@ -80,8 +79,7 @@ class KerasSubject(Subject):
         return tuple(map(self.network.gather, batch))
 
     def _kept(self, moving: bool) -> list:
-        weights = self.network.model.weights
-        return [variable for variable in weights if variable.path.rpartition("/")[2].startswith(MOVING) == moving]
+        return [variable for variable in self.network.model.weights if is_moving(variable) == moving]
 
     def _differentiate(self, batch: tuple) -> Arrays:
         """Return gradients by name; in float16 the loss is scaled, and the scale halved until nothing overflows.

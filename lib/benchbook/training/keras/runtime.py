@@ -140,3 +140,8 @@ def place(device: Device, array: Array) -> Array:
 def to_host(array: Array) -> numpy.ndarray:
     """Return a copy of a tensor or of a variable's value as NumPy has it; this waits for it."""
     return numpy.array(array.numpy() if hasattr(array, "numpy") else array)
+
+
+def is_moving(variable) -> bool:
+    """Return whether a Keras variable is a batch norm's moving statistic."""
+    return variable.path.rpartition("/")[2].startswith("moving_")
