@@ -382,7 +382,7 @@ def test_a_network_of_ones_own_takes_time_with_its_operations_and_images(visit):
         return float(value.replace(",", "")) * unit[name]
 
     before, first = fastest(), cells(page, "time")
-    operations = page.evaluate("JSON.parse(document.getElementById('told').textContent).operations")
+    operations = page.evaluate("JSON.parse(document.getElementById('constants').textContent).operations")
     page.locator("[name=images]").fill("1e8")
     assert fastest() == pytest.approx(100 * before, rel=0.05)
     page.locator("[name=operations]").fill(str(operations * 4))

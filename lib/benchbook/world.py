@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from benchbook import chips, figures, headline, naming, roofline, studies, wording
+from benchbook import chips, figures, headline, naming, studies, wording
 from benchbook.answers import tasks
 from benchbook.figures import legends
 from benchbook.study import Drawing, Evidence, Study
@@ -154,7 +154,7 @@ def summary(evidence: Evidence) -> str:
 
 def _ceiling(evidence: Evidence) -> str:
     """Return what the matrix products of the fastest device are beside a chip's printed peak; empty without any."""
-    best = roofline.ceilings(evidence.measured)
+    best = evidence.ceilings
     best = best[best["model"].eq("matmul") & best["precision"].eq("fp32")]
     if best.empty:
         return ""

@@ -30,7 +30,7 @@ def epochs_worth(figures: pandas.DataFrame, rate: Callable[[Question], Range]) -
     """
     times = figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
     times = times[times["device_count"].between(1, MOST_DEVICES)]
-    rates = {chip: known for chip in times["chip"].unique() if (known := _rate(chip, rate)) is not None}
+    rates = {chip: predicted for chip in times["chip"].unique() if (predicted := _rate(chip, rate)) is not None}
     times = times[times["chip"].isin(list(rates))]
     images = MINUTE * times["value"] * times["device_count"] * times["chip"].map(lambda chip: rates[chip].value)
     return (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
@@ -47,14 +47,16 @@ def predict(chip: str, worth: pandas.Series, rate: Callable[[Question], Range]) 
         worth: from `epochs_worth`, of two products at least.
         rate: as above.
     """
-    known = _rate(chip, rate)
-    if known is None:
+    predicted = _rate(chip, rate)
+    if predicted is None:
         return None
     epochs, logs = float(worth.median()), numpy.log(worth)
     apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
-    seconds = epochs * IMAGENET / known.value
-    far = [math.exp(math.hypot(apart, math.log(known.value / bound))) for bound in (known.high, known.low)]
-    basis = f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {known.basis}"
+    seconds = epochs * IMAGENET / predicted.value
+    far = [math.exp(math.hypot(apart, math.log(predicted.value / bound))) for bound in (predicted.high, predicted.low)]
+    basis = (
+        f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {predicted.basis}"
+    )
     return Range(seconds, seconds / far[0], seconds * far[1], basis)
 
 

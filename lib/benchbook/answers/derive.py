@@ -189,17 +189,17 @@ def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
         line["rent"] |= {"least": rounded(hourly.min()), "most": rounded(hourly.max())}
         line["rent"] |= {"marketplace": bool(offers["provider"].isin(money.MARKETPLACES).all())}
         line["rent"] |= {"first": offers["date"].min(), "last": offers["date"].max()}
-        line["rent"] |= _told(offers.iloc[0], "provider") if len(offers) == 1 else {}
+        line["rent"] |= _origin(offers.iloc[0], "provider") if len(offers) == 1 else {}
     if len(prices):
-        line["purchase"] = {"usd": rounded(float(prices.iloc[0]["usd"])), **_told(prices.iloc[0])}
+        line["purchase"] = {"usd": rounded(float(prices.iloc[0]["usd"])), **_origin(prices.iloc[0])}
     if watts:
         names = ("watts", "low", "high", "boundary", "source")
         line["power"] = dict(zip(names, [*map(rounded, watts[:3]), *watts[3:]], strict=True))
     return line
 
 
-def _told(price: pandas.Series, *further: str) -> dict[str, str]:
-    """Return of a price its date, what it includes and its source; a date that was not told is empty."""
+def _origin(price: pandas.Series, *further: str) -> dict[str, str]:
+    """Return where a price is from: its date, what it includes and its source; what was not told is empty."""
     return {
         name: price[name] if isinstance(price[name], str) else "" for name in (*further, "date", "includes", "source")
     }

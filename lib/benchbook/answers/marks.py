@@ -97,8 +97,8 @@ def _rent_note(rent: dict) -> str:
     kind = "of marketplaces of strangers' computers" if rent["marketplace"] else "no spot prices, no marketplaces"
     if rent["offers"] == 1:
         strangers = "a marketplace of strangers' computers" if rent["marketplace"] else ""
-        told = [rent["provider"], strangers, rent["date"] or "date not told", rent["includes"]]
-        return "the one offer on record: " + ", ".join(filter(None, told))
+        details = [rent["provider"], strangers, rent["date"] or "date not told", rent["includes"]]
+        return "the one offer on record: " + ", ".join(filter(None, details))
     years = sorted({rent["first"][:4], rent["last"][:4]} - {""})
     listed = f"the median of {rent['offers']} listed offers of {' to '.join(years) or 'dates not told'}"
     return f"{listed}, ${wording.number(rent['least'])} to ${wording.number(rent['most'])} a device; {kind}"

@@ -74,8 +74,8 @@ def here(folder: Path) -> str:
         return this.name
     for own in sorted(path for path in folder.glob("*") if path.is_dir()):
         manifest = next(own.rglob(manifests.FILES), None)
-        told = json.loads(manifest.read_text(encoding="utf-8")).get("machine") if manifest else None
-        if (told or {}).get("fingerprint") == this.fingerprint:
+        described = json.loads(manifest.read_text(encoding="utf-8")).get("machine") if manifest else None
+        if (described or {}).get("fingerprint") == this.fingerprint:
             return own.name
     return this.name
 

@@ -28,7 +28,6 @@ STATUSES = (
     "unsupported",
     "unavailable",
 )
-MOMENT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 # How alike (difflib's ratio) an unknown name and a column's are when one is taken for a misspelling of the other.
 # No two columns of the schema are that much alike.
 NEAR_MISS = 0.8

@@ -95,9 +95,9 @@ def _first_operations(marks: list[Mark], operations: list[float]) -> float | Non
 
 def _script(task: Task, operations: float | None) -> str:
     """Return what the script has to know, as JSON that a page may hold; operations are those chosen first."""
-    told = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
-    told |= {"images": task.images, "operations": operations}
-    return json.dumps(told).replace("<", "\\u003c")
+    constants = {"time": axis.TIME, "decades": axis.DECADES, "most": axis.MOST_TICKS, "does": task.does}
+    constants |= {"images": task.images, "operations": operations}
+    return json.dumps(constants).replace("<", "\\u003c")
 
 
 def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
@@ -134,8 +134,8 @@ def _row(mark: Mark, ticks: list[float], links: dict[str, str]) -> dict:
 
 def identifier(mark: Mark) -> str:
     """Return a mark's own anchor: its machine, device, variant and family."""
-    told = [mark.place, mark.name, mark.family, mark.settings.get("precision", ""), mark.source[:4]]
-    return slug(" ".join(told))
+    parts = [mark.place, mark.name, mark.family, mark.settings.get("precision", ""), mark.source[:4]]
+    return slug(" ".join(parts))
 
 
 def _dollars(value: float | None) -> str:

@@ -2,7 +2,7 @@
 {
 {% include "answer_words.js" %}
 
-const told = JSON.parse(document.getElementById("told").textContent);
+const constants = JSON.parse(document.getElementById("constants").textContent);
 const form = document.getElementById("choice");
 const table = document.getElementById("marks");
 const more = document.getElementById("more");
@@ -54,8 +54,8 @@ function interpolate(curve, name, operations) {
   return Math.exp(y[place] + (at - x[place]) / (x[place + 1] - x[place]) * (y[place + 1] - y[place]));
 }
 function train() {
-  const operations = stated("operations", 0) || told.operations;
-  const share = stated("images", told.images) / told.images;
+  const operations = stated("operations", 0) || constants.operations;
+  const share = stated("images", constants.images) / constants.images;
   for (const row of rows.filter((each) => each.curve)) {
     const {0: least, length, [length - 1]: most} = row.curve.operations;  // beyond these nothing is predicted
     const inside = least <= operations && operations <= most;
@@ -92,12 +92,12 @@ function steps(values, candidates) {
   const first = candidates.findLast((each) => each <= smallest) ?? candidates[0];
   const last = candidates.find((each) => each >= largest && each > first) ?? candidates.at(-1);
   const inside = candidates.filter((each) => first <= each && each <= last);
-  const apart = Math.ceil((inside.length - 1) / told.most);
+  const apart = Math.ceil((inside.length - 1) / constants.most);
   return apart > 1 ? [...inside.slice(0, -1).filter((_, place) => place % apart === 0), last] : inside;
 }
 function candidates(quantity) {
-  if (quantity === "time") return told.time;
-  return quantity === "energy" ? told.decades.map((each) => each * 3600) : told.decades;
+  if (quantity === "time") return constants.time;
+  return quantity === "energy" ? constants.decades.map((each) => each * 3600) : constants.decades;
 }
 
 const made = (name, properties) => Object.assign(document.createElement(name), properties);
@@ -179,7 +179,7 @@ function update() {
   table.tBodies[0].append(...shown.map((row) => row.element));
   draw(quantity, shown, base && costs(base, quantity) !== null ? base : null);
   const compared = rows.filter((row) => !row.apart && (passing.includes(row) || row === base));
-  const said = sentences(compared, base, told.does, costs);
+  const said = sentences(compared, base, constants.does, costs);
   document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
   more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
