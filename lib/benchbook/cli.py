@@ -68,11 +68,11 @@ def study(
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    settings = sites.chosen(executor, site)
-    points = profiles.read(profile, studies, device, settings.kinds if settings else survey.kinds)
+    cluster_site = sites.chosen(executor, site)
+    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
-    if settings:
-        lines = cluster.run(points, machine, settings, retry, _say)
+    if cluster_site:
+        lines = cluster.run(points, machine, cluster_site, retry, _say)
     else:
         _say_unnamed(points)
         _say_first_use(points)
@@ -103,14 +103,14 @@ def plan(
     site: SiteFile = None,
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
-    settings = sites.chosen(executor, site)
-    name = cluster.check_name(machine) if settings else _identify(machine).name
-    points = profiles.read(profile, studies, device, settings.kinds if settings else survey.kinds)
+    cluster_site = sites.chosen(executor, site)
+    name = cluster.check_name(machine) if cluster_site else _identify(machine).name
+    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
-    if not settings:
+    if not cluster_site:
         _say_unnamed(points)
         _say_first_use(points)
-    lines = cluster.estimate_seconds(points, name) if settings else session.estimate_seconds(points, name)
+    lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = lines.assign(
         point=lines["point"].str.rpartition("-")[0],  # without the hash
         seconds=lines["seconds"].map(_duration),
@@ -119,8 +119,8 @@ def plan(
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
         _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
-    if settings:
-        _print_table("One job each", cluster.jobs(points, settings))
+    if cluster_site:
+        _print_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     hours = _duration(lines["seconds"].sum())
     _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")

@@ -186,11 +186,11 @@ def points_of(
         device, kinds: see `read`.
     """
     defaults, points = declared(study), []
-    for settings in entry["points"]:
-        settings = {"device": "all"} | entry.get("parameters", {}) | settings
-        wanted = settings.pop("framework", defaults.get("framework"))
-        places = _places(wanted, settings.pop("device"), device, kinds)
-        lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
+    for choices in entry["points"]:
+        choices = {"device": "all"} | entry.get("parameters", {}) | choices
+        wanted = choices.pop("framework", defaults.get("framework"))
+        places = _places(wanted, choices.pop("device"), device, kinds)
+        lists = {name: value if isinstance(value, list) else [value] for name, value in choices.items()}
         for *values, place in itertools.product(*lists.values(), places):
             overrides = dict(zip(lists, values, strict=True)) | place
             check(study, overrides)
@@ -225,11 +225,11 @@ def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> 
         raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
 
 
-def _check_search(settings: dict) -> None:
+def _check_search(choices: dict) -> None:
     """Refuse a point that is called tuned without time for a search."""
     variants, limits = (
         value if isinstance(value, list) else [value]
-        for value in (settings.get("variant"), settings.get("search_seconds", 1))
+        for value in (choices.get("variant"), choices.get("search_seconds", 1))
     )
     if "tuned" in variants and min(limits) <= 0:
         raise ValueError(f"search_seconds is {min(limits)!r} with variant tuned; allowed: above 0")
