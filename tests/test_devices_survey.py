@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, layout, profiles
+from benchbook import cli, layout, machine, profiles
 from benchbook.devices import Device, DeviceUnavailable, FrameworkMissing, survey, tensorflow
 
 LIBRARY = layout.root() / "lib"
@@ -86,6 +86,11 @@ def devices(kind):
     with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
         survey.pick("cuda", "jax")
     assert (tmp_path / "asked").read_text().split() == ["asked"]
+
+
+def test_no_process_is_started_for_a_cpu(jax_is):
+    jax_is("raise ImportError('asked for nothing')")
+    assert survey.device("cpu", "jax") == Device("cpu", machine.identify().chip, "jax")
 
 
 @pytest.mark.fault(

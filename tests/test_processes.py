@@ -75,6 +75,17 @@ def test_a_process_ends_with_the_one_that_it_watches():
     process.stdout.close()
 
 
+def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
+    code = "import atexit; from benchbook import processes; atexit.register(print, 'late'); print('said')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; processes.leave(); print('after')"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "said\n")
+
+
 @pytest.mark.fault("A run is killed and leaves temporary folders: the next start removes them, those of live runs stay")
 def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -29,8 +29,10 @@ def main() -> None:
         processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     # A folder of its own: by default the files lie, numbered, where this was started, and kernels take each other's.
     with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
-        transport = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
-        papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=transport)
+        settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
+        # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
+        settings.NotebookClient.shutdown_kernel = "immediate"
+        papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=settings)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 
@@ -93,6 +94,16 @@ def family(process: int) -> list[psutil.Process]:
         return [*reversed(parent.children(recursive=True)), parent]
     except psutil.NoSuchProcess:
         return []
+
+
+def leave() -> NoReturn:
+    """End this process well and at once; Python would first take its modules apart, a second where one is a framework.
+
+    What was registered with `atexit` is passed over.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def has_word(process: psutil.Process, word: str) -> bool:

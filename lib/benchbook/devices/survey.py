@@ -12,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 
-from benchbook import devices
+from benchbook import devices, machine, processes
 from benchbook.devices.device import Device, DeviceUnavailable, FrameworkMissing
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
@@ -74,9 +74,13 @@ def pick(kind: str, framework: str) -> str:
 def device(kind: str, framework: str) -> Device:
     """Return the device of the kind that was asked for, as `devices.pick` does, but leave it free for other processes.
 
+    Every framework computes on the CPU, so that none is asked for that.
+
     Raises:
         DeviceUnavailable: as `pick`.
     """
+    if kind == "cpu":
+        return Device("cpu", machine.identify().chip, framework)
     kind = pick(kind, framework)
     [first] = (each for each in ask(framework).kinds if each.kind == kind)
     return Device(kind, first.name, framework, capability=first.capability)
@@ -130,7 +134,8 @@ def main() -> None:
         answer = asdict(_look(sys.argv[1]))
     except tuple(ERRORS.values()) as error:
         answer = {"error": type(error).__name__, "message": str(error)}
-    print("\n" + json.dumps(answer), flush=True)
+    print("\n" + json.dumps(answer))
+    processes.leave()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy
 import pandas
 
-from benchbook import devices, intervals, measure, runs
+from benchbook import devices, intervals, measure, processes, runs
 from benchbook.devices import Device
 from benchbook.roofline import operations, small
 from benchbook.runs import Run
@@ -110,6 +110,7 @@ def main() -> None:
     options = parser.parse_args()
     device = devices.pick(options.kind, options.framework)
     print(json.dumps(train(device, options.num_windows, options.seconds)))
+    processes.leave()
 
 
 if __name__ == "__main__":
