@@ -39,10 +39,11 @@ def small_network(monkeypatch):
     monkeypatch.setattr(keras_side, "make_model", small)
 
 
-def build(count, sync_batch_norm=True, **options):
+def build(count, sync_batch_norm=True, collection="shapes", **options):
     device = parallel.several(CPU, count)
     assert device.count == count
-    return resnet50.build(resnet50.collect("shapes"), device, sync_batch_norm=sync_batch_norm, **OPTIONS | options)
+    images = resnet50.collect(collection) if collection else None
+    return resnet50.build(images, device, sync_batch_norm=sync_batch_norm, **OPTIONS | options)
 
 
 @pytest.fixture
@@ -105,6 +106,23 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert tested[1] == pytest.approx(tested[0], rel=1e-3)
     assert len(set(numpy.round(losses[0], 4))) == 4
+
+
+def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_risen():
+    """Synthetic images lie on their devices from the start, each one's share of a batch on its own."""
+    made = build(2, collection=None, schedule_epochs=90, learning_rate=0.1)
+    assert made.plain.steps_passed > 100
+    with made.compared("fp32") as subject:
+        (batch,) = subject.batches(1)
+        before = subject.weights()
+        _, gradients = subject.step(batch)
+        after = subject.weights()
+    assert [len(part) for part in subject.to_host(batch)] == [8, 8]
+    assert subject.num_passed == made.plain.steps_passed + 1
+    name = list(before)[-1]  # the biases of the last layer, which begin at 0: weight decay does not change them
+    rate = made.plain.make_optimizer().rate(made.plain.steps_passed)
+    numpy.testing.assert_allclose(after[name], -rate * 1.9 * gradients[name], rtol=1e-3, atol=1e-7)
+    assert to_host(made.network.iterations.value) == 0
 
 
 def test_else_each_device_normalises_its_part_of_the_batch():
