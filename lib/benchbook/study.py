@@ -4,6 +4,7 @@ Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 from benchbook import articles, correctness, figures, intervals, layout, naming, records, roofline, statistics, verdicts
 from benchbook.intervals import History
+from benchbook.painter import Painter
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
 
@@ -126,6 +128,7 @@ class Drawing:
     table: pandas.DataFrame
     alt: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    _pictures: list[Future] = field(default_factory=list, init=False, repr=False)  # of a painter
 
     @classmethod
     def titled(
@@ -165,12 +168,23 @@ class Drawing:
     @cached_property
     def picture(self) -> bytes | None:
         """Return the figure as PNG, rendered once; None where there is no figure."""
-        return None if self.figure is None else figures.render(self.figure)
+        if self.figure is None:
+            return None
+        return self._pictures[0].result() if self._pictures else figures.render(self.figure)
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write figure and tables into a folder; see `figures.save`."""
+    def save(self, folder: Path, name: str, painter: Painter | None = None) -> None:
+        """Write figure and tables into a folder; see `figures.save`.
+
+        Args:
+            folder, name: where to.
+            painter: renders and writes the figure while this process goes on; who asks for the picture waits for it.
+        """
         if self.figure is not None:
-            figures.save(self.figure, self.table, folder, name, self.alt, self.picture)
+            content = (self.figure, self.table, folder, name, self.alt)
+            if painter:
+                self._pictures.append(painter.save(*content))
+            else:
+                figures.save(*content, self.picture)
         for other, table in self.tables.items():
             figures.save_table(table, folder, other)
 

@@ -50,8 +50,8 @@ MOST_LINES = 300  # of a table in Markdown, which is for reading
 
 def save(
     figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str, picture: bytes | None = None
-) -> None:
-    """Write a figure as SVG and PNG, its table as CSV and Markdown, and what a page needs as JSON.
+) -> bytes:
+    """Write a figure as SVG and PNG, its table as CSV and Markdown, and what a page needs as JSON; return the PNG.
 
     Args:
         figure: drawn in the house style; its first title is the caption.
@@ -62,11 +62,13 @@ def save(
         picture: the figure from `render`, where that was made before; None: render it now.
     """
     save_table(table, folder, name)
-    (folder / f"{name}.png").write_bytes(picture or render(figure))
+    picture = picture or render(figure)
+    (folder / f"{name}.png").write_bytes(picture)
     (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
     title = next(axes.get_title(loc="left") for axes in figure.axes)
     page = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
     (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
+    return picture
 
 
 def render(figure: Figure, form: str = "png") -> bytes:

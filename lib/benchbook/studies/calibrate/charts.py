@@ -73,12 +73,17 @@ def amount(value: float) -> str:
     return f"{value:.3g} "
 
 
+def _amount_at(value: float, _: int) -> str:
+    """Return what an axis says at a value, whichever its place among the ticks."""
+    return amount(value)
+
+
 def _draw_rates(axes: Axes, rates: pandas.DataFrame, unit: str, title: str, name: Callable[[dict], str]) -> None:
     """Draw one bar per rate with its range and amount."""
     figures.draw_bars(axes, rates, "rate", name=name, text=lambda line: f"{amount(line['rate'])}{unit}")
     axes.set_title(title)
     axes.margins(x=0.35)
-    axes.xaxis.set_major_formatter(lambda value, _: amount(value))
+    axes.xaxis.set_major_formatter(_amount_at)
 
 
 def _naming(evidence: Evidence) -> Callable[[dict], str]:

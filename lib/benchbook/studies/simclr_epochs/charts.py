@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy
 import pandas
+from matplotlib.ticker import PercentFormatter
 
 from benchbook import figures, input_shares, wording
 from benchbook.studies.simclr_epochs import matrix, tables
@@ -39,7 +40,7 @@ def accuracies(evidence: Evidence) -> Drawing:
         label = _naming(evidence)(first).replace("\n", ", ") + figures.num_runs(curve)
         axes.errorbar(curve["epochs"], curve["accuracy"], errors, fmt=f"o{dash}", color=shade, capsize=3, label=label)
     axes.set(xscale="log", xlabel="epochs trained", ylabel="nearest-neighbour accuracy")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_ylim(0, 1)
     axes.grid(visible=True)
     if len(table):
