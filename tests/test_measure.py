@@ -1,3 +1,4 @@
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -105,8 +106,26 @@ def test_window_becomes_columns_of_a_row(monkeypatch, log):
         "energy_boundary": "board",
         "peak_memory_bytes": 7,
         "memory_method": "counted",
+        "page_faults": window.page_faults,
     }
     assert set(window.columns()) <= set(records.COLUMNS)
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
+def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counted):
+    if not counted:  # as gVisor answers
+        monkeypatch.setattr(measure.resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
+    memory = mmap.mmap(-1, 1000 * mmap.PAGESIZE)
+    with measure.window(CPU, NoSensor()) as window:
+        for page in range(1000):
+            memory[page * mmap.PAGESIZE] = 1
+    with measure.window(CPU, NoSensor()) as again:
+        for page in range(1000):
+            memory[page * mmap.PAGESIZE] = 1
+    if counted:
+        assert window.page_faults - again.page_faults == pytest.approx(1000, rel=0.1)
+    else:
+        assert window.page_faults is None
 
 
 def test_exception_in_a_window_is_raised_again(log):

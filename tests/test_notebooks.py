@@ -19,6 +19,7 @@ STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_")
 SECTIONS = ["Setup", "Data", "Model", "Warm-up", "Measurement", "Result", "Rows and reading"]
 # What differs between two runs of the same work: the clock, who ran it, and the process's memory.
 CLOCK = {"session", "run_id", "started_at", "seconds", "input_seconds", "samples_per_second", "peak_memory_bytes"}
+CLOCK |= {"page_faults"}
 
 
 def cells_of(path: Path, kind: str) -> list:

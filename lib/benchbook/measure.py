@@ -5,6 +5,7 @@ The device is synchronised once at each end of a window and nowhere inside it.
 
 import logging
 import os
+import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -215,6 +216,7 @@ class Window:
         input_seconds: the part of it in which the host waited for input (it may overlap device work).
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see devices.peak_memory.
+        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
         last: set in the `with` block to the output of the work queued last; see devices.synchronize.
     """
 
@@ -223,6 +225,7 @@ class Window:
     energy: Energy = field(default_factory=Energy)
     peak_memory_bytes: int | None = None
     memory_method: str | None = None
+    page_faults: int | None = None
     last: Any = None
 
     def inputs(self, batches: Iterable) -> Iterator:
@@ -248,6 +251,7 @@ class Window:
             "energy_boundary": self.energy.boundary,
             "peak_memory_bytes": self.peak_memory_bytes,
             "memory_method": self.memory_method,
+            "page_faults": self.page_faults,
         }
 
 
@@ -263,9 +267,16 @@ def window(device: Device, sensor: Sensor) -> Iterator[Window]:
     devices.reset_peak_memory(device)
     devices.synchronize(device)
     sensor.begin()
+    faults = _page_faults()
     started = time.perf_counter()
     yield measured
     devices.synchronize(device, measured.last)
     measured.seconds = time.perf_counter() - started
+    measured.page_faults = _page_faults() - faults if faults else None
     measured.energy = sensor.end()
     measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
+
+
+def _page_faults() -> int:
+    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

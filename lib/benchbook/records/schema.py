@@ -143,6 +143,7 @@ RULES = {
     "idle_watts": _quantity(),
     "peak_memory_bytes": _count(),
     "memory_method": _text(),
+    "page_faults": _count(),
     "utilisation": _fraction(),
     "loss": Column("Float64"),
     "accuracy": _fraction(),
