@@ -13,7 +13,7 @@ import torch
 
 import benchbook
 from benchbook import devices, machine, measure, nvidia, roofline, search, support
-from benchbook.devices import Device, DeviceUnavailable
+from benchbook.devices import Device, DeviceUnavailable, frameworks
 from benchbook.devices.kinds import Features
 from fakes import CPU
 
@@ -286,3 +286,17 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
 @pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
 def test_a_framework_begins_without_a_word_of_cuda(framework):
     assert run_apart(f"from benchbook import devices; print(devices.pick('cpu', '{framework}').kind)") == "cpu\n"
+
+
+def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):
+    (tmp_path / "guest_of_tests.py").write_text("")
+    host = "try:\n    import guest_of_tests\nexcept ImportError:\n    guest_of_tests = None\n"
+    for name in ("host_of_tests", "later_host_of_tests"):
+        (tmp_path / f"{name}.py").write_text(host)
+        monkeypatch.setitem(frameworks.TAKEN_ALONG, name, ("guest_of_tests",))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("host_of_tests", "later_host_of_tests", "guest_of_tests"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert frameworks.import_alone("host_of_tests").guest_of_tests is None
+    guest = importlib.import_module("guest_of_tests")
+    assert frameworks.import_alone("later_host_of_tests").guest_of_tests is guest  # who has it keeps it

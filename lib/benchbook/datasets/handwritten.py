@@ -1,6 +1,7 @@
 """MNIST, and scikit-learn's digits, which stand in for it."""
 
 import gzip
+import importlib.util
 from pathlib import Path
 
 import numpy
@@ -44,13 +45,14 @@ def digits() -> Dataset:
     Handwritten Digits, as shipped in scikit-learn.
     """
     from PIL import Image
-    from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    small = numpy.round(bunch.images * (255 / 16)).astype(numpy.uint8)
+    # To import scikit-learn takes most of a second; of this file, `load_digits` does the same.
+    folder = Path(importlib.util.find_spec("sklearn").origin).parent
+    table = numpy.loadtxt(folder / "datasets" / "data" / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
+    small = numpy.round(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(numpy.uint8)
     resample = Image.Resampling.BILINEAR
     images = numpy.stack([numpy.asarray(Image.fromarray(image).resize((28, 28), resample)) for image in small])
-    labels = bunch.target.astype(numpy.int64)
+    labels = table[:, -1].astype(numpy.int64)
     test = numpy.arange(len(labels)) % 6 == 0
     return Dataset("digits-28px", images[~test], labels[~test], images[test], labels[test])
 

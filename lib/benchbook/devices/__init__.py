@@ -261,7 +261,7 @@ def _backend(framework: str) -> ModuleType:
     if framework not in sys.modules:
         quieten()
     try:
-        importlib.import_module(framework)
+        frameworks.import_alone(framework)
     except ImportError as error:
         others = ", ".join(name for name in installed() if name != framework) or "none"
         raise FrameworkMissing(f"{framework} cannot be imported here ({error}); installed: {others}") from error

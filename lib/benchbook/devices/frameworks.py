@@ -5,6 +5,7 @@ and how it trains in `benchbook.training` and in the studies, under the name of 
 """
 
 import importlib
+import sys
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -35,6 +36,26 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 # The order in which a study that leaves the choice takes the first that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
+
+
+# What a library imports wherever it is installed, for users of its own, and does without elsewhere: TensorFlow's
+# converter to Lite takes JAX along, and Keras's wrappers scikit-learn. Together they take a second of every process.
+TAKEN_ALONG = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
+
+
+def import_alone(name: str) -> ModuleType:
+    """Import a framework, or Keras, without what it takes along; that can be imported afterwards as ever.
+
+    Raises:
+        ImportError: it is not installed, or does not work here.
+    """
+    kept_out = [other for other in TAKEN_ALONG.get(name, ()) if other not in sys.modules]
+    sys.modules.update(dict.fromkeys(kept_out))  # to Python, None is a module that is not installed
+    try:
+        return importlib.import_module(name)
+    finally:
+        for other in kept_out:
+            sys.modules.pop(other, None)
 
 
 def part_of(study: str, framework: str) -> ModuleType:

@@ -13,6 +13,7 @@ import numpy
 
 from benchbook import devices
 from benchbook.devices import Device
+from benchbook.devices.frameworks import import_alone
 
 FRAMEWORKS = ("tensorflow", "jax")
 # What Keras calls the precisions of rows: how variables are kept and what layers compute in.
@@ -43,7 +44,7 @@ def import_keras(framework: str) -> ModuleType:
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework
     try:
-        keras = importlib.import_module("keras")
+        keras = import_alone("keras")
     except ImportError as error:
         raise devices.DeviceUnavailable(f"keras cannot be imported here ({error})") from error
     if keras.backend.backend() != framework:
