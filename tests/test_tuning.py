@@ -1,11 +1,12 @@
 """Tuned means faster: what a search promised is confirmed in the same kernel, or the reference is measured."""
 
 import json
+import platform
 
 import pandas
 import pytest
 
-from benchbook import confirmation, intervals, measure, protocol, records, search, tuning
+from benchbook import allocator, confirmation, intervals, measure, protocol, records, search, tuning
 from benchbook.intervals import History
 from benchbook.workload import Settings
 from fakes import Clock, FakeWorkload, run
@@ -55,6 +56,7 @@ def searches(monkeypatch):
         return search.Outcome(CHOSEN, pandas.DataFrame([trial], columns=search.COLUMNS))
 
     monkeypatch.setattr(search, "fastest", fastest)
+    monkeypatch.setattr(allocator, "keep", lambda: None)  # it would last for all tests that follow
     return limits
 
 
@@ -102,6 +104,20 @@ def test_what_windows_confirm_is_measured_and_called_tuned(tmp_path, clock, sear
     assert trained["settings"].iloc[0]["data_resident"]
     (line,) = confirmation.table(rows, {}).to_dict("records")
     assert (line["outcome"], line["confirmed"], line["num_pairs"]) == ("tuned", pytest.approx(1.2), 6)
+
+
+@pytest.mark.parametrize(("library", "told"), [("glibc", True), ("", None)])
+@pytest.mark.parametrize("ratio", [1.2, 0.95])
+def test_a_tuned_kernel_keeps_its_memory_from_its_search_on_where_the_c_library_can(
+    tmp_path, clock, searches, monkeypatch, ratio, library, told
+):
+    """Memory that is kept is kept for good: the reference's windows that decide must have it too, or neither."""
+    monkeypatch.setattr(platform, "libc_ver", lambda: (library, ""))
+    searched = []
+    monkeypatch.setattr(allocator, "keep", lambda: searched.append(len(searches)))
+    _, rows, _ = choose(tmp_path, clock, ratio)
+    assert searched == ([0] if told else [])
+    assert rows["settings"].iloc[-1].get("keeps_memory") is told  # nothing faster found says so as well
 
 
 def test_windows_of_both_alternate_and_are_long_enough(tmp_path, clock, searches):

@@ -11,14 +11,14 @@ import pandas
 
 from benchbook import wording
 
-# CPU time that a page fault takes at least. The system's CPU time over the faults of torch's windows is 1.2 to 2
-# microseconds on a virtual machine; without a hypervisor it is less.
-FAULT_SECONDS = 0.5e-6
+# CPU time of a page fault, about. The system's CPU time over the faults of torch's windows is 1.2 to 2 microseconds on
+# a virtual machine; without a hypervisor it is less. What the caches then lack comes on top.
+FAULT_SECONDS = 1e-6
 MATTERS = 0.05  # of a step's time, as for spread and drift
 
 
 def share_of_step(point: Mapping) -> float:
-    """Return the part of a step's time for which page faults occupy one core at least; NaN where none were counted.
+    """Return the part of a step's time for which page faults occupy one core, about; NaN where none were counted.
 
     Args:
         point: a line of a summary, with page_faults_per_step and seconds_per_step.
@@ -42,6 +42,6 @@ def sentence(point: Mapping) -> str:
         return ""
     return (
         f"Each step asked for memory anew that had been given back ({point['page_faults_per_step']:,.0f} page faults):"
-        f" at least {wording.percent(share_of_step(point))} of its time on one core, which depends on what the process"
+        f" about {wording.percent(share_of_step(point))} of its time on one core, which depends on what the process"
         " ran before"
     )

@@ -2,6 +2,10 @@
 
 The first kernel of a point in a session searches and confirms; those that follow take its choice over, so that all
 windows of a point are of one setting, and the time is spent once.
+
+Where the C library can be told to keep what a step frees, it is, before the search and for all of such a kernel: it
+cannot be told to go back. So the reference's windows that decide have it as well, and what is confirmed leaves out what
+it brings; with two networks in one process, either alone might be the one whose memory is given back in each step.
 """
 
 import itertools
@@ -10,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import pandas
 
-from benchbook import confirmation, intervals, manifests, measure, protocol, records, search
+from benchbook import allocator, confirmation, intervals, manifests, measure, protocol, records, search
 from benchbook.confirmation import REFERENCE, TUNED
 from benchbook.devices import Device
 from benchbook.intervals import NO_HISTORY, History, Interval
@@ -81,6 +85,8 @@ def choose(
     Raises:
         ValueError: no time for a search.
     """
+    if allocator.can_keep(device):
+        allocator.keep()
     builds = {REFERENCE: reference, TUNED: tuned}
     chosen, settings, trials, confirmed = _chosen_before(run) or (None, None, None, None)
     if chosen is None:
@@ -139,6 +145,8 @@ def _tell(run: Run, choice: Choice, device: Device) -> None:
     # Precision and compiler are columns of the rows; the rest is a setting, where there was a choice.
     names = {"channels_last", "fused", "autotuned", "graphs"} & search.candidates(device).keys()
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
+    if allocator.can_keep(device):
+        stated |= {"keeps_memory": True}  # whatever was chosen
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
     run.manifest["tuning"] = {"chosen": choice.chosen, "settings": asdict(choice.settings)}

@@ -20,16 +20,19 @@ class Framework:
             choice of memory format or of a fused optimiser, and JAX none of its compiler.
         lacks: by kind of device, the precisions of that kind that this framework has no kernels for.
         reference: whose float64 on the CPU its training is held against; empty: its own.
+        frees_to_system: whether what its steps free on a CPU goes to the C library, which may give it back to the
+            system; the others' steps were seen to keep theirs.
     """
 
     library: str
     settings: tuple[str, ...] = ()
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: str = ""
+    frees_to_system: bool = False
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework("torch", ("autotuned", "channels_last", "fused", "compiled", "graphs")),
+    "torch": Framework("torch", ("autotuned", "channels_last", "fused", "compiled", "graphs"), frees_to_system=True),
     "tensorflow": Framework("keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
     "jax": Framework("keras"),
     "mlx": Framework("mlx", ("compiled",), reference="torch"),  # its convolutions have no float64

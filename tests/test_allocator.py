@@ -1,0 +1,69 @@
+"""What the real C library does with freed memory, in processes that each begin as a script does; and who may ask it."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from benchbook import allocator
+from benchbook.devices import Device
+
+GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the switch is glibc's")
+# A step fills 14 arrays of 3 MB and one of 48 MB, and frees them.
+STEPS = """
+import resource, sys
+from benchbook import allocator
+
+def faults_of_a_step():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [bytearray(megabytes * 2**20) for megabytes in [3] * 14 + [48]]
+    del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+for _ in range(3):
+    faults_of_a_step()
+if "keep" in sys.argv:
+    allocator.keep()
+    faults_of_a_step()
+print(max(faults_of_a_step() for _ in range(3)) * resource.getpagesize())
+"""
+
+
+def bytes_asked_anew(*words: str, **variables: str) -> int:
+    """Return the most bytes that a step asks the system for, after some steps in a new process."""
+    command = [sys.executable, "-c", STEPS, *words]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | variables).stdout)
+
+
+@GLIBC
+@pytest.mark.fault("glibc gives a step's 90 MB back each time: told to keep it, the process asks for none anew")
+def test_a_process_that_keeps_its_memory_asks_for_none_anew():
+    assert bytes_asked_anew() > 80 * 2**20
+    assert bytes_asked_anew("keep") < 2**20
+    assert bytes_asked_anew(**allocator.INHERITED) < 2**20
+
+
+@pytest.mark.parametrize(
+    ("device", "library", "can"),
+    [
+        (Device("cpu", "a processor"), ("glibc", "2.36"), True),
+        (Device("cpu", "a processor"), ("", ""), False),  # macOS, and musl, where CPython finds no version
+        (Device("cpu", "a processor"), ("musl", "1.2.5"), False),
+        (Device("cpu", "a processor", "tensorflow"), ("glibc", "2.36"), False),
+        (Device("cuda", "a GPU"), ("glibc", "2.36"), False),
+    ],
+)
+def test_memory_is_kept_where_steps_give_it_to_a_library_that_can_be_told(monkeypatch, device, library, can):
+    monkeypatch.setattr(platform, "libc_ver", lambda: library)
+    assert allocator.can_keep(device) is can
+
+
+def test_a_library_that_refuses_is_an_error(monkeypatch):
+    """As mallopt(3) has it: 0 is an error."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda parameter, value: 0))
+    with pytest.raises(OSError, match="refused"):
+        allocator.keep()
