@@ -138,6 +138,13 @@ def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_s
     assert nearness.statistics_error({}, {}, {}) == (0.0, "")
 
 
+def test_infinities_of_a_mask_are_alike_or_an_error():
+    mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}
+    assert nearness.statistics_error(mask, mask, mask) == (0.0, "mask")
+    error, _ = nearness.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)
+    assert not numpy.isfinite(error)
+
+
 def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_is_judged():
     start = {"kernel": numpy.ones(4), "offset": numpy.ones(4)}
     for size, judged in ((1e-8, False), (1e-2, True)):

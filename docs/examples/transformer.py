@@ -20,7 +20,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.characters = nn.Embedding(CHARACTERS, WIDTH)
         self.places = nn.Parameter(torch.zeros(LENGTH, WIDTH))
-        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, batch_first=True)
         self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.logits = nn.Linear(WIDTH, CHARACTERS)
         self.register_buffer("mask", torch.full((LENGTH, LENGTH), float("-inf")).triu(1))

@@ -7,7 +7,7 @@ import textwrap
 import numpy
 import pytest
 
-from benchbook import devices, parity, records, support
+from benchbook import devices, layout, parity, records, support
 from benchbook.datasets import Dataset
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import workload as your_network
@@ -40,6 +40,20 @@ CODE = {
 
         def casting():
             return Casting()
+
+        class Attending(nn.Module):
+            # Attention that drops out by layers and, where a share is asked for, by a function.
+            def __init__(self, share):
+                super().__init__()
+                self.embedding, self.dense, self.share = nn.Embedding(10, 4), nn.Linear(12, 1), share
+                self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
+
+            def forward(self, text):
+                hidden = self.layer(self.embedding(text)).flatten(1)
+                return self.dense(nn.functional.dropout(hidden, self.share, self.training))
+
+        def attending(share=0.0):
+            return Attending(share)
 
         def mean_square(outputs, target):
             return ((outputs[:, 0] - target) ** 2).mean()
@@ -76,6 +90,13 @@ CODE = {
             text = layers.Input((3,), dtype="int32")
             hidden = layers.Flatten()(layers.Embedding(10, 4)(text))
             return keras.Model(text, layers.Dense(1)(Single()(hidden)))
+
+        def attending(share=0.0):
+            text = layers.Input((3,), dtype="int32")
+            hidden = layers.Embedding(10, 4)(text)
+            inside = keras.Sequential([layers.Dense(4), layers.Dropout(0.3), layers.GaussianNoise(share)])
+            hidden = inside(layers.MultiHeadAttention(2, 4, dropout=0.3)(hidden, hidden))
+            return keras.Model(text, layers.Dense(1)(layers.Flatten()(hidden)))
 
         def softened():
             images = layers.Input((16, 16, 3))
@@ -157,6 +178,43 @@ def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_name
     assert row["status"] == "unsupported"
     assert REFUSED[FRAMEWORK] in row["message"]
     assert row["message"] in verdict.reason
+
+
+def test_dropout_within_layers_is_put_off_and_back_on(own, tmp_path):
+    workload = your_network.build(plan(**text(own, network=own("attending"))))
+    verdict = parity.check(workload, run(tmp_path), 3)
+    assert verdict.passed, verdict.reason
+    assert dropping(workload) == [True] * (2 if IS_KERAS else 4)
+
+
+def dropping(workload) -> list[bool]:
+    """Return of each layer for dropout whether it drops anything in training."""
+    if IS_KERAS:
+        from benchbook.training.keras.runtime import dropouts
+
+        return [layer.rate > 0 for layer in dropouts(workload.network.model)]
+    from benchbook.training.torch.parity import random_layers
+
+    return [layer.training for layer in random_layers(workload.model)]
+
+
+@pytest.mark.skipif(IS_KERAS, reason="the examples are torch's")
+@pytest.mark.parametrize(("name", "loss"), [("transformer", "next_character"), ("unet", "loss")])
+def test_the_examples_compute_what_float64_does(name, loss, tmp_path):
+    file = layout.root() / "docs" / "examples" / f"{name}.py"
+    names = {"network": name, "example": "make_batch", "loss": loss}
+    workload = your_network.build(plan(**{choice: f"{file}:{named}" for choice, named in names.items()}))
+    verdict = parity.check(workload, run(tmp_path), 1)
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.fault("One's own network draws at random where dropout cannot be put off: unproven, and not called wrong")
+def test_a_network_that_draws_otherwise_is_unproven(own, tmp_path):
+    record = run(tmp_path)
+    workload = your_network.build(plan(**text(own, network=own("attending"), arguments="share=0.5")))
+    verdict = parity.check(workload, record, 3)
+    assert (verdict.passed, verdict.num_steps) == (False, 0)
+    assert "draws at random" in verdict.reason
 
 
 def test_any_batch_and_loss_can_be_described(own, tmp_path):

@@ -97,9 +97,12 @@ def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> t
     """
     errors = {}
     for name, array in statistics.items():
-        scale = _norm(reference[name] - before[name]) + 0.1 * _norm(reference[name])
-        scale += OF_DEVIATION * _deviation(name, reference)
-        error = _norm(array - reference[name])
+        # A mask of attention holds infinities, which are alike or not, but no distance apart.
+        judged = numpy.isfinite(reference[name]) | (array != reference[name])
+        right, former = reference[name][judged], before[name][judged]
+        with numpy.errstate(invalid="ignore"):
+            change, error = _norm(right - former), _norm(array[judged] - right)
+        scale = change + 0.1 * _norm(right) + OF_DEVIATION * _deviation(name, reference)
         errors[name] = error / scale if error else 0.0
     worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
     return errors.get(worst, 0.0), worst

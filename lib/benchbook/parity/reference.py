@@ -23,6 +23,9 @@ from benchbook.training.plain import Arrays, Plain
 # Of operations that float64 does not have, in a network that has just been trained in another precision.
 REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
 LONGEST_REFUSAL = 500  # characters
+ROUNDING = 1e-9  # of the largest of an array's numbers
+DRAWS = "a step that is repeated comes out otherwise: the network draws at random in training, and not by layers alone"
+DRAWS += " that are put off for the comparison (dropout, attention's dropout, stochastic depth)"
 KEPT_STEPS = 2  # that are kept in memory: fewer than these are asked for again
 
 
@@ -77,12 +80,13 @@ class Torch:
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64") -> None:
         import torch
 
+        from benchbook.training.torch.parity import random_layers
+
         self.plain, self.torch, self.dtype = plain, torch, getattr(torch, dtype)
         with torch.random.fork_rng(devices=[]):
             self.network = plain.make_network().cpu().to(self.dtype)
-        for module in self.network.modules():
-            if "Dropout" in type(module).__name__:
-                module.eval()
+        for layer in random_layers(self.network):
+            layer.eval()
         self.parameters = {name: part for name, part in self.network.named_parameters() if part.requires_grad}
         self.buffers = {name: part for name, part in self.network.named_buffers() if part.is_floating_point()}
         self.load(weights, statistics)
@@ -111,7 +115,7 @@ class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters go by the workload's names, in the model's order."""
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
-        from benchbook.training.keras.runtime import POLICIES, import_keras, is_moving, to_host
+        from benchbook.training.keras.runtime import POLICIES, dropouts, import_keras, is_moving, to_host
 
         self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
         self.device, self.is_jax = devices.pick("cpu", framework), framework == "jax"
@@ -122,9 +126,8 @@ class Keras:
                 self.model = plain.make_network()
         finally:
             self.keras.config.set_dtype_policy(policy)
-        for layer in self.model.layers:
-            if isinstance(layer, self.keras.layers.Dropout):
-                layer.rate = 0.0
+        for layer in dropouts(self.model):
+            layer.rate = 0.0
         kinds = [], []
         for variable in self.model.weights:
             kinds[is_moving(variable)].append(id(variable))
@@ -229,8 +232,12 @@ class Start:
         for number, batch in enumerate(self.batches):
             if number:
                 network.load(weights, statistics)
+            inputs, target = self.plain.inputs(batch)
             with naming_refusals():
-                loss, gradients, updated = network.differentiate(*self.plain.inputs(batch))
+                loss, gradients, updated = network.differentiate(inputs, target)
+                again = network.differentiate(inputs, target) if self.plain.may_draw and not number else None
+            if again and not _are_same({"loss": loss} | gradients, {"loss": again[0]} | again[1]):
+                raise NotImplementedError(DRAWS)
             mean = loss / len(batch[0]) if self.plain.is_sum else loss
             updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
             yield Step(weights, statistics, mean, gradients, updated)
@@ -268,6 +275,14 @@ def follow(start: Start, folder: Path | None = None) -> Callable[[int], Step]:
         return taken
 
     return step
+
+
+def _are_same(some: Arrays, others: Arrays) -> bool:
+    """Return whether numbers of the same names agree but for the order in which threads add them up."""
+    return all(
+        numpy.allclose(some[name], others[name], rtol=0, atol=ROUNDING * numpy.abs(some[name]).max(), equal_nan=True)
+        for name in some
+    )
 
 
 def _narrow(part: Arrays | float) -> Arrays | float:

@@ -163,6 +163,7 @@ class Plan:
             make_optimizer=self._plain_optimizer,
             batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
             labels=labels if self.data is not None else None,
+            may_draw=True,
         )
 
     def _plain_optimizer(self) -> Optimizer:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy
 
 from benchbook.devices import Device
-from benchbook.training.keras.runtime import POLICIES, Array, arithmetic, import_keras, place, to_host
+from benchbook.training.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, place, to_host
 
 
 class Network:
@@ -139,7 +139,7 @@ class Network:
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Put dropout off inside a `with` block, in functions compiled for it; afterwards they are those of before."""
-        layers = [layer for layer in self.model.layers if isinstance(layer, self.keras.layers.Dropout)]
+        layers = dropouts(self.model)
         rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in self.FUNCTIONS}
         if not any(rates):
             yield

@@ -143,6 +143,11 @@ def to_host(array: Array) -> numpy.ndarray:
     return numpy.array(array.numpy() if hasattr(array, "numpy") else array)
 
 
+def dropouts(model) -> list:
+    """Return the dropout layers of a Keras model, those inside its other layers among them."""
+    return [layer for layer in model._flatten_layers() if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")]
+
+
 def is_moving(variable) -> bool:
     """Return whether a Keras variable is a batch norm's moving statistic."""
     return variable.path.rpartition("/")[2].startswith("moving_")

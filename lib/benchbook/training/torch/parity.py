@@ -73,6 +73,12 @@ class TorchSubject(Subject):
         return {name: _on_host(torch.zeros_like(part) if part.grad is None else part.grad) for name, part in named}
 
 
+def random_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the layers of a model that drop parts at random in training and, set to inference, drop none."""
+    names = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
+    return [layer for layer in model.modules() if any(name in type(layer).__name__ for name in names)]
+
+
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[None]:
     """Put a model's dropout off inside a `with` block.
@@ -80,7 +86,7 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
     Its layers are set to inference, not their share to 0: a compiler makes code for both modes, and what it makes for
     training stays as it would have been.
     """
-    layers = [module for module in model.modules() if "Dropout" in type(module).__name__ and module.training]
+    layers = [layer for layer in random_layers(model) if layer.training]
     for layer in layers:
         layer.eval()
     try:
