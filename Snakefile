@@ -1,4 +1,4 @@
-"""The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.execute.
+"""The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.job.
 
 Rows are never declared as outputs, because Snakemake deletes what a failed job declared; `done` is written
 last, by the last kernel of a point, ended in a failure row or not. The points come from a file that the session wrote:
@@ -52,7 +52,7 @@ for position, (point, kernel) in enumerate(KERNELS):
         resources:
             device=1,
         shell:
-            "TMPDIR={TEMPORARY:q} {sys.executable:q} -m benchbook.execute {params.point:q} {output:q}"
+            "TMPDIR={TEMPORARY:q} {sys.executable:q} -m benchbook.job {params.point:q} {output:q}"
             " --machine {MACHINE:q} --kernel {params.kernel}"
 
 

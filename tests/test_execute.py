@@ -90,10 +90,10 @@ def wait_for_row(point: Point) -> None:
 
 def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
     """Start the point as the graph does, in a process of its own."""
-    arguments = ["from benchbook import execute, layout", "import os, pathlib, signal"]
+    arguments = ["from benchbook import job, layout", "import os, pathlib, signal"]
     arguments += ["signal.signal(signal.SIGINT, signal.default_int_handler)"]  # tests may run where it is ignored
     arguments += ["layout.notebooks = lambda: {'faults': pathlib.Path(os.environ['FAULTS_NOTEBOOK'])}"]
-    arguments += ["execute.main()"]
+    arguments += ["job.main()"]
     command = [sys.executable, "-c", "\n".join(arguments), json.dumps(asdict(point)), str(tmp_path / "done")]
     return subprocess.Popen([*command, "--machine", "tester"], start_new_session=True)
 

@@ -43,7 +43,7 @@ def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(
     monkeypatch.setenv("BENCHBOOK_MACHINE", "tester")
     point, done = probe(), tmp_path / "done"
     # As the graph starts it: what it leaves behind decides whether the next point's turn comes.
-    command = [sys.executable, "-m", "benchbook.execute", json.dumps(asdict(point)), str(done), "--machine", "tester"]
+    command = [sys.executable, "-m", "benchbook.job", json.dumps(asdict(point)), str(done), "--machine", "tester"]
     process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL)
     kill_kernel_at_its_first_row(process, layout.runs("tester"))
     assert process.wait(60) == 0

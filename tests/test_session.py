@@ -222,7 +222,7 @@ def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(session, "STOP_SECONDS", 0.2)
     job = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.execute'])"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.job'])"
     graph = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     graph.stdout.readline()
     family = psutil.Process(graph.pid).children()

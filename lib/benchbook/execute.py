@@ -5,7 +5,6 @@ completed, and its time-out is per cell. So papermill runs as a child; what it l
 whose marker is still there has failed, and gets its failure row here.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -21,10 +20,9 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook import kernel, layout, ledger, machine, marker, processes, profiles, records, runs, slurm, temporary
+from benchbook import kernel, layout, ledger, marker, processes, profiles, records, runs, slurm, temporary
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
-from benchbook.renewal import renew_answers
 from benchbook.runs import Run
 
 POLL_SECONDS = 0.5
@@ -219,32 +217,3 @@ def _outcome(statuses) -> str:
     """Return a run's status: that of its last row which is not ok."""
     wrong = [status for status in statuses if status != "ok"]
     return wrong[-1] if wrong else "ok"
-
-
-def main() -> None:
-    """Run one kernel of a point, as the Snakefile asks: POINT is its JSON, DONE the file to write last."""
-    parser = argparse.ArgumentParser(description="Run one point of a study.")
-    parser.add_argument("point", help="a point as JSON")
-    parser.add_argument("done", type=Path, help="file written when the point has ended")
-    parser.add_argument("--machine", default="", help="machine name")
-    parser.add_argument("--kernel", type=int, help="which of the point's kernels this is, from 1; all by default")
-    arguments = parser.parse_args()
-    processes.stop_on_signals()
-    from benchbook.progress import Line
-
-    point = Point(**json.loads(arguments.point))
-    line = Line(point, arguments.kernel)
-    try:
-        line.wait_until_calm()
-        statuses = execute(point, machine.identify(arguments.machine).name, line.watch, arguments.kernel)
-        arguments.done.parent.mkdir(parents=True, exist_ok=True)
-        arguments.done.write_text(json.dumps({"statuses": statuses}) + "\n")
-    except Stopped as stop:
-        line.end(["interrupted"])
-        sys.exit(stop.status)
-    line.end(statuses)
-    renew_answers()
-
-
-if __name__ == "__main__":
-    main()

@@ -36,11 +36,16 @@ class Line:
         windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
         self._draw(f"{windows} rows")
 
-    def wait_until_calm(self) -> None:
-        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on."""
+    def wait_until_calm(self, begun: sharing.Moment | None = None) -> None:
+        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on.
+
+        Args:
+            begun: when the first look at them began; None: now.
+        """
         patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
         deadline, announced = time.monotonic() + patience, False
-        while patience and (share := sharing.look()) > sharing.OTHERS_SHARE:
+        while patience and (share := sharing.look(begun=begun)) > sharing.OTHERS_SHARE:
+            begun = None
             if not announced:
                 announced = True
                 print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)

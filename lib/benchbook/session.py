@@ -280,7 +280,7 @@ def stop(graph: subprocess.Popen, machine_name: str) -> None:
     if graph.poll() is None:
         graph.send_signal(signal.SIGSTOP)
     members = processes.family(graph.pid)
-    jobs = [member for member in members if processes.has_word(member, "benchbook.execute")]
+    jobs = [member for member in members if processes.has_word(member, "benchbook.job")]
     for job in jobs:
         job.terminate()
     psutil.wait_procs(jobs, STOP_SECONDS)
