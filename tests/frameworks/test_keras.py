@@ -11,6 +11,7 @@ from benchbook.training.keras import (
     ResidentArrays,
     cross_entropy,
     import_keras,
+    kernels_of_zeros,
     to_host,
     top1,
 )
@@ -365,6 +366,20 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
         network = reference.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     images, labels = data
     assert len(network.differentiate((images,), labels)[1]) == 4
+
+
+def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
+    def kernel_and_scale(make):
+        kernel, scale = [to_host(weight.value) for weight in make().weights][:2]
+        assert kernel.shape == (3, 3, 3, 4)
+        return kernel.any(), scale.all()
+
+    import_keras(FRAMEWORK)
+    assert kernel_and_scale(make_model) == (True, True)
+    with kernels_of_zeros():
+        assert kernel_and_scale(make_model) == (False, True)  # a batch norm's scale is not drawn at random
+    assert kernel_and_scale(kernels_of_zeros()(make_model)) == (False, True)
+    assert kernel_and_scale(make_model) == (True, True)
 
 
 def test_resident_arrays_give_the_lines_asked_for(data):

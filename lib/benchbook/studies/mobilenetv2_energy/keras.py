@@ -13,6 +13,7 @@ from benchbook.training.keras import (
     cross_entropy,
     evaluation_batch_size,
     import_keras,
+    kernels_of_zeros,
 )
 from benchbook.training.plain import Adam, Plain
 
@@ -44,6 +45,7 @@ def build(plan: Plan) -> KerasWorkload:
     )
 
 
+@kernels_of_zeros()
 def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     import keras

@@ -21,7 +21,7 @@ from benchbook.studies.resnet50_cost.plan import (
 )
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 from benchbook.training.batches import loaded, plain_order
-from benchbook.training.keras import KerasWorkload, cross_entropy, evaluation_batch_size, import_keras
+from benchbook.training.keras import KerasWorkload, cross_entropy, evaluation_batch_size, import_keras, kernels_of_zeros
 from benchbook.training.plain import all_of
 from benchbook.workload import Evaluation
 
@@ -67,6 +67,7 @@ def build(plan: Plan) -> Classifier:
     return made
 
 
+@kernels_of_zeros()
 def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     from keras import Input, Model, layers

@@ -14,7 +14,13 @@ from benchbook.devices import Device
 from benchbook.studies.segmentation_scaling import network
 from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
 from benchbook.training.batches import loaded, plain_order, training_order
-from benchbook.training.keras import KerasWorkload, ResidentArrays, evaluation_batch_size, import_keras
+from benchbook.training.keras import (
+    KerasWorkload,
+    ResidentArrays,
+    evaluation_batch_size,
+    import_keras,
+    kernels_of_zeros,
+)
 from benchbook.training.options import check_options
 from benchbook.training.plain import SGD, LabelsByImage, Plain
 from benchbook.workload import Settings
@@ -111,7 +117,7 @@ def plain(dataset: Dataset, width: float, batch_size: int, steps_per_epoch: int,
         return 0.25 * (1 - min(step // steps_per_epoch, num_epochs - 1) / num_epochs) ** 0.9
 
     return Plain(
-        make_network=functools.partial(network.make_model, dataset.train_images.shape[1], width),
+        make_network=kernels_of_zeros()(functools.partial(network.make_model, dataset.train_images.shape[1], width)),
         loss=squares_and_overlap,
         make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
         batch_size=batch_size,

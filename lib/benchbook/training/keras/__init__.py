@@ -15,7 +15,15 @@ from benchbook.training import flops
 from benchbook.training.keras.building import build_network
 from benchbook.training.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
 from benchbook.training.keras.parity import KerasSubject
-from benchbook.training.keras.runtime import Array, arithmetic, compile_function, import_keras, place, to_host
+from benchbook.training.keras.runtime import (
+    Array,
+    arithmetic,
+    compile_function,
+    import_keras,
+    kernels_of_zeros,
+    place,
+    to_host,
+)
 from benchbook.training.plain import Plain
 from benchbook.workload import Evaluation, Settings
 
@@ -28,6 +36,7 @@ __all__ = [
     "cross_entropy",
     "evaluation_batch_size",
     "import_keras",
+    "kernels_of_zeros",
     "place",
     "to_host",
     "top1",

@@ -71,6 +71,28 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
 
 
 @contextmanager
+def kernels_of_zeros() -> Iterator[None]:
+    """Begin with kernels of zeros inside a `with` block, or a function, that makes a model whose weights are then set.
+
+    To draw them would be for nothing, and JAX compiles a generator for each of their shapes: on a CPU that takes
+    MobileNetV2 11 s.
+    """
+    import keras
+
+    kind = keras.initializers.VarianceScaling  # Keras's default for kernels is one of its names
+    draw = kind.__call__
+
+    def zeros(_initializer, shape: tuple[int, ...], dtype: str | None = None) -> Array:
+        return keras.ops.convert_to_tensor(numpy.zeros(shape, "float32"), dtype)
+
+    try:
+        kind.__call__ = zeros
+        yield
+    finally:
+        kind.__call__ = draw
+
+
+@contextmanager
 def _keras_in_float64(wanted: bool) -> Iterator[None]:
     """Keep Keras's own operations on JAX from rounding float64 to float32, batch norms and means among them.
 
