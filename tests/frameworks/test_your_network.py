@@ -180,6 +180,24 @@ def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_name
     assert row["message"] in verdict.reason
 
 
+@pytest.mark.skipif(IS_KERAS, reason="the networks are torchvision's")
+def test_rounding_to_half_is_no_fault_and_a_fault_is_none_of_rounding(tmp_path, monkeypatch):
+    few = {"network": "torchvision.models:mobilenet_v3_small", "image_size": 64, "batch_size": 8}
+    workload = your_network.build(plan(**few))
+    right = parity.check(workload, run(tmp_path / "right"), 1, "amp_bf16")
+    assert right.passed, right.reason
+    workload.optimizer.param_groups[0]["momentum"] = 0.0
+    still = parity.check(workload, run(tmp_path / "still"), 1, "amp_bf16")
+    assert "off the optimiser's" in still.reason
+    workload = your_network.build(plan(**few))
+    monkeypatch.setattr(workload, "loss", lambda outputs, target: 1.2 * loss_of(outputs, target))
+    assert not parity.check(workload, run(tmp_path / "longer"), 1, "amp_bf16").passed
+
+
+def loss_of(outputs, target):
+    return importlib.import_module("torch").nn.functional.cross_entropy(outputs, target)
+
+
 def test_dropout_within_layers_is_put_off_and_back_on(own, tmp_path):
     workload = your_network.build(plan(**text(own, network=own("attending"))))
     verdict = parity.check(workload, run(tmp_path), 3)

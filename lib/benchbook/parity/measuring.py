@@ -99,10 +99,10 @@ def _compare(
     path = reference.follow(Start.of(framework, plain, subject.weights(), subject.statistics(), hosted), kept)
     own_losses = _own_path(subject, path(0).weights, batches) if num_steps > 1 else []
     subject.restart()
-    optimizer, allowed, lines = plain.make_optimizer(), tolerance_of(precision), []
+    optimizer, least_share, lines = plain.make_optimizer(), plain.coarser * tolerance_of(precision).least_share, []
     for number in range(max(num_steps, FEWEST_UPDATES)):
         place = number % num_steps
-        line = _step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, allowed.least_share)
+        line = _step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, least_share)
         if number >= num_steps:
             lines[place] = _worse(lines[place], line)
             continue

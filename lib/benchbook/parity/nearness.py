@@ -79,6 +79,7 @@ def update_error(
         for name, before in looked.items():
             expected = subject.rounded(name, moved[name]) if name in moved else before
             change, error = expected - before, _few(end[name]) - expected
+            error[abs(error) <= subject.resolution * abs(before)] = 0  # one unit in the last place: rounding
             if name in moved:  # what is not finite is judged
                 error = error[~(abs(few[name]) < least)]
             scale = _norm(change) + subject.resolution * _norm(before)

@@ -140,6 +140,8 @@ class Plain:
         steps_passed: of the schedule before the first step: a warm-up's rates are so low that float32 rounds the
             weights' change away.
         is_sum: whether `loss` adds up a batch's losses.
+        coarser: times the least share of a gradient that a tensor has to have to be judged alone
+            (`parity.judging.Tolerance`), for networks whose layers nobody looked at.
         may_draw: whether the network may draw at random in training other than by dropout's layers, which are put off:
             its first step is then computed twice, and one that differs is compared with nothing.
     """
@@ -154,6 +156,7 @@ class Plain:
     settle: Callable[[Callable, Arrays], Arrays] | None = None
     steps_passed: int = 0
     is_sum: bool = False
+    coarser: float = 1.0
     may_draw: bool = False
 
 

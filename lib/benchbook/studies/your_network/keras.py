@@ -49,12 +49,18 @@ def build(plan: Plan, settings: Settings) -> Trained:
         accuracy=top1 if classifies else lambda outputs, target: keras.ops.convert_to_tensor(float("nan"), "float32"),
         metric="top1" if classifies else None,
         columns=plan.columns(),
-        plain=plan.plain(make_model, loss),
+        plain=plan.plain(make_model, loss, lambda: _offsets(workload.network.model)),
         settings=settings,
         seed=plan.seed,
     )
     workload.columns |= _counted(workload.network.model)
     return workload
+
+
+def _offsets(model) -> list[str]:
+    """Return the names of the batch norms' offsets."""
+    norms = [layer for layer in model._flatten_layers() if type(layer).__name__ == "BatchNormalization"]
+    return [layer.beta.path for layer in norms if layer.center]
 
 
 def _check_model(plan: Plan, keras, model) -> None:

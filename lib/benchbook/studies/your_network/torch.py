@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from benchbook import devices
 from benchbook.studies.your_network import loading
@@ -72,10 +73,16 @@ def build(plan: Plan, settings: Settings) -> Trained:
         train_batches=lambda epoch: map(_tensors, plan.batches(epoch)),
         test_batches=lambda: map(_tensors, plan.test_batches()),
         columns=columns,
-        plain=plan.plain(lambda: plan.make_network(torch.nn.Module).train(), _checked(plan)),
+        plain=plan.plain(lambda: plan.make_network(torch.nn.Module).train(), _checked(plan), lambda: _offsets(model)),
         settings=settings,
         classifies=plan.classifies and plan.data is not None,
     )
+
+
+def _offsets(model: torch.nn.Module) -> list[str]:
+    """Return the names of the batch norms' offsets."""
+    norms = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine]
+    return [f"{name}.bias".lstrip(".") for name in norms]
 
 
 def _optimizer(plan: Plan, parameters: list, settings: Settings) -> torch.optim.Optimizer:
