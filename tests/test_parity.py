@@ -138,6 +138,19 @@ def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_s
     assert nearness.statistics_error({}, {}, {}) == (0.0, "")
 
 
+def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
+    subject = Fake()
+    subject.resolution = 2.0**-23
+    start = {"kernel": numpy.full(4, 3.0), "frozen": numpy.full(4, 3.0)}
+    gradients = {"kernel": numpy.full(4, 1e-4)}
+    right = start | {"kernel": start["kernel"] - 1e-6}
+    for name, judged in (("kernel", False), ("frozen", True)):
+        end = right | {name: right[name] + 2.0**-23}
+        error, worst = nearness.update_error(subject, SGD(lambda step: 0.01), start, end, gradients, 0)
+        assert (error > 0) is judged
+        assert worst == name or not judged
+
+
 def test_infinities_of_a_mask_are_alike_or_an_error():
     mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}
     assert nearness.statistics_error(mask, mask, mask) == (0.0, "mask")

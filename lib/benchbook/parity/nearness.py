@@ -79,9 +79,8 @@ def update_error(
         for name, before in looked.items():
             expected = subject.rounded(name, moved[name]) if name in moved else before
             change, error = expected - before, _few(end[name]) - expected
-            error[abs(error) <= subject.resolution * abs(before)] = 0  # one unit in the last place: rounding
-            if name in moved:  # what is not finite is judged
-                error = error[~(abs(few[name]) < least)]
+            if name in moved:  # one unit in the last place is rounding; what is not finite is judged
+                error = error[~((abs(few[name]) < least) | (abs(error) <= subject.resolution * abs(before)))]
             scale = _norm(change) + subject.resolution * _norm(before)
             errors[name] = _norm(error) / scale if error.any() else 0.0
     worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf)
