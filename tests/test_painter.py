@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 
 import pandas
 import psutil
@@ -25,7 +26,7 @@ def drawing(title: str) -> Drawing:
 
 @pytest.fixture(scope="module")
 def painter():
-    with Painter() as one:
+    with closing(Painter()) as one:
         yield one
 
 
@@ -51,7 +52,7 @@ def test_a_figure_that_cannot_be_handed_over_is_an_error_of_its_own(tmp_path, pa
 
 def test_a_figure_that_cannot_be_written_is_an_error(tmp_path, capfd):
     (tmp_path / "file").touch()
-    with Painter() as painter:
+    with closing(Painter()) as painter:
         one = drawing("nowhere to go")
         one.save(tmp_path / "file", "chart", painter)
         with pytest.raises(RuntimeError, match="renders figures has failed"):

@@ -17,19 +17,18 @@ FAULT_SECONDS = 1e-6
 MATTERS = 0.05  # of a step's time, as for spread and drift
 
 
-def share_of_step(point: Mapping) -> float:
+def share_of_step(points: Mapping | pandas.DataFrame) -> float | pandas.Series:
     """Return the part of a step's time for which page faults occupy one core, about; NaN where none were counted.
 
     Args:
-        point: a line of a summary, with page_faults_per_step and seconds_per_step.
+        points: a summary or a line of it, with page_faults_per_step and seconds_per_step.
     """
-    faults, seconds = point["page_faults_per_step"], point["seconds_per_step"]
-    return float("nan") if pandas.isna(faults) or pandas.isna(seconds) else faults * FAULT_SECONDS / seconds
+    return points["page_faults_per_step"] * FAULT_SECONDS / points["seconds_per_step"]
 
 
-def matter(point: Mapping) -> bool:
-    """Return whether page faults take a part of a step's time that changes its rate."""
-    return share_of_step(point) > MATTERS
+def matter(points: Mapping | pandas.DataFrame) -> bool | pandas.Series:
+    """Return whether page faults take a part of a step's time that changes its rate; see `share_of_step`."""
+    return share_of_step(points) > MATTERS
 
 
 def sentence(point: Mapping) -> str:

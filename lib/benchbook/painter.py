@@ -13,7 +13,7 @@ from benchbook import figures
 
 
 class Painter:
-    """Renders and writes figures while this process goes on; a context manager, or close it.
+    """Renders and writes figures while this process goes on, until it is closed.
 
     The process ends with the one that made it, however that ends: what it is asked stops then.
     """
@@ -44,12 +44,6 @@ class Painter:
         """Wait until all is written, and end the process."""
         self._thread.shutdown()
         self._process.communicate()
-
-    def __enter__(self) -> "Painter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def main() -> None:
