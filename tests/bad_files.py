@@ -1,0 +1,200 @@
+"""Eighty folders of rows with a fault, made from committed runs by explicit changes. Nothing of benchbook.
+
+Each holds two runs of one point (FIRST and SECOND) and a calibration, with their manifests. A few are accepted: what
+was changed in them is no fault.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+FIRST, SECOND, CEILINGS = "20261122T041032Z-c2bed654", "20261122T042629Z-8d79fb95", "20261122T040919Z-41454362"
+
+Files = dict[str, bytes]  # by path below the machine's folder
+Change = Callable[[Files], None]
+
+
+def base(machine: Path) -> Files:
+    """Return the three runs that faults are made in.
+
+    Args:
+        machine: the folder of the committed machine's rows.
+    """
+    paths = [path for run in (FIRST, SECOND, CEILINGS) for path in machine.glob(f"*/*/{run}.*")]
+    return {str(path.relative_to(machine)): path.read_bytes() for path in paths if path.suffix in (".csv", ".json")}
+
+
+def place(files: Files, run: str = FIRST, suffix: str = ".csv") -> str:
+    return next(path for path in files if path.endswith(f"{run}{suffix}"))
+
+
+def cell(column: str, value: object, row: int | None = 8, run: str = FIRST) -> Change:
+    """Write a value into a cell; the header is row 1, the first training window row 8. Row None: into every row."""
+
+    def change(rows: list[dict]) -> list[dict]:
+        for number, line in enumerate(rows, 2):
+            if row in (None, number):
+                line[column] = value(line[column]) if callable(value) else str(value)
+        return rows
+
+    return table(change, run)
+
+
+def cells(**values: object) -> Change:
+    """Write values into several columns of the first training window."""
+    return lambda files: [cell(column, value)(files) for column, value in values.items()]
+
+
+def table(change: Callable[[list[dict]], list[dict]], run: str = FIRST) -> Change:
+    """Change a run's rows; their columns are those of the first row."""
+
+    def apply(files: Files) -> None:
+        path, text = place(files, run), io.StringIO()
+        rows = change(list(csv.DictReader(io.StringIO(files[path].decode()))))
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        files[path] = text.getvalue().encode()
+
+    return apply
+
+
+def content(change: Callable[[bytes], bytes], suffix: str = ".csv") -> Change:
+    """Change the bytes of the first run's rows, or of its manifest."""
+
+    def apply(files: Files) -> None:
+        path = place(files, FIRST, suffix)
+        files[path] = change(files[path])
+
+    return apply
+
+
+def manifest(**values: object) -> Change:
+    """Replace values of the first run's manifest."""
+    return content(lambda text: json.dumps(json.loads(text) | values).encode(), ".json")
+
+
+def copy(files: Files) -> None:
+    """Hand in the first run a second time, under another name."""
+    other = FIRST.replace("c2bed654", "00000000")
+    for suffix in (".csv", ".json"):
+        path = place(files, FIRST, suffix)
+        files[path.replace(FIRST, other)] = files[path].replace(FIRST.encode(), other.encode())
+
+
+def copy_elsewhere(files: Files) -> None:
+    """Put a run's rows into the folder of another point as well."""
+    path = place(files)
+    files[f"{path.split('/')[0]}/elsewhere/{FIRST}.csv"] = files[path]
+
+
+def without_manifests(files: Files) -> None:
+    for path in [path for path in files if path.endswith(".json")]:
+        del files[path]
+
+
+def rename(was: str, now: str) -> Change:
+    """Rename a column in the header."""
+    return content(lambda text: text.replace(f",{was},".encode(), f",{now},".encode(), 1))
+
+
+def without(column: str) -> Change:
+    return table(lambda rows: [{name: line[name] for name in line if name != column} for line in rows])
+
+
+def scaled(factor: float) -> Callable[[str], str]:
+    return lambda text: repr(float(text) * factor) if text else text
+
+
+CASES: dict[str, Change] = {
+    "nothing changed": lambda files: None,
+    # a value that is not allowed
+    "status of no list": cell("status", "fine"),
+    "phase of no list": cell("phase", "training"),
+    "variant of no list": cell("variant", "fastest", row=3),
+    "source of no list": cell("source", "guessed"),
+    "device of no list": cell("device", "gpu", row=14),
+    "framework of no list": cell("framework", "theano"),
+    "precision of no list": cell("precision", "fp8"),
+    "truth in words": cell("compiled", "yes"),
+    "batch of none": cell("batch_size", 0),
+    "batch of a half": cell("batch_size", 64.5),
+    "batch in words": cell("batch_size", "many", run=SECOND),
+    "seconds below 0": cell("seconds", -1),
+    "seconds with a comma": cell("seconds", "1,5"),
+    "seconds without end": cell("seconds", "inf"),
+    "seconds nan": cell("seconds", "nan"),
+    "accuracy over 1": cell("accuracy", 1.5, row=14),
+    "time in words": cell("started_at", "yesterday"),
+    "time of no month": cell("started_at", "2026-13-45T00:00:00Z"),
+    "settings torn": cell("settings", '{"seed": '),
+    "settings a list": cell("settings", "[1]", row=2),
+    "settings too deep": cell("settings", "[" * 3000),
+    "newer version": cell("schema_version", 99, row=None),
+    "newer version in one row": cell("schema_version", 99, row=9),
+    "version in words": cell("schema_version", "two"),
+    "no run": cell("run_id", ""),
+    "no machine": cell("machine", ""),
+    "energy without method": cell("energy_joules", 20),
+    # rows that contradict themselves, one another or their manifest
+    "rate 1 % off": cell("samples_per_second", scaled(1.01), row=13),
+    "waits longer than the window": cell("input_seconds", 9),
+    "faster than its ceiling": cell("flops_per_sample", scaled(10_000), row=None),
+    "more watts than a package has": cells(energy_joules=1e6, energy_method="rapl", energy_boundary="package"),
+    "a GPU's sensor on a CPU": cells(energy_joules=30, energy_method="nvml", energy_boundary="board"),
+    "trains with less than idle": cells(
+        energy_joules=3, energy_method="rapl", energy_boundary="package", idle_watts=40
+    ),
+    "other batch than asked": cell("batch_size", 128, row=None),
+    "reference in half": cell("precision", "bf16", row=None),
+    "other data than asked": cell("dataset", "cifar10", row=None),
+    "commit of no name": cell("commit", "latest"),
+    "another commit": cell("commit", "0123456789ab", row=10),
+    "another machine": cell("machine", "other", row=None),
+    "another chip": cell("chip", "Apple M1", row=None),
+    "another device": cell("device", "mps", row=None),
+    "another variant": cell("variant", "controlled", row=None),
+    "published among measured": cell("source", "published", row=None),
+    "more memory than there is": cell("peak_memory_bytes", 10**15, row=11),
+    "a window left out": table(lambda rows: rows[:7] + rows[8:]),
+    "windows overlap": cell("started_at", "2026-11-22T04:10:42.800Z", row=10),
+    "in the future": cell("started_at", "2199-01-01T00:00:00Z", row=14),
+    "in a future that pandas lacks": cell("started_at", "2999-01-01T00:00:00Z", row=14),
+    "before its run": cell("started_at", "2026-11-21T04:10:42.706Z"),
+    "a run copied": copy,
+    "a run in two points": copy_elsewhere,
+    "a row twice": table(lambda rows: [*rows, rows[-1]]),
+    # files that are no table, or not all of one
+    "UTF-16": content(lambda text: text.decode().encode("utf-16")),
+    "Latin-1": content(lambda text: text.replace(b"AMD EPYC", b"AMD \xc9PYC", 1)),
+    "a NUL": content(lambda text: text.replace(b"AMD", b"A\x00D", 1)),
+    "a byte-order mark": content(lambda text: b"\xef\xbb\xbf" + text),
+    "lines of Windows": content(lambda text: text.replace(b"\n", b"\r\n")),
+    "empty": content(lambda text: b""),
+    "header alone": content(lambda text: text.partition(b"\n")[0] + b"\n"),
+    "last line torn": content(lambda text: text[:-200]),
+    "torn in a quote": content(lambda text: text[: text.rindex(b'"')]),
+    "a cell too many": content(lambda text: text.rstrip(b"\n") + b",1,2\n"),
+    "semicolons": content(lambda text: text.replace(b",", b";")),
+    "an empty line": content(lambda text: text.replace(b"\n", b"\n\n", 3)),
+    "a picture": content(lambda text: b"\x89PNG\r\n\x1a\n" + bytes(range(256))),
+    "a column misspelt": rename("seconds", "secconds"),
+    "a column unknown": rename("utilisation", "room_temperature"),
+    "a needed column missing": without("phase"),
+    "a column twice": rename("utilisation", "seconds"),
+    # manifests
+    "manifests missing": without_manifests,
+    "manifest torn": content(lambda text: text[: len(text) // 2], ".json"),
+    "manifest a list": content(lambda text: b"[]", ".json"),
+    "manifest in UTF-16": content(lambda text: text.decode().encode("utf-16"), ".json"),
+    "manifest too deep": content(lambda text: b"[" * 100_000, ".json"),
+    "memory in words": manifest(machine={"name": "amd-epyc-2core-24gb", "memory_bytes": "24 GB"}),
+    "a machine of no object": manifest(machine="amd-epyc-2core-24gb"),
+    "conditions no list": manifest(conditions={}),
+    "a condition without time": manifest(conditions=[{"repeat": 0, "index": 0}]),
+    "a trial without outcome": manifest(trials=[{"seconds": 1}]),
+    "seconds of a process true": manifest(process_seconds=True),
+    "parameters that lead elsewhere": manifest(parameters={"variant": "reference", "device": "../../x"}),
+}

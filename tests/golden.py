@@ -1,0 +1,276 @@
+"""Make the golden set: what the library says of the committed rows, and its networks' first losses.
+
+`python tests/golden.py` writes tests/golden from committed rows alone, and `python tests/golden.py losses` the losses
+of this kind of CPU. `--into FOLDER` writes elsewhere, for the test that compares. This is the one file of the golden
+set that imports benchbook; the others know JSON.
+"""
+
+import argparse
+import contextlib
+import datetime
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pandas
+
+import bad_files
+import golden_files
+from benchbook import (
+    articles,
+    claims_chart,
+    cli,
+    condition,
+    confirmation,
+    crosschecks,
+    devices,
+    findings,
+    headline,
+    layout,
+    machines,
+    manifests,
+    profiles,
+    protocol,
+    records,
+    studies,
+    tuning,
+)
+from benchbook.answers import export, reading
+from benchbook.predictions import tables as learned
+from benchbook.predictions.features import Unknown
+from benchbook.predictions.question import Question
+from benchbook.study import Evidence
+from benchbook.workload import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+MACHINE = "amd-epyc-2core-24gb"
+TODAY = datetime.date(2026, 11, 22)
+NUM_LOSSES = 20
+# One thread, and no GPU: sums of several threads are rounded in the order in which these end.
+ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    **dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "JAX_PLATFORMS": "cpu",
+}
+# What a record of a table is known by, as far as the table has it.
+IDENTITY = ["study", "machine", "point", "device", "framework", "variant", "loader", "source", "precision", "compiled"]
+IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "kind", "size", "larger_chip", "image"]
+IDENTITY += ["epoch", "epochs", "images_seen", "step"]
+PROSE = ["sentence", "published", "reason", "note", "energy_note", "message", "title", "place", "session", "run_id"]
+NUMBERS = ["seconds", "seconds_low", "seconds_high", "joules", "rent_usd_per_hour", "rent_usd", "purchase_usd"]
+# Chips, works and precisions far apart; the last ones are refused.
+QUESTIONS = (
+    {"chip": "RTX 4090", "work": "resnet50_cost", "precision": "amp_fp16"},
+    {"chip": "A100 80GB SXM", "work": "resnet50_cost", "precision": "tf32"},
+    {"chip": "H100 80GB SXM", "work": "resnet50", "precision": "amp_bf16"},
+    {"chip": "V100 16GB", "work": "resnet50_cost", "precision": "fp32"},
+    {"chip": "A100 40GB SXM", "work": "resnet50", "precision": "amp_fp16", "count": 8},
+    {"chip": "Apple M1 Max", "work": "resnet50_cost", "precision": "fp32"},
+    {"chip": "Apple M3 Max", "work": "simclr_epochs", "precision": "fp32"},
+    {"chip": "Apple M1", "work": "segmentation_scaling", "precision": "fp32"},
+    {"chip": "T4", "work": "segmentation_scaling", "precision": "fp32"},
+    {"chip": "RTX 3090", "work": "segmentation_scaling", "precision": "amp_fp16"},
+    {"chip": "P100", "work": "simclr_epochs", "precision": "fp32"},
+    {"chip": "RTX 5090", "work": "simclr_epochs", "precision": "amp_bf16"},
+    {"chip": "H200 141GB SXM", "work": "vgg16", "precision": "bf16"},
+    {"chip": "T4", "work": "mobilenetv2_energy", "precision": "fp32", "image_size": 224},
+    {"chip": "RTX 3090", "work": "vgg16", "precision": "fp32", "batch_size": 16},
+    {"chip": "A100 80GB SXM", "precision": "amp_fp16", "flops_per_sample": 92.82e9},
+    {"chip": "RTX 2080 Ti", "precision": "fp32", "flops_per_sample": 5e9, "image_size": 128},
+    {"chip": "RX 7900 XTX", "work": "resnet50", "precision": "fp16"},
+    {"chip": "T4", "work": "mnist_speedup", "precision": "fp32"},
+    {"chip": "T4", "work": "resnet50", "precision": "tf32"},
+)
+
+
+def values() -> dict[str, dict]:
+    """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
+    folder = layout.outputs() / "runs"
+    described = manifests.every(folder)
+    measured = crosschecks.without(records.gather(records.find(folder), print, described), described, print)
+    measured = machines.tell_apart(measured, described)
+    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
+    evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
+    headlines = headline.table(evidence, studies.every())
+    spoken = findings.table(evidence, studies.every().values(), headlines)
+    marks = export.lines(reading.gather(evidence, headlines, here=""))
+    drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
+    tables = {"tuning": confirmation.table(measured, evidence.history)}
+    for name, drawing in drawings:
+        tables |= {name: drawing.table, **drawing.tables}
+    answers = pandas.DataFrame(marks)
+    answers = answers[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
+    return {
+        "runs.json": {run: {"rows": len(own)} for run, own in measured.groupby("run_id")},
+        "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
+        "headline.json": keyed(headlines, ["source", "study", "machine", "variant", "device"]),
+        "claims.json": keyed(claims_chart.judged(evidence), ["id", "machine", "source"]),
+        "findings.json": {
+            line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)} for line in spoken.itertuples()
+        },
+        "tables.json": {
+            f"{name} | {key}": record
+            for name, table in tables.items()
+            for key, record in keyed(table, IDENTITY).items()
+        },
+        "answers.json": keyed(answers, ["task", "machine", "source", "precision"]),
+        "predictions.json": predictions(evidence),
+        "validate.json": dict(verdicts(folder)),
+    }
+
+
+def keyed(table: pandas.DataFrame, identity: list[str]) -> dict[str, dict]:
+    """Return a table's lines by what they are of; of several of one name the later ones are numbered."""
+    named, counts = {}, Counter()
+    for line in table.to_dict("records"):
+        parts = [line[name] for name in identity if name in line and pandas.notna(line[name]) and line[name] != ""]
+        key = " | ".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
+        counts[key] += 1
+        left_out = (*PROSE, *identity)
+        record = {name: value for name, value in line.items() if name not in left_out and value is not pandas.NA}
+        if isinstance(record.get("verdict"), str):
+            record["verdict"] = re.split("[:;(]", record["verdict"])[0].strip()
+        named[f"{key} #{counts[key]}" if counts[key] > 1 else key] = record
+    return named
+
+
+def numbers(text: str) -> list[float]:
+    """Return the numbers of some sentences, in their order."""
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
+
+
+def predictions(evidence: Evidence) -> dict[str, dict]:
+    """Return the answers to QUESTIONS, learnt from the record and these rows."""
+    forecaster, answers = learned.learn(evidence.summary, evidence.ceilings), {}
+    for question in QUESTIONS:
+        key = " | ".join(map(str, question.values()))
+        try:
+            answer = forecaster.ask(Question(**question), TODAY)
+        except Unknown:
+            answers[key] = {"verdict": "refused"}
+            continue
+        spans = {"rate": answer.rate, "seconds": answer.seconds, "joules": answer.joules_per_image}
+        answers[key] = {
+            "rule": answer.rate.basis.partition(":")[0],
+            "rent_usd": sorted(answer.rented["dollars"]),
+            "purchase_usd": sorted(answer.bought["usd"]),
+            **{name: [span.value, span.low, span.high] for name, span in spans.items() if span},
+        }
+    return answers
+
+
+def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
+    """Yield what `benchbook validate` says of each bad file: its verdict, and the file and line that it names.
+
+    Args:
+        runs: the folder of all machines' rows, in which each case has its turn as a machine.
+    """
+    good, folder = bad_files.base(runs / MACHINE), runs / "case"
+    for name, change in bad_files.CASES.items():
+        files = dict(good)
+        change(files)
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                cli.app(["validate", str(folder)], standalone_mode=False)
+            yield name, {"verdict": "accepted"}
+        except ValueError as error:
+            place = re.search(r"([^/\s]+\.(?:csv|json))\b(?:, line (\d+))?", str(error))
+            file, line = place.groups() if place else (None, None)
+            yield name, {"verdict": "refused", "file": file, "line": line and int(line)}
+        except Exception as error:
+            yield name, {"verdict": f"crashed: {type(error).__name__}"}
+        shutil.rmtree(folder)
+
+
+def losses() -> dict[str, dict]:
+    """Return the first losses of each study, framework and variant of the smallest profile, on this CPU."""
+    points = {}
+    for point in profiles.read("smoke", device="cpu"):
+        of = (point.study, point.parameters.get("framework", "torch"), point.parameters.get("variant", "reference"))
+        if point.study != "calibrate":
+            points.setdefault(" | ".join(of), point)
+    # A process each: Keras computes with one framework in a process, and no network finds another one's switches.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+        return dict(zip(points, pool.map(first_losses, points.values()), strict=True))
+
+
+def first_losses(point: profiles.Point) -> dict:
+    """Return the first losses of a point, trained with the workload that its notebook's cells build.
+
+    What a search chooses hangs on the clock: `tuned` is built with the reference's settings.
+    """
+
+    def choose(run, device, tuned, reference, **limits):
+        return tuning.Choice(tuning.TUNED, tuned, Settings(), pandas.DataFrame(), None)
+
+    tuning.choose = choose
+    names = {"__name__": "__main__"}
+    for cell in layout.cells(layout.notebook(point.study)):
+        if cell["cell_type"] == "code" and "workload" not in names:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(cell["source"], names)
+            if "parameters" in cell["metadata"].get("tags", []):
+                names |= point.parameters
+    workload, batches = names["workload"], protocol.endless(names["workload"])
+    workload.enter()
+    taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]
+    batches.close()
+    return {"losses": taken, "version": devices.software(workload.device)["framework_version"]}
+
+
+def copy_runs(runs: Iterable[str], folder: Path) -> None:
+    """Copy committed runs of MACHINE below a folder: a working tree may hold others, of the same name too."""
+    committed = ROOT / "outputs" / "runs" / MACHINE
+    for run in runs:
+        paths = sorted(committed.glob(f"*/*/{run}.csv")) + sorted(committed.glob(f"*/*/{run}.json"))
+        if not paths:
+            raise FileNotFoundError(f"run {run} of {golden_files.FOLDER.name}/runs.json is not in {committed}")
+        for path in paths:
+            target = folder / "runs" / path.relative_to(committed.parent)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+
+def committed_runs() -> list[str]:
+    """Return the runs of MACHINE that git has."""
+    command = ["git", "ls-files", f"outputs/runs/{MACHINE}/*.csv"]
+    return [Path(path).stem for path in subprocess.check_output(command, cwd=ROOT, text=True).splitlines()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", default="values", choices=["values", "losses"])
+    parser.add_argument("--into", type=Path, help="another folder; the runs are those of tests/golden/runs.json")
+    options = parser.parse_args()
+    kept = golden_files.FOLDER / "runs.json"
+    runs = golden_files.read(kept) if options.into else committed_runs()
+    with tempfile.TemporaryDirectory() as outputs:
+        os.environ["BENCHBOOK_OUTPUTS"] = outputs
+        if options.part == "losses":
+            os.environ |= ONE_THREAD
+            if hasattr(os, "sched_setaffinity"):  # JAX starts as many threads as there are cores
+                os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+            made = {f"losses-{golden_files.kind_of_cpu()}.json": losses()}
+        else:
+            copy_runs(runs, Path(outputs))
+            made = values()
+    for name, lines in made.items():
+        golden_files.write(lines, (options.into or golden_files.FOLDER) / name)
+
+
+if __name__ == "__main__":
+    main()
