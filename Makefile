@@ -53,7 +53,7 @@ report: $(READY) ## Merge all rows into figures, tables and the report
 test: lint ## Set up, lint and run every test but the slow ones and Slurm's; MARKS="not slow and not mps" chooses others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
-test-slow: $(READY) ## The slow tests: locks resolved again, the Mac's versions on Linux, rehearsals; SLOW=a-file chooses
+test-slow: $(READY) ## The slow tests: every variant of every notebook, locks resolved again, the Mac's versions on Linux, rehearsals; SLOW=a-file chooses
 	@$(BIN)/python -m pytest -m slow $(SLOW)
 
 lint: $(READY) ## Check the style of modules and notebooks

@@ -1,11 +1,13 @@
 """Every notebook on the smallest profile, from its first cell to its section of the report."""
 
+import itertools
+import re
 from pathlib import Path
 
 import pandas
 import pytest
 
-from benchbook import layout, parity, profiles, records, report, studies
+from benchbook import devices, layout, parity, profile_files, profiles, records, report, studies
 from benchbook.profiles import Point
 from processes import framework_of, run_cells
 
@@ -17,6 +19,40 @@ def takes_long(point: Point) -> bool:
     """
     tuned_resnet = (point.study, point.parameters.get("variant")) == ("resnet50_cost", "tuned")
     return tuned_resnet or framework_of(point) == "jax" or point.parameters.get("device_count", 1) > 1
+
+
+# What a network of one's own is where it is not torch's, and a search that is over soon.
+KERAS = {"network": "keras.applications:MobileNetV2"}
+KERAS |= {"arguments": "input_shape=(32, 32, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None"}
+SEARCH = {"search_seconds": 5, "window_seconds": 0.05}
+
+
+def offered(study: str) -> dict[str, list[str]]:
+    """Return the variants that a notebook's own comments offer, and the frameworks that are installed."""
+    [cell] = [cell for cell in layout.cells(layout.notebook(study)) if "parameters" in cell["metadata"].get("tags", [])]
+    comments = {line.partition(":")[0]: line.partition("#")[2] for line in cell["source"].splitlines()}
+    names = {"variant": records.VARIANTS, "framework": devices.installed()}
+    return {
+        choice: [name for name in allowed if re.search(rf"\b{name}\b", comments[choice])]
+        for choice, allowed in names.items()
+        if choice in comments
+    }
+
+
+def left_out() -> list[Point]:
+    """Return the points of the variants and frameworks that notebooks offer and the profile has none of."""
+    points = []
+    had = {(point.study, point.parameters.get("variant"), framework_of(point)) for point in profiles.read("smoke")}
+    for study, entry in profile_files.read(layout.profile("smoke")).items():
+        choices = offered(study)
+        for values in itertools.product(*choices.values()):
+            chosen = dict(zip(choices, values, strict=True))
+            if (study, chosen.get("variant"), chosen.get("framework", "torch")) in had:
+                continue
+            chosen |= SEARCH if chosen.get("variant") == "tuned" else {}
+            chosen |= KERAS if study == "your_network" and chosen["framework"] != "torch" else {}
+            points += profiles.points_of(study, entry | {"points": [chosen]}, "all")
+    return points
 
 
 def run_points(points: list[Point], folder: Path) -> pandas.DataFrame:
@@ -53,6 +89,12 @@ def test_every_study_is_in_the_registry():
     assert {*studies.every(), "aggregate"} == set(layout.notebooks())
 
 
+def test_notebooks_offer_what_the_profile_asks_for():
+    for point in profiles.read("smoke"):
+        for choice, names in offered(point.study).items():
+            assert point.parameters[choice] in names
+
+
 @pytest.mark.notebook
 def test_every_point_is_measured_once_and_none_fails(points, rows):
     check_measured_once(points, rows)
@@ -60,9 +102,10 @@ def test_every_point_is_measured_once_and_none_fails(points, rows):
 
 @pytest.mark.slow
 @pytest.mark.notebook
-def test_so_are_those_that_take_long(tmp_path):
-    points = [point for point in profiles.read("smoke") if takes_long(point)]
+def test_so_is_every_other_variant_and_framework_that_a_notebook_offers(tmp_path):
+    points = [*filter(takes_long, profiles.read("smoke")), *left_out()]
     check_measured_once(points, run_points(points, tmp_path))
+    run_cells(tmp_path, "aggregate")
 
 
 @pytest.mark.notebook

@@ -75,7 +75,8 @@ def _say_results(points: list, lines) -> None:
             typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
             continue
         bounds = f"{line['interval']} {line['low']:,.3g} to {line['high']:,.3g}"
-        typer.echo(f"{line['model']} on {line['device']}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
+        name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
+        typer.echo(f"{name}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
     tried = tables.batch_sizes(evidence)
     tried = tried[tried["point"].isin(names)]
     if len(tried):

@@ -1,7 +1,9 @@
 """A network of the user's own, in every framework: it is measured as it computes, and what does not fit is said."""
 
 import importlib
+import pickle
 import subprocess
+import sys
 import textwrap
 
 import numpy
@@ -237,6 +239,16 @@ def test_any_batch_and_loss_can_be_described(own, tmp_path):
     losses = [workload.mean_loss([workload.step(batch)]) for batch in batches * 4]
     assert losses[-1] < losses[0] / 2
     assert workload.evaluate().samples == 4 * workload.batch_size
+
+
+def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file(own, monkeypatch):
+    chosen = plan(**text(own))
+    batch = next(chosen.batches(0))
+    sent = pickle.dumps(chosen)
+    monkeypatch.delitem(sys.modules, "mine")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in own("words")])
+    for part, same in zip(batch, next(pickle.loads(sent).batches(0)), strict=True):
+        numpy.testing.assert_array_equal(part, same)
 
 
 def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own, monkeypatch, tmp_path):

@@ -1,7 +1,7 @@
 """What is to be built: a point's choices, checked, and its batches as NumPy arrays, the same for every framework."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy
@@ -73,6 +73,10 @@ class Plan:
         classes = int(self.data.train_labels.max()) + 1
         if self.num_classes < classes:
             raise ValueError(f"num_classes {self.num_classes}; allowed with {self.data.name}: {classes} or more")
+
+    def __getstate__(self) -> dict:
+        """Return the choices alone: another process cannot import your file, but run it and make batches itself."""
+        return {choice.name: getattr(self, choice.name) for choice in fields(self)}
 
     @property
     def channels_first(self) -> bool:
