@@ -252,6 +252,33 @@ def test_the_input_share_is_missing_without_a_resident_point_of_the_same_device_
     assert shares["share"].isna().all()
 
 
+@pytest.mark.parametrize(("fastest", "part"), [("attic", "about half"), ("desk", "about a fifth")])
+def test_the_finding_tells_the_input_share_of_the_machine_that_it_names(fastest, part):
+    points = []
+    for machine, resident in (("attic", 2.0), ("desk", 1.25)):  # times as fast as with the article's loader
+        rate, chip = 1000.0 * (3 if machine == fastest else 1), f"Chip {machine}"
+        points += [
+            point([rate], machine, chip=chip),
+            point([1.01 * rate], machine, loader="equal loader", chip=chip),
+            point([resident * rate], machine, loader="resident", chip=chip),
+        ]
+    finding = results.STUDY.finding(measured(*points))
+    assert f"a Chip {fastest}, the fastest of 2 machines" in finding
+    assert f"The loader accounts for {part} of a training step." in finding
+    unknown = results.STUDY.finding(measured(*points, point([9000.0], "cellar", chip="Chip cellar")))
+    assert "a Chip cellar, the fastest of 3 machines" in unknown
+    assert "The loader accounts for" not in unknown
+
+
+def test_the_finding_tells_the_speedup_of_the_machine_that_it_names():
+    attic = [point([1000], "attic"), point([4000], "attic", "cuda")]
+    desk = [point([6000], "desk"), point([8000], "desk", "cuda")]
+    [ratio] = tables.speedups(tables.epochs(measured(*desk)))["speedup"]
+    for points in (desk, [*attic, *desk]):
+        assert f"Its accelerator is {ratio:.2f} times as fast" in results.STUDY.finding(measured(*points))
+    assert "accelerator" not in results.STUDY.finding(measured(*attic, desk[0]))
+
+
 def test_the_bounds_of_an_input_share_are_the_farthest_that_both_ranges_allow():
     points = point([900, 1000, 1100]), point([2000, 2500], loader="resident")
     line = tables.shares(measured(*points)).iloc[0]

@@ -146,6 +146,22 @@ def test_the_inputs_share_is_what_ready_batches_would_save():
     assert tables.shares(evidence(point(resident=None)))["share"].isna().all()
 
 
+@pytest.mark.parametrize(("fastest", "share"), [("attic", "50 %"), ("desk", "20 %")])
+def test_the_finding_tells_the_inputs_share_of_the_machine_and_the_way_that_it_names(fastest, share):
+    rows = []
+    for machine, ready in (("attic", 2.0), ("desk", 1.25)):  # times as fast as with the article's input
+        rate, own = 60.0 * (3 if machine == fastest else 1), {"machine": machine, "chip": f"Chip {machine}"}
+        rows += point("controlled", (0.9 * rate,), resident=ready * rate, **own)  # comes first by its name
+        rows += point(rates=(rate,), resident=ready * rate, **own)
+    finding = results.STUDY.finding(evidence(rows))
+    assert f"a Chip {fastest}, the fastest of 2 machines" in finding
+    assert f"Making two views of each image is {share} of a step." in finding
+    other = point(rates=(900.0,), resident=None, machine="cellar", chip="Chip cellar")
+    unknown = results.STUDY.finding(evidence([*rows, *other]))
+    assert "a Chip cellar, the fastest of 3 machines" in unknown
+    assert "Making two views" not in unknown
+
+
 def test_the_matrix_is_speed_over_eager_fp32_of_the_same_run():
     cells = matrix.table(evidence(MATRIX)).set_index(["precision", "compiled"])
     assert cells["status"].tolist() == ["ok", "ok", "unsupported", "diverged", "ok"]

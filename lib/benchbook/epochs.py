@@ -16,6 +16,7 @@ from benchbook.study import Drawing, Evidence
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
 PARTS = {"setup": "set-up and first call", "cpu": "training on the CPU", "accelerator": "on an accelerator"}
 NONE = (numpy.nan, numpy.nan)
+PLACE = ("machine", "device", "framework", "dataset")  # a study without a choice of framework has no such column
 PARTS |= {"evaluate": "evaluation", "published": "published (its parts were not printed)"}
 
 
@@ -125,7 +126,7 @@ class ArticleEpoch:
         own = self.measured(table)
         if own.empty:
             return f"{what}: not measured here yet"
-        best = own.loc[own[self.unit].idxmin()].to_dict()
+        best = self.fastest(table).to_dict()
         scaled = ", scaled up" if figures.stand_in(best, self.dataset) else ""
         seconds = best[self.unit] * SECONDS[self.unit]
         return f"{what} takes {wording.duration(seconds)} on {names.in_sentence(best)}{scaled}"
@@ -133,6 +134,27 @@ class ArticleEpoch:
     def measured(self, table: pandas.DataFrame) -> pandas.DataFrame:
         """Return the measured epochs of a table that did not fail."""
         return table[(table["source"] == "measured") & table["status"].eq("ok") & table[self.unit].notna()]
+
+    def fastest(self, table: pandas.DataFrame) -> pandas.Series:
+        """Return the fastest of the epochs that were measured and did not fail, of which there is at least one."""
+        own = self.measured(table)
+        return own.loc[own[self.unit].idxmin()]
+
+    def beside_fastest(self, table: pandas.DataFrame, lines: pandas.DataFrame) -> pandas.DataFrame:
+        """Return the lines, of this or another table, of the place where the fastest epoch of `table` was measured."""
+        place = [name for name in PLACE if name in table and name in lines]
+        return lines[(lines[place] == self.fastest(table)[place]).all(axis=1)]
+
+    def input_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> float | None:
+        """Return how much of a step is input where the fastest epoch was measured; None where that is unknown.
+
+        Args:
+            table: from `table`, with at least one epoch that was measured.
+            shares: from `input_shares.table`; of several ways the first counts, the article's.
+        """
+        way, order = self.ways
+        own = self.beside_fastest(table, shares).dropna(subset="share")
+        return own.loc[own[way].map(order.index).idxmin(), "share"] if len(own) else None
 
     def printed_sentence(self, table: pandas.DataFrame) -> str:
         """Return what the article's machines take; empty where it printed no epoch."""
@@ -148,11 +170,8 @@ class ArticleEpoch:
             what: is trained, as in `One MNIST epoch`.
             ways: by value of the column of ways, how a sentence names it.
         """
-        own = self.measured(table)
-        best = own.loc[own[self.unit].idxmin()]
-        alike = own[(own["machine"] == best["machine"]) & (own["device"] == best["device"])]
-        for column in ("dataset", *(name for name in ("framework",) if name in own)):
-            alike = alike[alike[column] == best[column]]
+        own, best = self.measured(table), self.fastest(table)
+        alike = self.beside_fastest(table, own)
         way, (first, *_) = self.ways
         named = pandas.concat([alike[alike[way] == first].head(1), alike.loc[[best.name]]]).drop_duplicates(way)
         lines = named.to_dict("records")

@@ -21,12 +21,12 @@ def finding(evidence: Evidence) -> str:
     if EPOCH.measured(times).empty:
         return f"No MNIST epoch was measured here yet. {EPOCH.printed_sentence(times)}".strip()
     first = EPOCH.sentence(evidence, times, "One MNIST epoch", WAYS)
-    speedups, shares = tables.speedups(times), tables.shares(evidence)["share"].dropna()
-    own = speedups[speedups["source"] == "measured"]
+    speedups, share = tables.speedups(times), EPOCH.input_share(times, tables.shares(evidence))
+    own = speedups[(speedups["source"] == "measured") & (speedups["machine"] == EPOCH.fastest(times)["machine"])]
     if len(own):
         second = f"Its accelerator is {wording.span(own['speedup'], wording.times)} times as fast as its CPU."
-    elif len(shares):
-        second = f"The loader accounts for {wording.part(shares.iloc[0])} of a training step."
+    elif share is not None:
+        second = f"The loader accounts for {wording.part(share)} of a training step."
     else:
         second = EPOCH.printed_sentence(times)
     return f"{first}. {second}".strip()

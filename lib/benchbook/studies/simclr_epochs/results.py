@@ -30,10 +30,10 @@ def finding(evidence: Evidence) -> str:
     times = tables.epochs(evidence)
     if EPOCH.measured(times).empty:
         return f"No epoch of SimCLR was measured here yet. {EPOCH.printed_sentence(times)}".strip()
-    shares = tables.shares(evidence)["share"].dropna()
+    share = EPOCH.input_share(times, tables.shares(evidence))
     printed = EPOCH.printed_sentence(times)
-    if len(shares):
-        views = f"Making two views of each image is {wording.percent(shares.iloc[0])} of a step"
+    if share is not None:
+        views = f"Making two views of each image is {wording.percent(share)} of a step"
         printed = f"{views}; t{printed[1:]}" if printed else f"{views}."
     return f"{EPOCH.sentence(evidence, times, 'One epoch of SimCLR', WAYS)}. {printed}".strip()
 
