@@ -81,14 +81,12 @@ resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MAC
 	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: --no-binary connection-pool \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt
 
-lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and note what Apple's plug-in can compute
+lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch's operators on MPS
 	$(call resolve,arm64,aarch64-apple-darwin)
 	$(call resolve,cuda,x86_64-manylinux_2_28)
 	$(call resolve,tpu,x86_64-manylinux_2_31)
 	$(call resolve,report,x86_64-manylinux_2_28)
 	MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
-	$(UV) run --quiet --no-project --python 3.11 --with lief==1.0.0 --with unicorn==2.1.4 --with pip==25.3 \
-		tests/rehearsal/read_metal_kernels.py requirements/arm64.txt tests/rehearsal/metal_kernels.csv
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
 	rm -rf .venv .venv-arm64-on-linux .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info

@@ -1,7 +1,7 @@
 """TensorFlow as it will be on a GPU that is not here; test_tensorflow.py runs this file in a process of its own.
 
 Graphs are traced for a GPU and computed by the CPU, since TensorFlow places operations softly. Which of them the GPU
-would compute, the registries tell; see kernels.py.
+would compute, the registry tells; see kernels.py.
 """
 
 from collections import Counter
@@ -26,40 +26,6 @@ from fakes import run
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))
 ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]
-COUNTING = "a few numbers that count steps or seed dropout go to the host and back, for each variable or layer"
-SHAPES = "shapes and indices, which TensorFlow computes on the host anyway"
-RESIZING = "six pictures of the decoder go to the host and back in each pass: segmentation on Metal is slow by that"
-SCALING = "with a scaled loss every gradient goes to the host in each step, to be looked at for infinities"
-# What Apple's plug-in has no kernel for, and what follows for a study there.
-ON_THE_HOST_OF_METAL = {
-    "Mul(T=int64)": COUNTING,
-    "AddV2(T=int64)": COUNTING,
-    "FloorMod(T=int64)": COUNTING,
-    "Equal(T=int64)": COUNTING,
-    "Greater(T=int64)": COUNTING,
-    "LessEqual(T=int64)": COUNTING,
-    "StatelessRandomGetKeyCounter(Tseed=int32)": COUNTING,
-    "Pack(T=int32)": SHAPES,
-    "StridedSlice(Index=int32, T=int32)": SHAPES,
-    "SelectV2(T=int32)": SHAPES,
-    "ResizeBilinearGrad(T=float)": RESIZING,
-    "ResizeBilinearGrad(T=half)": RESIZING,
-    "ResizeBilinearGrad(T=bfloat16)": RESIZING,
-    "ResizeBilinear(T=half)": RESIZING,
-    "ResizeBilinear(T=bfloat16)": RESIZING,
-    "Sigmoid(T=half)": "the network's stem and mask go to the host and back in precisions of 16 bits",
-    "Sigmoid(T=bfloat16)": "as in half",
-    "SigmoidGrad(T=half)": "as forwards",
-    "SigmoidGrad(T=bfloat16)": "as forwards",
-    "StatelessRandomUniformV2(Tshape=int32, dtype=bfloat16)": "dropout in pure bf16 draws on the host",
-    "IsFinite(T=float)": SCALING,
-    "IsFinite(T=half)": SCALING,
-    "All(Tidx=int32)": SCALING,
-    "Pack(T=bool)": SCALING,
-    "Cast(DstT=float, SrcT=uint8)": "a loader's masks become floats on the host, where they are, before they travel",
-    "Bitcast(T=float, type=int32)": "evaluation alone: Keras's argmax looks at the sign of zeros",
-    "BitwiseAnd(T=int32)": "evaluation alone, as Bitcast",
-}
 
 
 def random_images(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -115,14 +81,13 @@ def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
             numpy.testing.assert_array_equal(pixels, expected_pixels)
             numpy.testing.assert_array_equal(chosen, expected)
     graph = graph_of(arrays)
-    assert kernels.missing(graph, kernels.cuda) == Counter()
-    assert {name.partition("(")[0] for name in kernels.missing(graph, kernels.metal)} <= {"StridedSlice", "SelectV2"}
+    assert kernels.missing(graph) == Counter()
     # Whatever the device, TensorFlow keeps int32 on the host: a result of that type makes each step wait for a copy.
     assert not {part.dtype for part in graph.structured_outputs} & {tensorflow.int32, tensorflow.uint8}
     assert {part.dtype for part in graph.inputs[:2]} <= {tensorflow.float16, tensorflow.float32}
 
 
-def test_neither_gpu_can_take_lines_of_bytes():
+def test_no_gpu_can_take_lines_of_bytes():
     """What resident data did before; if this changes, `as_gathered` is no longer needed."""
 
     @tensorflow.function
@@ -130,8 +95,7 @@ def test_neither_gpu_can_take_lines_of_bytes():
         return tensorflow.gather(images, indices)
 
     graph = take.get_concrete_function(numpy.zeros((4, 2), "uint8"), numpy.zeros(2, "int32"))
-    for has in (kernels.cuda, kernels.metal):
-        assert dict(kernels.missing(graph, has)) == {"GatherV2(Taxis=int32, Tindices=int32, Tparams=uint8)": 1}
+    assert dict(kernels.missing(graph)) == {"GatherV2(Taxis=int32, Tindices=int32, Tparams=uint8)": 1}
 
 
 @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host"])
@@ -169,16 +133,13 @@ def test_numbers_that_floats_cannot_hold_are_refused():
         ),
     ],
 )
-def test_every_operation_of_a_workload_has_a_kernel_on_cuda_and_on_metal_but_for_those_listed(
-    build, precision, resident
-):
+def test_every_operation_of_a_workload_has_a_kernel_on_cuda(build, precision, resident):
     for graph in graphs(build(CUDA, Settings(precision=precision), resident)):
-        assert dict(kernels.missing(graph, kernels.cuda)) == {}
-        assert set(kernels.missing(graph, kernels.metal)) <= set(ON_THE_HOST_OF_METAL)
+        assert dict(kernels.missing(graph)) == {}
 
 
 def build_tiny(device: Device) -> KerasWorkload:
-    """Return a workload that enlarges its images with bilinear interpolation, whose gradient Metal does not have."""
+    """Return a workload that enlarges its images with bilinear interpolation."""
     keras = import_keras("tensorflow")
 
     def make_model():
