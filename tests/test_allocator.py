@@ -40,7 +40,6 @@ def bytes_asked_anew(*words: str, **variables: str) -> int:
 
 
 @GLIBC
-@pytest.mark.fault("glibc gives a step's 90 MB back each time: told to keep it, the process asks for none anew")
 def test_a_process_that_keeps_its_memory_asks_for_none_anew():
     assert bytes_asked_anew() > 80 * 2**20
     assert bytes_asked_anew("keep") < 2**20

@@ -71,7 +71,6 @@ def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
     assert reading.load(tmp_path) == list(every)
 
 
-@pytest.mark.fault("A chip has a published time and a prediction for one task: the published one alone is shown")
 def test_a_prediction_stands_only_where_nothing_is_published(every):
     published, predicted = (of(every, "resnet50", source=source, count=1) for source in ("published", "predicted"))
     taken = {(mark.chip, mark.family) for mark in published}
@@ -173,7 +172,6 @@ def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
     assert len(rows) == len(table) + 1
 
 
-@pytest.mark.fault("The answer page cannot be written while a study runs: the study goes on, the page of before stays")
 def test_the_page_is_renewed_between_points_and_never_fails_a_study(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(renewal, "LIMIT_SECONDS", 600.0)  # other tests have the cores, and it yields to all of them
@@ -190,7 +188,6 @@ def test_the_page_is_renewed_between_points_and_never_fails_a_study(tmp_path, mo
     assert not renewal.renew_answers()
 
 
-@pytest.mark.fault("What nothing is predicted for leaves the reader to guess why: its page says the reason")
 def test_what_is_not_predicted_says_why(every):
     for key in ("mnist", "mobilenetv2"):
         ((reason, chips),) = answering.content(task(key), every)["refused"]
@@ -229,7 +226,6 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
     assert accuracy.predict("Apple M1", worth, rate) is None
 
 
-@pytest.mark.fault("The cheapest offer of a chip is doubtful: rents are the median, with how far offers lie apart")
 def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     (mark,) = of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=1, family="half")
     offers = money.rented(mark.chip, datetime.date.today())

@@ -392,7 +392,6 @@ def test_a_network_of_ones_own_takes_time_with_its_operations_and_images(visit):
     assert cells(page, "time") == first
 
 
-@pytest.mark.fault("A measured network is compared with what is predicted of another number of operations")
 def test_a_network_that_was_measured_is_compared_at_its_own_operations_alone(visit):
     page = visit("own.html#find=mine")
     mark = page.locator("#marks tbody tr.measured")

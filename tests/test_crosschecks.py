@@ -83,7 +83,6 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-@pytest.mark.fault("A row contradicts itself or its run: refused with file, line and reason")
 def test_a_lie_is_refused_with_its_file_and_line(real, lie):
     rows, described = real
     rows = rows.copy()
@@ -99,7 +98,6 @@ def test_a_lie_is_refused_with_its_file_and_line(real, lie):
     assert [f"{run_id}.csv, line " in text for text in said] == [True]
 
 
-@pytest.mark.fault("A run was copied under a new name: refused, with the run that it copies")
 def test_a_copy_of_a_run_is_refused_under_its_new_name(real):
     rows, described = real
     run_id = rows.loc[rows["variant"] == "reference", "run_id"].iloc[0]

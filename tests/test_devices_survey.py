@@ -93,9 +93,6 @@ def test_no_process_is_started_for_a_cpu(jax_is):
     assert survey.device("cpu", "jax") == Device("cpu", machine.identify().chip, "jax")
 
 
-@pytest.mark.fault(
-    "A framework has an accelerator that the table of devices lacks: it is named, its CPU does not stand in"
-)
 def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_stand_in_for_it(jax_is):
     jax_is(
         """

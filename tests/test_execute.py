@@ -216,7 +216,6 @@ def test_only_one_run_measures_at_a_time(tmp_path):
         pass
 
 
-@pytest.mark.fault("Another study measures on this machine: which process, since when, and how long is waited, at once")
 def test_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):
     lock = tmp_path / "desk" / ".lock"
     with execute.only_one(lock):

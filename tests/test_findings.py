@@ -97,9 +97,6 @@ def test_the_limits_are_counted():
     assert "A range and no interval" in text
 
 
-@pytest.mark.fault(
-    "A step's 280 MB go back to the system and are asked for anew: the numbers behind a finding count the point"
-)
 def test_points_whose_steps_ask_anew_for_memory_are_counted():
     """A step is 64 images at 100 a second; a window has ten of them."""
     text = line(point(page_faults=700_000), point(page_faults=310_000, machine="attic"), point(machine="porch")).basis

@@ -32,7 +32,6 @@ def archive(tmp_path, name: str, contents: dict) -> None:
     make_zip(tmp_path, contents).rename(tmp_path / "fleet" / f"{name}.zip")
 
 
-@pytest.mark.fault("Two kinds of computer send rows under one name: the second's name goes on with its kind")
 def test_each_archive_of_a_fleet_is_judged_alone_and_a_second_time_nothing_changes(tmp_path, outputs):
     archive(tmp_path, "1-desk", members(tmp_path, "1", "aaaa11112222"))
     archive(tmp_path, "2-other-desk", members(tmp_path, "2", "bbbb33334444", chip="Chip B"))
@@ -104,7 +103,6 @@ def test_proposed_rows_are_judged_with_their_headline_and_nothing_is_written(tmp
     assert fleet.review(proposed)[0].empty
 
 
-@pytest.mark.fault("A pull request changes a row that is here, or holds a link: refused, and no file is followed")
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [

@@ -57,7 +57,6 @@ def file(tmp_path):
 
 @COUNTED
 @given(content=st.binary(max_size=400) | st.lists(COLUMNS, min_size=1, max_size=3).map(table))
-@pytest.mark.fault("A file of rows holds any bytes: read, or refused by its name")
 def test_any_file_is_rows_or_is_refused_by_name(file, content):
     file.write_bytes(content)
     message = refusal(lambda: records.merge([file]), records.SchemaError)
@@ -81,7 +80,6 @@ def test_a_good_row_with_any_cells_changed_is_a_row_or_is_refused(file, changes)
     ),
     flipped=st.none() | st.integers(0, 300),
 )
-@pytest.mark.fault("An archive holds anything, or a byte of it was flipped: added, or refused and nothing has changed")
 def test_any_archive_is_added_or_refused_and_changes_nothing_then(tmp_path, monkeypatch, members, flipped):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     content = io.BytesIO()
@@ -104,7 +102,6 @@ def test_any_archive_is_added_or_refused_and_changes_nothing_then(tmp_path, monk
     | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
     | st.fixed_dictionaries({"mnist_speedup": st.fixed_dictionaries({"time_limit_minutes": CELLS, "points": CELLS})})
 )
-@pytest.mark.fault("A profile holds anything: read, or refused in a short message")
 def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
     path = tmp_path / "mine.yaml"
     text = content if isinstance(content, str) else yaml.safe_dump(content)

@@ -59,7 +59,6 @@ def test_a_study_has_the_templates_sections_in_order(path):
     assert 12 <= len(nbformat.read(path, as_version=4).cells) <= 16
 
 
-@pytest.mark.fault("Another file of rows is broken while a run ends: the run has ended before any other file is read")
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if "90_" not in path.name], ids=lambda path: path.stem)
 def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
     lines = "\n".join(cell.source for cell in cells_of(path, "code")).splitlines()

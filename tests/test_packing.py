@@ -259,7 +259,6 @@ def packed(tmp_path, method=zipfile.ZIP_DEFLATED, rows=None):
     return path
 
 
-@pytest.mark.fault("A byte of an archive was flipped: refused as not readable, nothing is added")
 def test_a_zip_with_a_flipped_byte_is_refused_wherever_it_is(tmp_path, outputs):
     content = bytearray(packed(tmp_path).read_bytes())
     path = tmp_path / "flipped.zip"
@@ -271,7 +270,6 @@ def test_a_zip_with_a_flipped_byte_is_refused_wherever_it_is(tmp_path, outputs):
         assert not outputs.exists()
 
 
-@pytest.mark.fault("An archive unpacks to more than it declares: no more than declared is unpacked, and it is refused")
 def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
     path = packed(tmp_path, rows=b"0" * 64 * 2**20)
     content = bytearray(path.read_bytes())
@@ -288,7 +286,6 @@ def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
     assert not outputs.exists()
 
 
-@pytest.mark.fault("An archive is packed by a method that cannot be unpacked in pieces: refused by its name")
 @pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma")])
 def test_a_method_that_cannot_be_unpacked_in_pieces_is_refused_by_name(tmp_path, outputs, method, name):
     with pytest.raises(packing.PackError, match=rf"is packed by {name}; allowed: store, deflate"):
@@ -296,7 +293,6 @@ def test_a_method_that_cannot_be_unpacked_in_pieces_is_refused_by_name(tmp_path,
     assert not outputs.exists()
 
 
-@pytest.mark.fault("A file of an archive is larger than any run's: refused by its declared size, nothing is unpacked")
 def test_a_file_larger_than_any_runs_is_refused_by_its_declared_size(tmp_path, outputs):
     path = packed(tmp_path, rows=b"0" * (records.LARGEST_BYTES + 1))
     with pytest.raises(packing.PackError, match=rf"bytes unpacked; allowed: {records.LARGEST_BYTES}"):
@@ -304,7 +300,6 @@ def test_a_file_larger_than_any_runs_is_refused_by_its_declared_size(tmp_path, o
     assert not outputs.exists()
 
 
-@pytest.mark.fault("A cell of an archive holds millions of characters: the message quotes the first 80")
 @pytest.mark.parametrize("column", ["phase", "machine", "seconds", "settings", "started_at", "source", "status"])
 def test_a_long_value_is_cut_where_a_message_quotes_it(tmp_path, outputs, column):
     table = pandas.DataFrame([make_row()], columns=records.COLUMNS).astype(object)
@@ -315,7 +310,6 @@ def test_a_long_value_is_cut_where_a_message_quotes_it(tmp_path, outputs, column
     assert not outputs.exists()
 
 
-@pytest.mark.fault("A file of an archive is no UTF-8 text: refused, with the byte")
 def test_a_pack_in_latin_1_is_refused(tmp_path, outputs):
     rows = csv_text(tmp_path, make_row(message="caf\u00e9")).encode("latin-1")
     with pytest.raises(ValueError, match=r"byte 0xe9 is not UTF-8"):
@@ -323,7 +317,6 @@ def test_a_pack_in_latin_1_is_refused(tmp_path, outputs):
     assert not outputs.exists()
 
 
-@pytest.mark.fault("A file of millions of short lines or of columns: refused before it is made a table")
 @pytest.mark.parametrize("shape", ["lines", "columns"])
 def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
     header = ",".join(records.COLUMNS)

@@ -23,9 +23,6 @@ def start(code: str, **variables: str) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize("number", processes.STOPS)
-@pytest.mark.fault(
-    "Ctrl-C, SIGTERM or a closed terminal, again and again: the first one stops, the others do not cut the ending short"
-)
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
         "import os, signal, sys, time\nfrom benchbook import processes\n"
@@ -61,7 +58,6 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed()
     parent.stdout.close()
 
 
-@pytest.mark.fault("The process that started a run is killed: the run ends by itself")
 def test_a_process_ends_with_the_one_that_it_watches():
     watched = subprocess.Popen(["sleep", "60"])
     code = (
@@ -86,7 +82,6 @@ def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
     assert (done.returncode, done.stdout) == (0, "said\n")
 
 
-@pytest.mark.fault("A run is killed and leaves temporary folders: the next start removes them, those of live runs stay")
 def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     gone = subprocess.Popen(["true"])
@@ -128,7 +123,6 @@ def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(error, s
     assert "\n" not in text
 
 
-@pytest.mark.fault("Ctrl-C in the first second of a command: one line, no traceback")
 def test_a_stop_before_the_first_import_has_ended_is_one_line_too():
     process = subprocess.Popen(
         [sys.executable, "-c", "import runpy; print(flush=True); runpy.run_module('benchbook', run_name='__main__')"],
@@ -144,7 +138,6 @@ def test_a_stop_before_the_first_import_has_ended_is_one_line_too():
     assert process.returncode in (2, 130)  # 2: it had come to its usage already
 
 
-@pytest.mark.fault("A kernel takes more memory than its container or job has: its row is `out_of_memory`")
 @pytest.mark.parametrize(
     ("group", "file", "content"),
     [

@@ -404,9 +404,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.fault(
-    "A profile is broken YAML, of wrong types, or would be millions of points: one line with file and line"
-)
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text[-40:]))
 def test_a_profile_that_cannot_be_meant_is_one_line_with_its_place(project, monkeypatch, text):
     monkeypatch.setattr(survey, "ask", lambda name: pytest.fail("a framework was asked before the profile was read"))
@@ -417,14 +414,12 @@ def test_a_profile_that_cannot_be_meant_is_one_line_with_its_place(project, monk
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.fault("A profile that is no UTF-8 text: one line with the file's name")
 def test_a_profile_in_another_encoding_is_named(project):
     (layout.root() / "notebooks" / "profiles" / "mine.yaml").write_bytes(b"toy: caf\xe9")
     with pytest.raises(profile_files.ProfileError, match=r"^mine\.yaml: not text in UTF-8"):
         profiles.read("mine")
 
 
-@pytest.mark.fault("No study is chosen (STUDIES empty): one line with the studies of the profile")
 @pytest.mark.parametrize("studies", ["", "  "])
 def test_no_study_is_an_error_that_names_those_there_are(project, studies):
     with pytest.raises(ValueError, match=r"studies is empty\); allowed: all, toy"):

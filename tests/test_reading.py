@@ -58,7 +58,6 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.fault("A file of rows is broken, or of a newer version: named with the reason and left out")
 @pytest.mark.parametrize("kind", BAD_FILES)
 def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
     whole, said = gather(runs)
@@ -75,7 +74,6 @@ def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
         records.merge(records.find(runs))
 
 
-@pytest.mark.fault("A folder is named like a file of rows: named and left out")
 def test_a_folder_named_like_a_file_is_left_out(runs):
     (runs / "folder.csv").mkdir()
     rows, said = gather(runs)
@@ -83,7 +81,6 @@ def test_a_folder_named_like_a_file_is_left_out(runs):
     assert said == ["Left out: folder.csv: cannot be read (Is a directory)"]
 
 
-@pytest.mark.fault("A file of rows was copied to a second place: the second is named and left out")
 def test_a_run_that_stands_in_two_files_is_read_once(runs):
     copy = runs / f"{run_id(1)} (copy).csv"
     copy.write_bytes((runs / f"{run_id(1)}.csv").read_bytes())
@@ -129,7 +126,6 @@ BAD_MANIFESTS = {
 }
 
 
-@pytest.mark.fault("A manifest is torn or holds other things than a run writes: named and not used, its rows are kept")
 @pytest.mark.parametrize("content", BAD_MANIFESTS, ids=lambda content: content[:40])
 def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, content):
     bad = runs / f"{run_id(2)}.json"
@@ -153,7 +149,6 @@ def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
         condition.samples(manifests.every(tmp_path))
 
 
-@pytest.mark.fault("A report with a bad file among the rows: the file and the reason are named beside the report")
 def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
     printed = [
         "Left out: a.csv: not a table of rows\n",
@@ -166,7 +161,6 @@ def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
     assert report.left_out(notebook) == [line.strip() for line in printed[:2]]
 
 
-@pytest.mark.fault("A file of hundreds of thousands of empty rows: the first thousand decide, within a little memory")
 def test_a_large_bad_table_is_refused_by_its_first_rows(monkeypatch):
     sizes, cast = [], checking.cast
     monkeypatch.setattr(checking, "cast", lambda rows, source: sizes.append(len(rows)) or cast(rows, source))
@@ -176,7 +170,6 @@ def test_a_large_bad_table_is_refused_by_its_first_rows(monkeypatch):
     assert sizes == [checking.FEW_ROWS]
 
 
-@pytest.mark.fault("`benchbook validate` of a folder with a broken manifest: an error that names it")
 def test_validating_is_strict_with_rows_and_with_manifests(runs):
     said = CliRunner().invoke(cli.app, ["validate", str(runs)])
     assert (said.exit_code, said.output) == (0, "3 rows in 3 files are valid.\n")

@@ -104,7 +104,6 @@ def test_a_figure_of_another_source_is_kept_once(tmp_path):
     assert "the same figure in another source" in list(ledger.read(path)["refused"])
 
 
-@pytest.mark.fault("a ledger that is no table, or mostly commas")
 @pytest.mark.parametrize(
     ("content", "named"),
     [

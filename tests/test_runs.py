@@ -80,7 +80,6 @@ def test_start_names_the_device_that_was_picked_and_the_point_after_it(monkeypat
     assert re.fullmatch(r"reference-cpu-batch_size_32-[0-9a-f]{8}", record.folder.name)
 
 
-@pytest.mark.fault("The folder of rows cannot be written: the run does not begin")
 def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
     with pytest.raises(records.SchemaError, match="variant is 'typo'; allowed: reference, controlled, tuned"):
         _start(variant="typo")
@@ -185,7 +184,6 @@ def test_message_has_home_and_project_folders_replaced_and_no_colours(tmp_path, 
     assert records.read(record.path).iloc[0]["message"] == "no file ~/data/x in ./lib/y second line"
 
 
-@pytest.mark.fault("A run was killed in the middle of a line: the torn line is cut, and a row says where it stopped")
 def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_path, dead):
     record = run(tmp_path)
     with record.during("train"):
@@ -242,7 +240,6 @@ def test_recover_leaves_a_live_run_alone(tmp_path, sleeper):
     assert not record.path.exists()
 
 
-@pytest.mark.fault("A kernel goes on after its study was killed: the next start ends it")
 def test_recover_ends_an_orphan_whose_supervisor_is_gone(tmp_path, sleeper, dead):
     record = run(tmp_path)
     record.mark()
@@ -271,7 +268,6 @@ def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, s
     assert sleeper.poll() is None
 
 
-@pytest.mark.fault("The clock is set back during a run: the run goes on, and is not taken for dead")
 def test_a_clock_that_is_set_back_leaves_a_live_run_alone(tmp_path, sleeper, monkeypatch):
     record = run(tmp_path)
     record.mark()
@@ -319,7 +315,6 @@ def small_disk(tmp_path):
     subprocess.run(["umount", place], check=True)
 
 
-@pytest.mark.fault("The disk is full during a run: the failure row and the manifest are still written")
 def test_a_full_disk_leaves_room_for_the_failure_row_and_the_manifest(small_disk):
     record = run(small_disk / "point")
     record.manifest = {"parameters": {}}

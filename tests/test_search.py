@@ -131,14 +131,12 @@ def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(j
     assert found.promised == 1.0
 
 
-@pytest.mark.fault("A point is called tuned without a search: refused before anything runs")
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
 def test_tuned_without_a_search_is_refused(judged, seconds):
     with pytest.raises(ValueError, match=f"search_seconds {seconds}; allowed: above 0"):
         search.fastest(Sleeper, CPU, seconds, choices=CHOICES)
 
 
-@pytest.mark.fault("A search's parity takes longer than its limit: it is counted, and no trial begins without time")
 def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judged, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(search.time, "monotonic", lambda: now[0])

@@ -37,7 +37,6 @@ def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
 
 
 @pytest.mark.notebook
-@pytest.mark.fault("A study is killed and started again: every point is measured once")
 def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_path):
     """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
     library = str(toy.copy_project(tmp_path / "project"))
@@ -104,7 +103,6 @@ def test_a_point_without_rows_is_an_error_that_names_it(tmp_path, monkeypatch):
         session.summary([point], machine.identify().name)
 
 
-@pytest.mark.fault("The folder of outputs cannot be written: one line before anything runs")
 def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
@@ -217,7 +215,6 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
     assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $100.00 at the very most." in told.output
 
 
-@pytest.mark.fault("A job does not heed a stop: it is killed with all of its processes")
 def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(session, "STOP_SECONDS", 0.2)

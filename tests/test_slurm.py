@@ -200,7 +200,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.fault("A kernel takes more memory than its job was given: its row is `out_of_memory`")
 def test_a_kernel_that_takes_more_memory_than_its_job_has_is_out_of_memory(desk):
     desk.start(site="memory_gib: 2\n", TOY_FILLS="3", TOY_HANGS="reference")
     assert desk.end()[0] == 1
@@ -209,7 +208,6 @@ def test_a_kernel_that_takes_more_memory_than_its_job_has_is_out_of_memory(desk)
     assert "it took more memory than the job was given (OUT_OF_MEMORY)" in failed["message"].item()
 
 
-@pytest.mark.fault("The process that submits is asked to stop: its jobs are cancelled, and their rows say so")
 def test_a_study_that_is_stopped_cancels_its_jobs(desk):
     desk.start(TOY_HANGS="reference")
     slurm_cluster.wait_for(desk.measures, SECONDS)
@@ -237,7 +235,6 @@ def test_two_nodes_of_a_job_train_together(desk):
     assert measured["loss"].notna().all()
 
 
-@pytest.mark.fault("Slurm ends a job (cancelled, out of time, node failed, preempted): its run's row says which")
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_what_slurm_ends_leaves_a_row_that_says_why(desk, cluster, name):
     act, status, reason = FAULTS[name]
@@ -263,7 +260,6 @@ def test_what_slurm_ends_leaves_a_row_that_says_why(desk, cluster, name):
         assert set(again.loc[again["run_id"] != failed["run_id"].item(), "status"]) == {"ok"}
 
 
-@pytest.mark.fault("The host that submits jobs dies: they measure on, and the same command waits for them")
 def test_the_submitting_process_is_killed_and_its_jobs_are_taken_over(desk):
     desk.start()
     slurm_cluster.wait_for(lambda: list(desk.outputs.glob("runs/*/tot/*/*.running")), SECONDS)

@@ -70,7 +70,6 @@ def test_restored_random_state_repeats_the_draws(cpu):
     assert draw() == first != second
 
 
-@pytest.mark.fault("a loop of MLX that evaluates nothing: its work is done before the clock stops, and is timed")
 def test_its_wait_waits_for_work_that_was_handed_over_and_for_work_that_was_not(cpu, monkeypatch):
     import mlx.core as mx
 

@@ -122,7 +122,6 @@ def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, m
     assert "convolution2.weight" in verdict.reason
 
 
-@pytest.mark.fault("a training step of MLX that nobody evaluates: the whole step is done before the clock stops")
 def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
     import mlx.core as mx
 

@@ -170,7 +170,6 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     assert workload.evaluate().metric is None  # of random labels there is none
 
 
-@pytest.mark.fault("Float64 lacks an operation of one's own network: it is measured, unproven, and the operation named")
 def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_named(own, tmp_path):
     record = run(tmp_path)
     verdict = parity.check(your_network.build(plan(**text(own, network=own("casting")))), record, 1)
@@ -223,7 +222,6 @@ def test_the_examples_compute_what_float64_does(name, loss, tmp_path):
     assert verdict.passed, verdict.reason
 
 
-@pytest.mark.fault("One's own network draws at random where dropout cannot be put off: unproven, and not called wrong")
 def test_a_network_that_draws_otherwise_is_unproven(own, tmp_path):
     record = run(tmp_path)
     workload = your_network.build(plan(**text(own, network=own("attending"), arguments="share=0.5")))
@@ -302,7 +300,6 @@ def test_batches_that_lie_ready_take_no_more_than_their_share_of_memory():
     ],
     ids=str,
 )
-@pytest.mark.fault("A network of one's own does not fit: one line with the value and what is allowed, nothing measured")
 def test_what_does_not_fit_is_said_with_what_is_allowed(own, choices, message):
     named = {
         name: own(value.removeprefix("OWN:")) if str(value).startswith("OWN:") else value
