@@ -9,7 +9,7 @@ import jsonschema
 import pandas
 import pytest
 
-from benchbook import articles, headline, networks, renewal, studies
+from benchbook import articles, headline, networks, studies
 from benchbook.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
 from benchbook.answers.tasks import IMAGENET, TASKS, task
 from benchbook.predictions import money
@@ -170,22 +170,6 @@ def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
         jsonschema.validate(document, export.schema())
     rows = export.as_csv(table).splitlines()
     assert len(rows) == len(table) + 1
-
-
-def test_the_page_is_renewed_between_points_and_never_fails_a_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    monkeypatch.setattr(renewal, "LIMIT_SECONDS", 600.0)  # other tests have the cores, and it yields to all of them
-    report = tmp_path / "report"
-    report.write_text("of before")  # no folder
-    assert not renewal.renew_answers()
-    assert report.read_text() == "of before"
-    report.unlink()
-    assert renewal.renew_answers()
-    assert (report / "mnist.html").read_text() == (report / "index.html").read_text()
-    assert not renewal.renew_answers()  # so young a page stays as it is
-    monkeypatch.setattr(renewal, "SECONDS_APART", 0.0)
-    monkeypatch.setattr(renewal, "LIMIT_SECONDS", 0.01)
-    assert not renewal.renew_answers()
 
 
 def test_what_is_not_predicted_says_why(every):

@@ -185,7 +185,9 @@ def write_site(tmp_path):
         for name, content in others.items():
             figures.save_table(pandas.DataFrame(content), folder, name.replace("_", "-"))
         site = tmp_path / "report"
-        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"), every)
+        if every is not None:
+            reading.save(every, folder)
+        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
         return SimpleNamespace(index=Page(index), points=Page(site / "points.html"), folder=site)
 
     return write
@@ -228,7 +230,8 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
     every = reading.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
-    pages = sorted(site.rglob("*.html"))
+    first, pages = Page(site / "index.html"), sorted(site.rglob("*.html"))
+    assert len(first.ids) == len(set(first.ids))
     assert {path.parent.name for path in pages} == {"report", "machines", "claims", "notebooks"}
     for path in pages:
         for link in Page(path).links:
@@ -237,19 +240,6 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
                 file = path.parent / unquote(target.path) if target.path else path
                 assert file.is_file(), link
                 assert not target.fragment or target.fragment in Page(file).ids, link
-
-
-def test_the_first_pages_answer_is_renewed_and_the_rest_of_the_report_stays(write_site, monkeypatch, tmp_path):
-    every = reading.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
-    site = write_site(every=[mark for mark in every if "P100" in mark.name]).folder
-    assert "Apple M1" not in Page(site / "index.html").text
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    assert report.write_answers() == site / "mnist.html"
-    page = Page(site / "index.html")
-    assert "Apple M1" in page.text
-    assert {"claims", "method", "cite", "choice"} <= set(page.ids)
-    assert len(page.ids) == len(set(page.ids))
-    assert not list(site.glob(".*.part"))
 
 
 def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):

@@ -1,4 +1,4 @@
-"""One job of the graph, `python -m benchbook.job POINT DONE`: a kernel of a point, and the answer page after it."""
+"""One job of the graph, `python -m benchbook.job POINT DONE`: a kernel of a point."""
 
 import argparse
 import json
@@ -21,7 +21,6 @@ def main() -> None:
     from benchbook import execute, machine
     from benchbook.profiles import Point
     from benchbook.progress import Line
-    from benchbook.renewal import renew_answers
 
     point = Point(**json.loads(arguments.point))
     line = Line(point, arguments.kernel)
@@ -34,7 +33,6 @@ def main() -> None:
         line.end(["interrupted"])
         sys.exit(stop.status)
     line.end(statuses)
-    renew_answers()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Marks from the rows in a folder, as the aggregation takes them."""
+"""The marks of all tasks: made by the aggregation, written for the report and read there."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import articles, condition, crosschecks, headline, layout, machine, machines, manifests, records, studies
+from benchbook import machine, manifests
 from benchbook.answers import from_record, own_networks
 from benchbook.answers.from_rows import of_rows, rows_of
 from benchbook.answers.marks import Mark
@@ -15,21 +15,6 @@ from benchbook.answers.tasks import TASKS
 from benchbook.study import Evidence
 
 FILE = "answers.json"
-
-
-def of_folder(folder: Path | None = None) -> list[Mark]:
-    """Return the marks of all tasks, from measured rows, published ones and the public record.
-
-    Args:
-        folder: of measured rows; None takes all machines' under `outputs/runs`.
-    """
-    folder = folder or layout.outputs() / "runs"
-    described = manifests.every(folder)
-    rows = records.gather(records.find(folder) if folder.exists() else [], _nobody_asked, described)
-    rows = machines.tell_apart(crosschecks.without(rows, described, _nobody_asked), described)
-    rows = pandas.concat([rows, articles.rows()], ignore_index=True)
-    evidence = Evidence(rows, condition.samples(described), folder)
-    return gather(evidence, headline.table(evidence, studies.every()), here(folder))
 
 
 def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> list[Mark]:
@@ -78,7 +63,3 @@ def here(folder: Path) -> str:
         if (described or {}).get("fingerprint") == this.fingerprint:
             return own.name
     return this.name
-
-
-def _nobody_asked(line: str) -> None:
-    """Say nothing of what is left out: the aggregation, which runs beside this, names it."""

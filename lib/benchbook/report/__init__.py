@@ -17,7 +17,6 @@ import jinja2
 
 from benchbook import articles, claims_chart, kernel, layout, studies
 from benchbook.answers import reading as answers
-from benchbook.answers.marks import Mark
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
 from benchbook.report import answer_pages, answering, citing, claim_pages, executed, tables
@@ -75,38 +74,23 @@ def _printed(output: dict) -> list[str]:
     return "".join(output.get("text", "")).splitlines()
 
 
-def write_answers() -> Path:
-    """Write the answer's pages alone, from the rows there are, and the answer on the first page.
-
-    Of a report that stands there already, the rest of its first page stays. Returns the first task's page.
-    """
-    folder = layout.outputs() / "report"
-    folder.mkdir(parents=True, exist_ok=True)
-    environment = _environment()
-    every = answers.of_folder()
-    answer_pages.write(every, folder, environment, citing.report([]))
-    answer_pages.renew_first(folder, environment, every)
-    return folder / answering.address(answering.FIRST)
-
-
-def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = (), every: list[Mark] | None = None) -> Path:
+def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
     """Write the report's pages into a folder, with a copy of every file they show.
 
     There are index.html, points.html, one for each notebook, and, of marks, one for each task and machine.
 
     Args:
-        figures: what the aggregation wrote; read when all notebooks have their pages.
+        figures: what the aggregation wrote; read when all notebooks have their pages. The first page begins with the
+            marks of the first task, where it wrote marks.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
-        every: the marks of all tasks; None: those that the aggregation wrote. The first page begins with those of the
-            first task; where there are none, it has none.
 
     Returns:
         The path of index.html.
     """
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
-    every = answers.load(figures) if every is None else every
+    every = answers.load(figures)
     links = {answers.source(page): f"notebooks/{page['file']}" for page in pages if page["machine"]}
     _copy(figures, folder / "files")
     called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)

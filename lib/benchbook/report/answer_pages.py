@@ -1,7 +1,6 @@
 """Writing the answer's pages: one a task, one a machine, and the same numbers as data."""
 
 import json
-import re
 from itertools import groupby
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from benchbook.report import answering
 from benchbook.wording import duration
 
 DATA = "data"
-SECTION = re.compile(r'<section class="answer".*?</section>', re.DOTALL)  # nothing inside it is a section
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 
 
 def write(
-    every: list[Mark], folder: Path, environment: jinja2.Environment, citation: str, links: dict[str, str] | None = None
+    every: list[Mark], folder: Path, environment: jinja2.Environment, citation: str, links: dict[str, str]
 ) -> None:
     """Write a page for each task and machine, and the data, into the report's folder.
 
@@ -30,7 +28,7 @@ def write(
         citation: of the report.
         links: the page of the notebook that ran, by a mark's source.
     """
-    _write_tasks(every, folder, environment, links or {})
+    _write_tasks(every, folder, environment, links)
     _write_machines(every, folder / "machines", environment)
     table, data = export.lines(every), folder / DATA
     data.mkdir(parents=True, exist_ok=True)
@@ -38,25 +36,6 @@ def write(
     (data / "answers.csv").write_text(export.as_csv(table), encoding="utf-8")
     (data / "answers.json").write_text(export.as_json(table, LICENCE, citation), encoding="utf-8")
     (data / "answers.schema.json").write_text(json.dumps(export.schema(), indent=1) + "\n", encoding="utf-8")
-
-
-def renew_first(folder: Path, environment: jinja2.Environment, every: list[Mark]) -> None:
-    """Put the first task's answer on the first page: in place of that of before, or as the whole page without a report.
-
-    Args:
-        folder: of the report.
-        environment: of the templates.
-        every: the marks of all tasks.
-    """
-    page, index = folder / answering.address(answering.FIRST), folder / "index.html"
-    text = page.read_text(encoding="utf-8")
-    if index.exists():
-        section = environment.get_template("answer_section.html")
-        answer = section.render(answer=answering.content(answering.FIRST, every))
-        text = SECTION.sub(lambda _: answer.strip(), index.read_text(encoding="utf-8"), count=1)
-    whole = folder / ".index.part"
-    whole.write_text(text, encoding="utf-8")
-    whole.replace(index)
 
 
 def dataset(project: dict, citation: str) -> str:
@@ -88,12 +67,10 @@ def dataset(project: dict, citation: str) -> str:
 
 
 def _write_tasks(every: list[Mark], folder: Path, environment: jinja2.Environment, links: dict[str, str]) -> None:
-    """Write a page for each task; a reader who has one open never sees half of one."""
     template = environment.get_template("task.html")
     for each in TASKS:
-        whole = folder / f".{each.key}.part"
-        whole.write_text(template.render(answer=answering.content(each, every, links)), encoding="utf-8")
-        whole.replace(folder / answering.address(each))
+        page = template.render(answer=answering.content(each, every, links))
+        (folder / answering.address(each)).write_text(page, encoding="utf-8")
 
 
 def _write_machines(every: list[Mark], folder: Path, environment: jinja2.Environment) -> None:
