@@ -9,12 +9,14 @@ import zipfile
 
 import pandas
 import pytest
+from typer.testing import CliRunner
 
-from benchbook import archives, layout, packing, points, records
+from benchbook import archives, cli, layout, packing, points, records
 from rows import make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
 MANIFEST = CSV.replace(".csv", ".json")
+COMMITTED = layout.root() / "outputs" / "runs"
 
 
 @pytest.fixture(autouse=True)
@@ -324,3 +326,53 @@ def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
     with pytest.raises(records.SchemaError, match=r"1000000 lines|100000 columns"):
         packing.add(packed(tmp_path, rows=rows))
     assert not outputs.exists()
+
+
+def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs, monkeypatch):
+    """One study of the machine; the whole machine takes many times as long and shows no more."""
+    name = next(path.name for path in COMMITTED.iterdir() if path.is_dir())
+    ignored = shutil.ignore_patterns("*.running", "*.reserve", "*.ipynb", "*.log", "*done", ".*")
+    shutil.copytree(COMMITTED / name / "vae_stability", outputs / "runs" / name / "vae_stability", ignore=ignored)
+    measured = files(outputs / "runs" / name)
+    sent, _ = packing.pack(name, tmp_path / "sent.zip")
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
+    folder, _ = packing.add(sent)
+    assert files(folder) == measured
+    assert packing.pack(name, tmp_path / "back.zip")[0].read_bytes() == sent.read_bytes()
+
+
+def add_folder(folder):
+    """Run `benchbook add` on a folder of archives; return what it printed and its error."""
+    result = CliRunner().invoke(cli.app, ["add", str(folder)])
+    return " ".join(result.stdout.split()), str(result.exception or "")
+
+
+def test_a_bad_archive_of_a_folder_is_named_and_the_others_are_added(tmp_path, outputs):
+    (tmp_path / "sent").mkdir()
+
+    def send(name, number, kind, **columns):
+        run = f"20260101T000000Z-{number}"  # as runs are named, else their manifests are not read
+        place = CSV.replace("run-1", run)
+        rows = csv_text(tmp_path, make_row(run_id=run, **columns))
+        manifest = json.dumps({"machine": {"name": "desk", "fingerprint": kind}})
+        make_zip(tmp_path, {place: rows, place.replace(".csv", ".json"): manifest}).rename(tmp_path / "sent" / name)
+
+    send("1-desk.zip", 1, "aaaa11112222")
+    send("2-wrong.zip", 2, "aaaa11112222", source="published")
+    (tmp_path / "sent" / "3-torn.zip").write_bytes((tmp_path / "sent" / "1-desk.zip").read_bytes()[:200])
+    send("4-other-desk.zip", 4, "bbbb33334444", chip="Chip B")
+    send("5-more-of-other-desk.zip", 5, "bbbb33334444", chip="Chip B")
+    printed, error = add_folder(tmp_path / "sent")
+    assert "Z-2.csv, line 2: source is 'published'; allowed: measured" in printed
+    assert "3-torn.zip: not added:" in printed
+    assert error == "2 of 5 archives were not added: 2-wrong.zip, 3-torn.zip"
+    rows = records.merge(records.find(outputs / "runs"))
+    assert rows.groupby("machine")["run_id"].nunique().to_dict() == {"desk": 1, "desk-bbbb": 2}
+    packing.pack("desk-bbbb", tmp_path / "again.zip")  # its rows and their manifests agree
+    before = files(outputs)
+    assert add_folder(tmp_path / "sent")[1] == error
+    assert files(outputs) == before
+
+
+def test_a_folder_without_archives_is_an_error(tmp_path):
+    assert "has no archive; allowed: " in add_folder(tmp_path)[1]

@@ -84,3 +84,25 @@ def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
     content = yaml.safe_load(path.read_text())
     needed = {"name", "jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
     assert needed <= set(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [
+        ("cp run-1.csv run-2.csv", True),
+        ("echo 3 >> run-1.csv", False),
+        ("git mv run-1.csv run-2.csv", False),
+        ("git rm -q run-1.csv", False),
+        ("ln -s /etc/passwd run-2.csv", False),
+    ],
+)
+def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change, passes):
+    steps = yaml.safe_load((HIDDEN / "workflows" / "rows.yml").read_text())["jobs"]["validate"]["steps"]
+    (check,) = (step["run"] for step in steps if "proposed" in step.get("working-directory", ""))
+    folder = tmp_path / "outputs" / "runs"
+    folder.mkdir(parents=True)
+    commit = "git add -A && git -c user.name=a -c user.email=a commit -qm rows"
+    script = f"git init -q . && cd {folder} && echo 1 > run-1.csv && {commit} && {change} && {commit}"
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    checked = subprocess.run(["bash", "-eo", "pipefail", "-c", check], cwd=tmp_path, capture_output=True, text=True)
+    assert (checked.returncode == 0) == passes, checked.stdout + checked.stderr

@@ -61,23 +61,10 @@ def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
         raise PackError(f"{pack_name}: {quoted(member.filename)} is packed by {method}; allowed: store, deflate")
     if member.flag_bits & 1:
         raise PackError(f"{pack_name}: {quoted(member.filename)} is encrypted; allowed: plain files")
-    check_place(member.filename, member.file_size, f"{pack_name}: ")
-
-
-def check_place(name: str, size: int, prefix: str = "") -> None:
-    """Refuse a file that is too large, or whose name is no place of rows.
-
-    Args:
-        name: below outputs/runs.
-        size: bytes, unpacked.
-        prefix: what the message begins with.
-
-    Raises:
-        PackError: the name, and what is allowed.
-    """
-    if size > LARGEST_FILE_BYTES:
-        raise PackError(f"{prefix}{quoted(name)} has {size} bytes unpacked; allowed: {LARGEST_FILE_BYTES}")
-    check_name(name, prefix)
+    if member.file_size > LARGEST_FILE_BYTES:
+        unpacked = f"{quoted(member.filename)} has {member.file_size} bytes unpacked"
+        raise PackError(f"{pack_name}: {unpacked}; allowed: {LARGEST_FILE_BYTES}")
+    check_name(member.filename, f"{pack_name}: ")
 
 
 def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
@@ -96,7 +83,7 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
 
 
 def check_name(name: str, prefix: str = "") -> None:
-    """Refuse a name that is no place of rows; `check_place` says more."""
+    """Refuse a name that is no place of rows below outputs/runs; prefix begins the message."""
     if not MEMBER.fullmatch(name) or ".." in name:
         raise PackError(
             f"{prefix}{quoted(name)}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"

@@ -200,31 +200,23 @@ def pack(
 def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
     """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was.
 
-    Of a folder, every zip is judged alone.
+    A bad zip in a folder is named and does not stop the others.
     """
-    if path.is_dir():
-        from benchbook import fleet
-
-        lines = fleet.add(path)
-        _print_table("Archives", lines.convert_dtypes())
-        if lines["problem"].notna().any():
-            raise typer.Exit(SOME_FAILED)
-        return
-    folder, rows = packing.add(path)
-    _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
-
-
-@app.command()
-def review(proposed: Annotated[Path, typer.Argument(help="outputs/runs of another checkout")]) -> None:
-    """Judge the rows that somebody proposes, beside those that are here, as Markdown; nothing of theirs is run."""
-    from benchbook import fleet
-
-    if not proposed.is_dir():
-        raise ValueError(f"{proposed} is no folder; allowed: outputs/runs of another checkout")
-    lines, headlines = fleet.review(proposed)
-    typer.echo(fleet.as_markdown(lines, headlines))
-    if lines["problem"].notna().any():
-        raise typer.Exit(1)
+    packs = sorted(path.glob("*.zip")) if path.is_dir() else [path]
+    if not packs:
+        raise ValueError(f"{path} has no archive; allowed: a folder of .zip files made by `benchbook pack`")
+    bad = []
+    for each in packs:
+        try:
+            folder, rows = packing.add(each)
+            _say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
+        except ValueError as error:
+            if each == path:
+                raise
+            bad.append(each.name)
+            _say(f"{each.name}: not added: {error}")
+    if bad:
+        raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
 
 
 @app.command()
