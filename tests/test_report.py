@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 import sys
+from hashlib import sha256
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -153,8 +154,8 @@ DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "m
 
 
 @pytest.fixture(autouse=True)
-def _own_notebooks(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "_file", lambda: tmp_path / "made_notebooks")
+def _own_outputs(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
 
 
 @pytest.fixture
@@ -204,6 +205,12 @@ def write_notebook(
     nbformat.write(notebook, folder / f"{run}.ipynb")
     if made_here:
         ledger.record(folder / f"{run}.ipynb")
+
+
+def test_the_outputs_folder_lists_the_notebooks_that_runs_made(tmp_path):
+    write_notebook(tmp_path / "runs")
+    (path,) = tmp_path.rglob("*.ipynb")
+    assert (tmp_path / ".made_notebooks").read_text().split() == [sha256(path.read_bytes()).hexdigest()]
 
 
 def test_a_notebook_that_no_run_of_this_computer_made_is_not_published(write_site, tmp_path):

@@ -1,7 +1,7 @@
-"""The executed notebooks that runs on this computer made: a file of their SHA-256, which lies outside the outputs.
+"""The executed notebooks that runs on this computer made, by their SHA-256, in a file of the outputs folder.
 
-A report publishes executed notebooks, and what a stranger's notebook shows nobody here has run. Whatever lies among the
-outputs may have come from anywhere; this file is written by runs alone.
+A report publishes these alone: other notebooks among the rows may come from anywhere. Only runs write this file;
+`benchbook add` writes below outputs/runs.
 """
 
 import hashlib
@@ -31,4 +31,4 @@ def _digest(notebook: Path) -> str:
 
 
 def _file() -> Path:
-    return layout.root() / ".made_notebooks"
+    return layout.outputs() / ".made_notebooks"
