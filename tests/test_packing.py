@@ -11,7 +11,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import archives, cli, layout, packing, points, records
+from benchbook import archives, cli, layout, packing, records
 from rows import make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
@@ -218,39 +218,6 @@ def test_a_name_that_another_computer_has_is_refused(tmp_path):
     with pytest.raises(packing.PackError, match="'desk' is here already as Chip A, and these rows are of Chip B"):
         packing.add(make_zip(tmp_path, {CSV.replace("run-1", "run-2"): other}))
     assert files(folder) == before
-
-
-def pack_version_1(tmp_path, manifest: bool = True):
-    """Return a pack of one run as version 1 wrote it, with the point's old name, and that name."""
-    parameters = points.declared("mnist_speedup") | {"device": "cpu", "batch_size": 16}
-    stated = {name: value for name, value in parameters.items() if name not in points.PLACES}
-    old_name = "reference-cpu-batch_size_16-788a1012"
-    row = make_row(schema_version=1, point=old_name, batch_size=16, settings={"seed": 1})
-    place = f"desk/mnist_speedup/{old_name}/run-1"
-    members = {f"{place}.csv": csv_text(tmp_path, row, row | {"index": 1})}
-    members |= {f"{place}.json": json.dumps({"parameters": stated})} if manifest else {}
-    return make_zip(tmp_path, members), old_name, points.point_name("mnist_speedup", parameters)
-
-
-def test_a_pack_of_an_older_version_is_written_as_the_present_one_has_it(tmp_path):
-    path, old_name, name = pack_version_1(tmp_path)
-    folder, rows = packing.add(path)
-    assert sorted(files(folder)) == [f"mnist_speedup/{name}/run-1.csv", f"mnist_speedup/{name}/run-1.json"]
-    written = records.texts(folder / "mnist_speedup" / name / "run-1.csv", "run-1")
-    assert (set(written["schema_version"]), set(written["point"])) == ({"2"}, {name})
-    assert written["settings"].tolist() == ['{"seed": 1}'] * 2
-    assert (set(rows["point"]), old_name != name) == ({name}, True)
-    before = files(folder)
-    packing.add(path)  # here already: under its present name
-    assert files(folder) == before
-    assert len(packing.pack("desk")[1]) == 2
-
-
-def test_a_pack_of_an_older_version_without_a_manifest_keeps_its_points_name(tmp_path):
-    path, old_name, _ = pack_version_1(tmp_path, manifest=False)
-    folder, rows = packing.add(path)
-    assert sorted(files(folder)) == [f"mnist_speedup/{old_name}/run-1.csv"]
-    assert set(rows["schema_version"]) == {2}
 
 
 def packed(tmp_path, method=zipfile.ZIP_DEFLATED, rows=None):

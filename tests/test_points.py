@@ -18,8 +18,8 @@ def test_no_default_of_a_notebook_has_changed(study):
     changed = {name: (value, declared.get(name)) for name, value in pinned.items() if value != declared.get(name)}
     assert not changed, (
         f"{study}: defaults changed from and to {changed}. A point's name says what differs from the defaults, so that "
-        "every point measured before would now be taken for another. If that is meant, raise SCHEMA_VERSION, write a "
-        "migration that names the older points, and change tests/notebook_defaults.json"
+        "every point measured before would now be taken for another. If that is meant, raise SCHEMA_VERSION, name the "
+        "points of the committed rows after the new defaults, and change tests/notebook_defaults.json"
     )
     new = sorted(set(declared) - set(pinned))
     assert not new, f"{study}: add {', '.join(new)} to tests/notebook_defaults.json; older points keep their names"

@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 import toy
-from benchbook import cli, execute, layout, machine, points, profiles, records, session
+from benchbook import cli, layout, machine, profiles, records, session
 from benchbook.__main__ import describe
 from benchbook.profiles import Point
 from processes import study
-from rows import make_row
+
+MEASURED = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured"}
 
 
 def is_kernel(process: psutil.Process) -> bool:
@@ -122,26 +123,6 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
     assert not list((tmp_path / "bad").iterdir())
 
 
-def test_points_that_an_older_version_named_are_done_and_resumed_under_their_present_names(tmp_path):
-    parameters = points.declared("mnist_speedup") | {"device": "cpu", "batch_size": 16}
-    name = points.point_name("mnist_speedup", parameters)
-    older, another = (tmp_path / "mnist_speedup" / old for old in ("reference-cpu-788a1012", "reference-cpu-00000000"))
-    for folder, changed in ((older, {}), (another, {"batch_size": 999})):
-        folder.mkdir(parents=True)
-        row = make_row(schema_version=1, session="one", point=folder.name)
-        pandas.DataFrame([row], columns=records.COLUMNS).to_csv(folder / "20260101T000000Z-aa.csv", index=False)
-        manifest = {"parameters": parameters | changed}
-        (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
-        (folder / "done").touch()
-    point = Point("mnist_speedup", name, parameters, 1, 60)
-    present = tmp_path / "mnist_speedup" / name
-    assert session.rename_older([point], tmp_path) == [present]
-    assert (present / "done").exists()
-    assert sorted(path.name for path in present.parent.iterdir()) == sorted([present.name, another.name])
-    assert execute.finished(present, "one") == ["ok"]
-    assert session.rename_older([point], tmp_path) == []
-
-
 def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
     with pytest.raises(KeyboardInterrupt), session._session(tmp_path) as first:
         raise KeyboardInterrupt
@@ -157,7 +138,7 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     point = profiles.read("paper", "mnist_speedup")[0]
     assert session.estimate_seconds([point], name)["seconds"].isna().all()
     folder = layout.runs(name) / "mnist_speedup" / "p"
-    row = {"schema_version": 1, "session": "s", "study": "mnist_speedup", "machine": name, "source": "measured"}
+    row = MEASURED | {"study": "mnist_speedup", "machine": name}
     row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": point.parameters["device"]}
     row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "dataset_samples": 60_000, "batch_size": 64}
     folder.mkdir(parents=True)
@@ -174,7 +155,7 @@ def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, mon
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
     folder = layout.runs(name) / "resnet50_cost" / "p"
     folder.mkdir(parents=True)
-    row = {"schema_version": 1, "session": "s", "study": "resnet50_cost", "machine": name, "source": "measured"}
+    row = MEASURED | {"study": "resnet50_cost", "machine": name}
     row |= {"device": "cpu", "phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 1.0}
     row |= {"batch_size": 8}
     for framework, image_size, rate in (("torch", 64, 100.0), ("torch", 112, 40.0), ("jax", 224, 1.0)):
@@ -199,7 +180,7 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = machine.identify().name
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
-    row = {"schema_version": 1, "session": "s", "study": "resnet50_cost", "machine": name, "source": "measured"}
+    row = MEASURED | {"study": "resnet50_cost", "machine": name}
     row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": "cpu", "batch_size": 8}
     row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 8.0}
     folder = layout.runs(name) / "resnet50_cost" / "p"

@@ -1,8 +1,7 @@
 """One machine's rows as a file to send, and such a file back into the tree.
 
 A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of nothing else. What comes from others is
-checked whole before anything of it is written. Rows of an older version are written as the present one has them, in the
-folder of the point's present name, so that the same run is never here twice.
+checked whole before anything of it is written.
 """
 
 import io
@@ -80,8 +79,8 @@ def add(path: Path) -> tuple[Path, pandas.DataFrame]:
 def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pandas.DataFrame]:
     """Return files of one machine as they would be written here, and their rows; nothing is written.
 
-    Rows of an older version become those of the present one. Where their manifests are of another kind of computer than
-    those that are here under the same name, the name goes on with four digits of their own kind.
+    Where their manifests are of another kind of computer than those that are here under the same name, the name goes on
+    with four digits of their own kind.
 
     Args:
         source: what messages call the files.
@@ -101,7 +100,6 @@ def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pa
             _check_believable(rows, Path(temporary))
         except ValueError as error:
             raise type(error)(f"{source}: {str(error).replace(f'{temporary}/', '')}") from error
-    contents = _present(contents)
     machine_name = rows["machine"].iloc[0]
     own_name = _own_name(machine_name, contents)
     if own_name != machine_name:
@@ -167,22 +165,6 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
     if not sum(len(frame) for frame in frames):
         raise PackError(f"{runs}: no rows")
     return pandas.concat([frame for frame in frames if len(frame)], ignore_index=True)
-
-
-def _present(contents: dict[str, bytes]) -> dict[str, bytes]:
-    """Return a pack's files as the present version names and writes them."""
-    present = {}
-    for name in (name for name in contents if name.endswith(".csv")):
-        manifest = contents.get(f"{name[:-4]}.json")
-        written = records.texts(io.BytesIO(contents[name]), name)
-        rows = records.migrate(written, lambda manifest=manifest: json.loads(manifest or b"{}"), name)
-        machine, study, old_point, file = name.split("/")
-        folder = f"{machine}/{study}/{rows['point'].iloc[0] if len(rows) else old_point}"
-        if f"{folder}/{file}" in present:
-            raise PackError(f"{folder}/{file} is in the pack under two names of its point")
-        content = contents[name] if rows is written else rows.to_csv(index=False, lineterminator="\n").encode()
-        present |= {f"{folder}/{file}": content} | ({f"{folder}/{file[:-4]}.json": manifest} if manifest else {})
-    return present
 
 
 def _check_against_present(

@@ -74,7 +74,6 @@ def measure(points: list[Point], name: str, retry: bool = False) -> None:
     folder = layout.state(name)
     check_room(folder)
     with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
-        rename_older(points, layout.runs(name))
         for point in points if retry else ():
             forget_failure(folder / point.study / point.name)
         os.environ |= {
@@ -89,29 +88,6 @@ def measure(points: list[Point], name: str, retry: bool = False) -> None:
         state = folder.relative_to(layout.outputs())
         options = ["--cores", "1", "--resources", "device=1", "--rerun-incomplete"]
         run_graph(options, {"points": plan, "machine": name, "state": state}, lambda graph: stop(graph, name))
-
-
-def rename_older(points: list[Point], folder: Path) -> list[Path]:
-    """Give folders that an older version named the present names of their points, so that what is done stays done.
-
-    Args:
-        points: to run.
-        folder: of the machine's rows.
-
-    Returns:
-        The folders under their new names. Those of other points, and those of points that have a folder already, keep
-        theirs: rows are read wherever they lie.
-    """
-    renamed = []
-    wanted = {(point.study, point.name) for point in points}
-    for old in sorted({path for study, _ in wanted for path in (folder / study).glob("*") if path.is_dir()}):
-        if (old.parent.name, old.name) in wanted:
-            continue
-        names = set(records.gather(records.find(old), lambda line: None)["point"])
-        present = old.parent / min(names, default="")
-        if len(names) == 1 and (old.parent.name, present.name) in wanted and not present.exists():
-            renamed.append(old.rename(present))
-    return renamed
 
 
 def check_room(folder: Path) -> None:

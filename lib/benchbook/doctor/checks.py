@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchbook import devices, measure, parity, protocol, roofline, runs, studies
+from benchbook import devices, measure, parity, protocol, records, roofline, runs, studies
 from benchbook.devices import Device
 from benchbook.roofline import operations
 from benchbook.runs import Run
@@ -104,7 +104,7 @@ def check_study(device: Device, module: str) -> Answer:
     workload = importlib.import_module(module).build(device)
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "doctor")
-        scratch = Run(Path(folder), "doctor", names | {"schema_version": 1, "source": "measured"})
+        scratch = Run(Path(folder), "doctor", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
         verdict = parity.check(workload, scratch, PARITY_STEPS)
     if not verdict.passed:
         return WRONG, f"not what float64 computes: {verdict.reason}", f"{ISSUE}; do not publish this study's figures"

@@ -13,7 +13,6 @@ import numpy
 import pandas
 
 from benchbook.records.checking import cast, check_row, validate
-from benchbook.records.migrations import STEPS, migrate
 from benchbook.records.reading import LARGEST_BYTES, gather, merge, read, texts
 from benchbook.records.schema import (
     COLUMNS,
@@ -49,7 +48,6 @@ __all__ = [
     "find",
     "gather",
     "merge",
-    "migrate",
     "read",
     "texts",
     "unknown_columns",
@@ -97,8 +95,7 @@ def append(path: Path, row: dict) -> None:
     unknown = set(row) - set(COLUMNS)
     if unknown:
         raise SchemaError(f"{path.name}: unknown column {', '.join(sorted(unknown))}")
-    version = row.get("schema_version")  # a run that began under an older version is ended as one
-    check_row(row | {"schema_version": SCHEMA_VERSION} if version in STEPS else row, path.name)
+    check_row(row, path.name)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     if not path.exists() or path.stat().st_size == 0:

@@ -12,6 +12,7 @@ from benchbook.records.schema import (
     DTYPES,
     KEY,
     RULES,
+    SCHEMA_VERSION,
     Column,
     SchemaError,
     check_names,
@@ -32,8 +33,10 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         source: what to call them in an error.
 
     Raises:
-        SchemaError: a required column is missing, one is misspelt, a value is not allowed, or a key occurs twice.
+        SchemaError: rows of another schema version; a required column is missing, one is misspelt, a value is not
+            allowed, or a key occurs twice.
     """
+    _check_version(rows, source)
     if len(rows) > MANY_ROWS:  # a list of the faults of each row would take many times the table's memory
         validate(rows.iloc[:FEW_ROWS], source)
     typed = cast(rows, source)
@@ -48,6 +51,16 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         line = int(typed.index[bare][0]) + 2
         raise SchemaError(f"{source}, line {line}: energy_joules without energy_method and energy_boundary")
     return typed
+
+
+def _check_version(rows: pandas.DataFrame, source: str) -> None:
+    """Refuse rows of another version before anything else: their columns may differ, or mean something else."""
+    versions = rows.get("schema_version", pandas.Series(dtype="string"))
+    versions = pandas.to_numeric(versions, errors="coerce").dropna()
+    other = versions[versions != SCHEMA_VERSION]
+    if len(other):
+        line, version = int(other.index[0]) + 2, other.iloc[0]
+        raise SchemaError(f"{source}, line {line}: column schema_version is {version:g}; allowed: {SCHEMA_VERSION}")
 
 
 def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:

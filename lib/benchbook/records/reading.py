@@ -1,7 +1,6 @@
 """Files of rows into one table: strictly, or with every bad file named and left out."""
 
 import io
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,7 @@ import pandas
 
 from benchbook import layout, manifests
 from benchbook.records.checking import LONGEST_QUOTED, listed, validate
-from benchbook.records.migrations import migrate
-from benchbook.records.schema import COLUMNS, KEY, SCHEMA_VERSION, SchemaError, unknown_columns
+from benchbook.records.schema import COLUMNS, KEY, SchemaError, unknown_columns
 
 LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB
 MOST_COLUMNS = 500
@@ -37,28 +35,23 @@ class Batch:
     counts: list[int]
     table: pandas.DataFrame
 
-    def apart(self) -> dict[Path, pandas.DataFrame]:
-        """Return the rows of each file."""
-        return {batch.paths[0]: batch.table for batch in self._cut(range(1, len(self.paths)))}
-
     def halves(self) -> "list[Batch]":
         """Return the first and the second half of the files."""
-        return self._cut([len(self.paths) // 2])
-
-    def _cut(self, places: Iterable[int]) -> "list[Batch]":
-        ends = [0, *itertools.accumulate(self.counts)]
-        parts = [slice(*pair) for pair in itertools.pairwise([0, *places, len(self.paths)])]
-        tables = [self.table.iloc[ends[part.start] : ends[part.stop]].reset_index(drop=True) for part in parts]
-        return [Batch(self.paths[part], self.counts[part], table) for part, table in zip(parts, tables, strict=True)]
+        middle = len(self.paths) // 2
+        rows = sum(self.counts[:middle])
+        return [
+            Batch(self.paths[:middle], self.counts[:middle], self.table.iloc[:rows].reset_index(drop=True)),
+            Batch(self.paths[middle:], self.counts[middle:], self.table.iloc[rows:].reset_index(drop=True)),
+        ]
 
 
 def read(path: Path) -> pandas.DataFrame:
-    """Return one file's rows; those of an older version as the present one has them.
+    """Return one file's rows.
 
     Raises:
         SchemaError: see `validate`; the message names file and line.
     """
-    return validate(_present(path), str(path))
+    return validate(texts(path, str(path)), str(path))
 
 
 def merge(paths: Iterable[Path]) -> pandas.DataFrame:
@@ -167,19 +160,6 @@ def _parse(content: bytes) -> pandas.DataFrame:
     return pandas.read_csv(io.BytesIO(content), dtype="string", keep_default_na=False, na_values=[""])
 
 
-def _present(path: Path, rows: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return one file's rows as the present version writes them, every value as text; those read already, if any."""
-    return migrate(texts(path, str(path)) if rows is None else rows, lambda: _manifest(path), str(path))
-
-
-def _manifest(path: Path) -> dict:
-    """Return the manifest beside a run's rows; empty where there is none that can be read."""
-    try:
-        return manifests.read(path.with_suffix(".json"))
-    except manifests.ManifestError:
-        return {}
-
-
 def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     """Return the rows of the files that obey the schema, in the order of `merge`, and what is wrong with each other.
 
@@ -200,21 +180,17 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
 
 
 def _batches(paths: list[Path], faults: dict[Path, str]) -> Iterator[Batch]:
-    """Yield the rows of files as the present version writes them, every value as text; note what cannot be read."""
+    """Yield the rows of files, every value as text; note what cannot be read."""
     read, tables = set(), {}
     for batch in together(paths):
         read |= set(batch.paths)
-        if "schema_version" not in batch.table or batch.table["schema_version"].eq(str(SCHEMA_VERSION)).all():
-            yield batch
-        else:
-            tables |= batch.apart()
+        yield batch
     for path in paths:
-        if path in tables or path not in read:
+        if path not in read:
             try:
-                tables[path] = _present(path, tables.get(path))
+                tables[path] = texts(path, str(path))
             except SchemaError as error:
                 faults[path] = str(error)
-                tables.pop(path, None)
     alone = list(tables)
     for start in range(0, len(alone), FILES_AT_ONCE):
         some = alone[start : start + FILES_AT_ONCE]
