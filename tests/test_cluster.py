@@ -17,7 +17,7 @@ def point(study: str, number: int = 1, kernels: int = 1, minutes: int = 10, **pa
 def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
     points = [point("calibrate", 1), point("calibrate", 2, framework="jax"), point("calibrate", 3, device="cuda")]
     points += [point("mnist_speedup", 1, kernels=3), point("mnist_speedup", 2, kernels=3, device="cuda")]
-    points += [point("resnet50_cost", 1), point("resnet50_cost", 2, device="cuda", device_count=8, node_count=2)]
+    points += [point("resnet50_cost", 1), point("resnet50_cost", 2, device="cuda", device_count=8)]
     made = {group.name: group for group in groups.groups(points)}
     names = {name: [each["name"] for each in group.points] for name, group in made.items()}
     assert names == {
@@ -25,18 +25,18 @@ def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
         "resnet50_cost": ["calibrate-1", "calibrate-3", "resnet50_cost-1", "resnet50_cost-2"],
         "calibrate": ["calibrate-2"],
     }
-    sizes = {name: (group.node_count, group.gpus_per_node) for name, group in made.items()}
-    assert sizes == {"mnist_speedup": (1, 1), "resnet50_cost": (2, 4), "calibrate": (1, 0)}
+    sizes = {name: group.gpus for name, group in made.items()}
+    assert sizes == {"mnist_speedup": 1, "resnet50_cost": 8, "calibrate": 0}
     assert made["mnist_speedup"].minutes == 80 + groups.MARGIN_MINUTES
 
 
-def test_a_job_asks_for_whole_nodes_and_for_what_the_site_says():
-    group = groups.Group("resnet50_cost", [], node_count=2, gpus_per_node=4, minutes=600)
+def test_a_job_asks_for_a_whole_node_and_for_what_the_site_says():
+    group = groups.Group("resnet50_cost", [], gpus=4, minutes=600)
     site = {"partition": "gpu", "account": "us", "gpu_type": "a100", "max_minutes": 90}
     asked = groups.resources(group, site)
-    assert (asked["nodes"], asked["tasks"], asked["gres"], asked["runtime"]) == (2, 2, "gpu:a100:4", 90)
+    assert (asked["nodes"], asked["tasks"], asked["gres"], asked["runtime"]) == (1, 1, "gpu:a100:4", 90)
     assert (asked["slurm_partition"], asked["slurm_account"], asked["slurm_extra"]) == ("gpu", "us", "--exclusive")
-    plain = groups.resources(groups.Group("vae_stability", [], 1, 0, 30), {})
+    plain = groups.resources(groups.Group("vae_stability", [], 0, 30), {})
     assert not {"gres", "slurm_partition", "slurm_account", "qos", "constraint"} & set(plain)
     assert plain["runtime"] == 30
 
@@ -89,7 +89,7 @@ def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, mo
     assert "profile quick, on desk" in printed
     assert "controlled-cuda" in printed
     job = next(line.split("│") for line in printed.partition("One job each")[2].splitlines() if "vae" in line)
-    assert [int(cell) for cell in job[3:6]] == [1, 1, 35]
+    assert [int(cell) for cell in job[3:5]] == [1, 35]
 
 
 # What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.

@@ -46,14 +46,13 @@ def losses(rows):
 
 
 @pytest.mark.slow
-def test_two_processes_of_two_nodes_train_as_one_with_synchronised_batch_norms(tmp_path):
-    """Two processes of one node are in the smoke profile."""
+def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path):
     from parallel_cases import small
 
-    job = replace(JOB, node_count=2, options=OPTIONS | {"sync_batch_norm": True})
+    job = replace(JOB, options=OPTIONS | {"sync_batch_norm": True})
     rows = parallel.measure(job, run(tmp_path / "two"))
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
-    assert rows[["device_count", "node_count"]].drop_duplicates().to_numpy().tolist() == [[2, 2]]
+    assert rows["device_count"].unique().tolist() == [2]
     assert rows.loc[rows["phase"] == "train", "samples"].tolist() == [8, 8, 8]
     assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".reserve", ".running"]
     assert rows["loss"].iloc[2:5].nunique() == 3
@@ -95,7 +94,6 @@ def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"device_count": 3, "node_count": 2}, ValueError, "device_count 3 on node_count 2; allowed: a multiple"),
         ({"plan": Plan(widest_interval=0.02)}, ValueError, "widest_interval 0.02; allowed on several devices: 0"),
         ({"device": Device("mps", "a GPU")}, NotImplementedError, "torch on mps; allowed: torch on cpu or cuda"),
         ({"device": Device("cpu", "a chip", "jax")}, NotImplementedError, "jax on cpu; allowed"),
@@ -107,23 +105,13 @@ def test_jobs_that_cannot_be_are_refused(change, error, message):
         replace(JOB, **change)
 
 
-def test_one_agent_a_node_is_started_where_the_others_are_elsewhere(tmp_path):
-    job = replace(JOB, device_count=4, node_count=2, rendezvous="first-node:29500")
-    words = launch.command(job, tmp_path, "run-1", job.rendezvous)
-    named = dict(zip(words[3::2], words[4::2], strict=False))
-    assert (named["--nnodes"], named["--nproc-per-node"], named["--rdzv-endpoint"]) == ("2", "2", "first-node:29500")
-    assert "--local-addr" not in words
-    assert words[-3:] == ["-m", "benchbook.parallel.rank", str(tmp_path)]
-
-
 def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypatch):
     from benchbook.parallel import rank
 
     monkeypatch.setenv("LOCAL_RANK", "1")
-    job = {"device": {"kind": "cuda", "name": "a GPU"}, "device_count": 4, "node_count": 1}
+    job = {"device": {"kind": "cuda", "name": "a GPU"}, "device_count": 4}
     first, second = (rank._device(job, parallel.Group(number, 4)) for number in (0, 1))
     assert (first.count, second.count, second.index) == (4, 0, 1)
-    assert rank._device(job | {"node_count": 2}, parallel.Group(0, 4)).count == 0
 
 
 def test_a_mean_of_one_process_is_its_own():

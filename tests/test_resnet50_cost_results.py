@@ -26,7 +26,6 @@ def point(batch_size=64, rates=(90.0, 100.0, 110.0), device_count=1, status="ok"
         "image_size": 224,
         "batch_size": batch_size,
         "device_count": device_count,
-        "node_count": 1,
         "flops_per_sample": 1e9,
         "settings": json.dumps(stated or {}),
         **dict.fromkeys(("point", "run_id", "session"), name),

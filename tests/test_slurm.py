@@ -35,12 +35,6 @@ tot:
   time_limit_minutes: 2
   points:
     - {variant: reference, device: cpu}
-resnet50_cost:
-  time_limit_minutes: 8
-  parameters: {framework: torch, num_windows: 2, samples_per_window: 4, batch_size: 4, image_size: 32,
-    num_warmup_steps: 1, num_parity_steps: 0, parity_batch_size: 4}
-  points:
-    - {variant: reference, device: cpu, device_count: 2, node_count: 2}
 """
 GPU_PROFILE = """
 toy:
@@ -218,21 +212,6 @@ def test_a_study_that_is_stopped_cancels_its_jobs(desk):
     assert failed["status"].tolist() == ["interrupted"]
     assert "(CANCELLED)" in failed["message"].item()
     assert not list(desk.outputs.rglob("*.running"))
-
-
-def test_two_nodes_of_a_job_train_together(desk):
-    desk.start("resnet50_cost")
-    steps = ("squeue", "--steps", "--noheader", "--format=%N")
-    slurm_cluster.wait_for(
-        lambda: desk.process.poll() is not None or "first,second" in slurm_cluster.call(*steps).split(), SECONDS
-    )
-    assert desk.process.poll() is None  # a step of the job was seen on both nodes
-    status, text = desk.end()
-    assert status == 0, text
-    rows = desk.rows()
-    measured = rows[rows["phase"] == "train"]
-    assert measured[["device_count", "node_count", "status"]].to_numpy().tolist() == [[2, 2, "ok"]] * 2
-    assert measured["loss"].notna().all()
 
 
 @pytest.mark.parametrize("name", list(FAULTS))

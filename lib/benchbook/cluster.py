@@ -56,13 +56,12 @@ def check_name(name: str) -> str:
 
 
 def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
-    """Return a line for each job: job, points, nodes, gpus_per_node, and the minutes that it asks for."""
+    """Return a line for each job: job, points, gpus, and the minutes that it asks for."""
     return pandas.DataFrame(
         {
             "job": group.name,
             "points": len(group.points),
-            "nodes": group.node_count,
-            "gpus_per_node": group.gpus_per_node,
+            "gpus": group.gpus,
             "minutes": resources(group, asdict(site))["runtime"],
         }
         for group in groups(points)

@@ -19,15 +19,13 @@ class Group:
     Attributes:
         name: the study's.
         points: as JSON holds them.
-        node_count: nodes of the job.
-        gpus_per_node: GPUs that it asks for on each; 0: none of its points computes on one.
+        gpus: that it asks for; 0: none of its points computes on one.
         minutes: the longest that its kernels may take together, and a margin.
     """
 
     name: str
     points: list[dict]
-    node_count: int
-    gpus_per_node: int
+    gpus: int
     minutes: int
 
 
@@ -51,15 +49,10 @@ def _place(point: Point) -> tuple[str, str]:
 
 
 def _group(name: str, points: list[Point]) -> Group:
-    nodes = [point.parameters.get("node_count", 1) for point in points]
-    gpus = [
-        math.ceil(point.parameters.get("device_count", 1) / count)
-        for point, count in zip(points, nodes, strict=True)
-        if point.parameters["device"] == "cuda"
-    ]
+    gpus = [point.parameters.get("device_count", 1) for point in points if point.parameters["device"] == "cuda"]
     seconds = sum(point.num_kernels * point.time_limit_seconds for point in points)
     plain = [asdict(point) for point in points]
-    return Group(name, plain, max(nodes), max(gpus, default=0), math.ceil(seconds / 60) + MARGIN_MINUTES)
+    return Group(name, plain, max(gpus, default=0), math.ceil(seconds / 60) + MARGIN_MINUTES)
 
 
 def resources(group: Group, site: dict) -> dict[str, object]:
@@ -73,8 +66,8 @@ def resources(group: Group, site: dict) -> dict[str, object]:
     """
     asked = {
         "runtime": min(group.minutes, site.get("max_minutes") or group.minutes),
-        "nodes": group.node_count,
-        "tasks": group.node_count,
+        "nodes": 1,
+        "tasks": 1,
         "cpus_per_task": -1,  # all of a node that is this job's alone
         "mem_mb": 1024 * site.get("memory_gib", 0),  # 0: all, see SBATCH_MEM_PER_NODE in benchbook.cluster
         "slurm_extra": "--exclusive",
@@ -83,9 +76,9 @@ def resources(group: Group, site: dict) -> dict[str, object]:
         "qos": site.get("qos"),
         "constraint": site.get("constraint"),
     }
-    if group.gpus_per_node:
+    if group.gpus:
         kind = site.get("gpu_type")
-        asked["gres"] = ":".join(["gpu", *([kind] if kind else []), str(group.gpus_per_node)])
+        asked["gres"] = ":".join(["gpu", *([kind] if kind else []), str(group.gpus)])
         asked["tasks_per_gpu"] = 0  # one task a node, however many GPUs it has
     return {name: value for name, value in asked.items() if value not in (None, "")}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchbook import layout
 
 # Parameters that say where a run finds its files: they do not change what is measured.
-PLACES = frozenset({"data_root", "rendezvous"})
+PLACES = frozenset({"data_root"})
 # Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
 FILES = frozenset({"network", "example", "loss"})
 # A comment line of a parameters cell that ends so: what stands below it is left out of a point's readable name.

@@ -165,7 +165,6 @@ def start(study: str, parameters: dict, device: Device) -> Run:
         "chip": this.chip,
         "device_name": device.name,
         "device_count": 1,
-        "node_count": 1,
         "commit": machine.commit(),
         "settings": {name: value for name, value in stated.items() if name not in records.COLUMNS},
         **devices.software(device),

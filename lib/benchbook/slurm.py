@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 ASK_SECONDS = 60.0  # that a busy controller may take to answer
@@ -116,38 +116,6 @@ def cancel(names: Iterable[str], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not all(is_over(name) for name in names) and time.monotonic() < deadline:
         time.sleep(0.5)
-
-
-def num_nodes() -> int:
-    """Return how many nodes this process's job has, whatever its step has of them; 0 outside Slurm."""
-    try:
-        return int(fields(own_job()).get("NumNodes", "0").split("-")[0]) if own_job() else 0
-    except Unreachable:
-        return 0
-
-
-def on_every_node(count: int) -> list[str]:
-    """Return what stands before a command to run it once on each node of this job, beside the step that asks.
-
-    Source: https://slurm.schedmd.com/srun.html (--overlap, --kill-on-bad-exit)
-    """
-    options = {"nodes": count, "ntasks": count, "ntasks-per-node": 1, "mem": 0, "kill-on-bad-exit": 1}
-    return ["srun", "--overlap", "--cpu-bind=none", *(f"--{name}={value}" for name, value in options.items())]
-
-
-def own_address() -> str:
-    """Return the address of the node on which this process runs.
-
-    Raises:
-        Unreachable: no answer, or this process belongs to no job.
-    """
-    return re.search(r"NodeAddr=(\S+)", _ask("scontrol", "show", "node", os.environ.get("SLURMD_NODENAME", "")))[1]
-
-
-def without_step(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what this process's step has, so that a new one may have all of the job's nodes."""
-    kept = ("SLURM_JOB_ID", "SLURM_CONF")
-    return {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name in kept}
 
 
 def _end_of(log: str) -> str:

@@ -144,7 +144,7 @@ _DESCRIPTION = [
     *POINT_KEY,
     *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
     *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
-    *["device_count", "node_count", "flops_per_sample", "settings", "session", "commit"],
+    *["device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],

@@ -18,7 +18,7 @@ from benchbook import articles, correctness, figures, intervals, layout, naming,
 from benchbook.intervals import History
 from benchbook.painter import Painter
 
-COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "node_count", "dataset_samples", "parameters"]
+COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "dataset_samples", "parameters"]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import platform
 import sys
 import tempfile
 from dataclasses import replace
@@ -41,8 +40,7 @@ def main() -> None:
     """Build the workload, warm up and measure as the folder's job says; tell the folder of an error."""
     folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
     task = json.loads((folder / "job.json").read_text())
-    kernel, _, host = os.environ.get("BENCHBOOK_KERNEL", "0").partition(" ")
-    _end_with(int(kernel) if host in ("", platform.node()) else 0)  # on another host the number is another process's
+    _end_with(int(os.environ["BENCHBOOK_KERNEL"]))
     try:
         with tempfile.TemporaryDirectory() as scratch:
             _work(task, folder, rank, Path(scratch))
@@ -73,17 +71,16 @@ def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
 
 
 def _device(job: dict, group: Group) -> Device:
-    """Return this process's device; the first one's energy counter covers all of this host, if they are all here."""
+    """Return this process's device; the first one's energy counter covers all of them."""
     device = Device(**job["device"])
-    covered = job["device_count"] if group.rank == 0 and job["node_count"] == 1 else 0
+    covered = job["device_count"] if group.rank == 0 else 0
     index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
     return replace(device, index=index, count=covered)
 
 
 def _end_with(process: int) -> None:
     """End this process when another one is gone: whoever started the group may be killed."""
-    if process:
-        processes.when_gone(process, lambda: os._exit(1), WATCH_SECONDS)
+    processes.when_gone(process, lambda: os._exit(1), WATCH_SECONDS)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,6 @@ def _row(line: dict) -> dict | None:
         "device": _device(line),
         "device_name": line["chip"],
         "device_count": _whole(line["device_count"]),
-        "node_count": details.get("node_count"),
         "framework": _framework(line["framework"]),
         "framework_version": line["framework"],
         "precision": line["computed"],

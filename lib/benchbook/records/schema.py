@@ -105,7 +105,6 @@ RULES = {
     "device": _text(*KINDS),
     "device_name": _text(),
     "device_count": _count(1),
-    "node_count": _count(1),
     "num_threads": _count(1),
     "num_workers": _count(),
     # software

@@ -13,7 +13,7 @@ SWAPPED = "swap"  # what a verdict names where the machine swapped
 ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
-_COUNTS = ["image_size", "device_count", "node_count"]
+_COUNTS = ["image_size", "device_count"]
 _STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
 _BOUNDS = ["low", "high", "interval", "num_windows", "verdict"]
 _ENERGY = ["energy_per_sample", "energy_method", "energy_boundary"]
@@ -31,7 +31,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
-        device_count, node_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
+        device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
         efficiency, energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
         electricity_per_kwh (as the run states them), status, message.
     """
@@ -48,7 +48,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     table = pandas.DataFrame(lines, columns=[*columns, "num_samples"])
     numbers = ["images_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = table.astype(dict.fromkeys(numbers, float))
-    alike = [*ALIKE, "batch_size", "device_count", "node_count"]
+    alike = [*ALIKE, "batch_size", "device_count"]
     return longest(table, alike).sort_values(alike)[columns].reset_index(drop=True)
 
 
@@ -98,8 +98,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         table: from `points`.
 
     Returns:
-        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, node_count,
-        batch_size, kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
+        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, batch_size,
+        kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
         num_windows (of the one with fewer), verdict (of the one that is worse off).
     """
     measured = trained(table[table["source"] == "measured"]).to_dict("records")
@@ -111,7 +111,7 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
             if (*_setting(several), size) in ones:
                 lines.append(several | {"kind": kind} | _scaled(several, ones[(*_setting(several), size)]))
                 break
-    names = [*_SETTING, "device_count", "node_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
+    names = [*_SETTING, "device_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
     return pandas.DataFrame(lines, columns=[*names, "num_windows", "verdict"])
 
 
