@@ -97,12 +97,6 @@ def test_the_limits_are_counted():
     assert "A range and no interval" in text
 
 
-def test_points_whose_steps_ask_anew_for_memory_are_counted():
-    """A step is 64 images at 100 a second; a window has ten of them."""
-    text = line(point(page_faults=700_000), point(page_faults=310_000, machine="attic"), point(machine="porch")).basis
-    assert re.search(r"asks anew for memory given back \(.*\): 1 of 3 points\.", text)
-
-
 def test_where_nothing_was_measured_it_says_so():
     assert line().finding == "No MNIST epoch was measured here yet. The article's machines take 20 s."
     assert line(printed=()).finding == "No MNIST epoch was measured here yet."

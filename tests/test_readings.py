@@ -25,14 +25,6 @@ def test_what_was_not_measured_is_left_out_or_said_to_be_missing():
     assert "missing" in text
 
 
-def test_a_run_says_that_its_steps_ask_anew_for_memory_where_that_takes_a_part_of_their_time():
-    """A step is 64 images at 320 a second, 0.2 s, of which 10,000 page faults are 5 %; a window has ten of them."""
-    more, fewer = (readings.training(make_rows(windows(page_faults=10 * count))) for count in (11_000, 9_000))
-    assert "11,000 page faults" in more
-    assert "5.5 %" in more
-    assert "page faults" not in fewer
-
-
 def test_a_run_without_windows_says_how_it_ended():
     failed = make_row(status="out_of_memory", samples=None, seconds=None, samples_per_second=None)
     assert "out of memory" in readings.training(make_rows([failed]))

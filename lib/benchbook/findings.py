@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas
 
-from benchbook import intervals, naming, page_faults, records, verdicts, wording
+from benchbook import intervals, naming, records, verdicts, wording
 from benchbook.figures import view
 from benchbook.study import Evidence, Study
 
@@ -137,12 +137,10 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
     unproven, unstable = (
         summary[summary["verdict"].map(is_so).astype(bool)] for is_so in (verdicts.is_unproven, verdicts.is_unstable)
     )
-    asking, share = summary[page_faults.matter(summary)], wording.percent(page_faults.MATTERS)
     counted = [
         (ranges, f"A range and no interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
         (unproven, "Unproven (compared with float64 in fewer steps than asked for)"),
         (unstable, "Unstable"),
-        (asking, f"Each step asks anew for memory given back (over {share} of its time on a core)"),
         (failed, f"Failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
     ]
     limits = [f"{words}: {len(lines)} of {len(summary)} points." for lines, words in counted if len(lines)]

@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook import confirmation, energy, findings, page_faults, statistics, world
+from benchbook import confirmation, energy, findings, statistics, world
 from benchbook.study import Drawing, Evidence, Study
 
 
@@ -22,9 +22,7 @@ def training(rows: pandas.DataFrame) -> str:
     waiting = f" and waited for input in {waited:.1%} of the time" if pandas.notna(waited) else ""
     accuracy = f"; test accuracy {point['accuracy']:.1%}" if pandas.notna(point["accuracy"]) else ""
     spread = f"(MAD {point['spread']:.1%})"
-    faults = page_faults.sentence(point)
-    further = [energy.sentence(point), *([faults] if faults else [])]
-    return f"{run} trained on a median of {rate} {spread}{waiting}{accuracy}. {'. '.join(further)}."
+    return f"{run} trained on a median of {rate} {spread}{waiting}{accuracy}. {energy.sentence(point)}."
 
 
 def closing(evidence: Evidence, study: Study) -> tuple[str, Drawing]:

@@ -77,10 +77,9 @@ def summarise(
         Columns: the point's key and description (of its windows, where it has any), num_kernels, num_windows,
         samples_per_second (of each kernel the median, of kernels the geometric mean), spread (MAD over median of all
         windows), low, high (of samples_per_second), interval (its kind, see `intervals.Interval`), num_samples (in all
-        windows), seconds_per_step, page_faults_per_step (median), input_share_waited (median) and the range of its
-        windows (waited_low, waited_high), accuracy (at the end of training, the median of repeats), the columns of
-        `energy.summarise`, the bounds of its joules and their kind (energy_low, energy_high, energy_interval), status,
-        message.
+        windows), seconds_per_step, input_share_waited (median) and the range of its windows (waited_low, waited_high),
+        accuracy (at the end of training, the median of repeats), the columns of `energy.summarise`, the bounds of its
+        joules and their kind (energy_low, energy_high, energy_interval), status, message.
     """
     measured = newest(rows[rows["source"] == "measured"])
     deviations = intervals.histories(rows) if history is None else history
@@ -148,7 +147,7 @@ _DESCRIPTION = [
 ]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
-    *["seconds_per_step", "page_faults_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
+    *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
     *[
         "energy_per_sample",
         "energy_low",
@@ -162,11 +161,9 @@ _MEASURES = [
 ]
 # Columns of windows: what is measured, and of what kind it is.
 _MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules", "idle_watts"]
-_MEASURED += ["page_faults"]
 _KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
 _NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
 _NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
-_NUMBERS += ["page_faults_per_step"]
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
@@ -214,7 +211,6 @@ def _measures(
     kernels, rates, device = windows["run_id"], windows["samples_per_second"], windows["device"][0]
     rate = intervals.of_values(rates, kernels, history.get((intervals.RATE, machine, device), intervals.NO_HISTORY))
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
-    faults = _present(windows["page_faults"] * windows["batch_size"] / windows["samples"])
     measures = {
         "samples_per_second": rate.value,
         "spread": median_absolute_deviation(rates) / float(numpy.median(rates)),
@@ -223,7 +219,6 @@ def _measures(
         "interval": rate.kind,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
-        "page_faults_per_step": float(numpy.median(faults)) if len(faults) else None,
         "input_share_waited": float(numpy.median(waited)) if len(waited) else None,
         **energy.summarise(windows),
     }
