@@ -7,12 +7,14 @@ import pandas
 import pytest
 from matplotlib.figure import Figure
 
-from benchbook import layout, record
+from benchbook import chips, layout, record
 from benchbook.predictions import charts, features, judged, judging, money, observed, power, several, tables
 from benchbook.predictions.answer import Forecaster, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.model import Model
 from benchbook.predictions.question import Question
+from benchbook.study import Evidence
+from rows import make_rows
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -241,6 +243,20 @@ def test_charts_show_the_judges_numbers_and_draw_what_nobody_measured_hollow(for
     assert all(bar.get_facecolor()[3] == 0 for bar in right.patches)
     assert "PREDICTED" in right.get_xlabel()
     assert charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"
+
+
+def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
+    pairs = charts.core_pairs(Evidence(make_rows([])))
+    tensorflow = pairs["setting"].str.contains("contributed | resnet50-b128-tf |", regex=False)
+    (line,) = pairs[tensorflow & pairs["chip"].eq("Apple M1 Pro")].to_dict("records")
+    assert line["chip_larger"] == "Apple M1 Max (32-core GPU)"
+    assert (line["core_ratio"], line["speed_ratio"]) == (2, pytest.approx(135 / 57.9))
+    architectures = (chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_larger"))
+    assert next(architectures) == next(architectures)
+    off = pandas.DataFrame({"vendor": "A", "core_ratio": 4.0, "speed_ratio": [2.0, 8.0, 4.0]})
+    assert charts.cores_title(off).endswith("off by a factor of 2.0 (A, 3 pairs)")
+    drawing = next(chart for chart in charts.CHARTS if chart.name == "scaling").draw(Evidence(make_rows([])))
+    assert sum(len(line.get_xdata()) for line in drawing.figure.axes[0].lines[:-1]) == len(pairs)
 
 
 def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):

@@ -8,8 +8,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchbook import articles, datasets, naming
-from benchbook.predictions import cores
-from benchbook.predictions import cores_charts as guesses
 from benchbook.studies.segmentation_scaling import charts, tables
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.results import STUDY
@@ -99,22 +97,6 @@ def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
     assert axes.get_yticklabels()[0].get_text() == "Chip A, CPU\ntorch, reference"
 
 
-def test_bigger_chips_are_guessed_by_the_rule_and_calibrated():
-    pairs = cores.pairs(articles.rows())
-    table = guesses.extrapolations(image_times(published=True), pairs).set_index("larger_chip")
-    assert set(table["machine"]) == {"macbook-air-m1"}  # what is itself a guess is not guessed from
-    line = table.loc["Apple M1 Max"]
-    assert (line["core_ratio"], line["rule_ms"]) == (4, pytest.approx(82))
-    assert line["rule_hours"] == pytest.approx(100_000 * 0.082 / 3600)
-    assert line["calibrated_ms"] == pytest.approx(328 / 4 ** cores.calibrated(pairs).exponent)
-    assert line["calibrated_low"] < line["calibrated_ms"] < line["calibrated_high"]
-
-
-def test_errors_are_factors_either_way():
-    assert guesses.off_by(pandas.Series([1.0, -0.5, 0.0])) == pytest.approx(2)
-    assert guesses.title(cores.pairs(make_rows([]))).startswith("No pair of chips")
-
-
 def test_masks_come_back_from_a_manifest_over_their_images(tmp_path):
     data = datasets.triangles(5, 2, 256)
     kept = {"start": [encoded.encode(0 * mask) for mask in data.test_labels]}
@@ -154,9 +136,6 @@ def test_titles_and_readings_say_what_the_rows_say():
     assert title == "An image takes 2.5 s to train on a Chip A"
     text = tables.reading(make_rows(point()))
     assert "2,500 ms an image over 3 windows: 69.4 hours for 100,000; 3.0 GiB at most; validation IoU 0.875." in text
-    pairs = cores.pairs(articles.rows())
-    assert f"median of {len(pairs)} pairs" in guesses.title(pairs)
-    assert guesses.title(pairs) in guesses.sentence(pairs)
 
 
 NAMES = naming.of(make_rows(point()), None)

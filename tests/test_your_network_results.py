@@ -70,7 +70,7 @@ def test_nothing_measured_is_nothing_drawn():
 
 
 def test_the_record_is_asked_about_this_machine_without_it_and_says_whether_it_came_near(monkeypatch):
-    monkeypatch.setattr(learning, "learn", lambda summary, ceilings: of_the_record())  # chips are another test's
+    monkeypatch.setattr(learning, "learn", lambda evidence: of_the_record())  # chips are another test's
     calibration = {"study": "calibrate", "phase": "calibrate", "point": "x-cpu-1", "device": "cpu"}
     calibration |= {"samples": 1, "seconds": 1.0, "samples_per_second": 1.0, "batch_size": None}
     product = calibration | {"model": "matmul", "flops_per_sample": 4e11, "precision": "fp32"}

@@ -1,32 +1,70 @@
 """Charts of predictions: how far off they are, and what they say of works and chips that nobody put together."""
 
+import numpy
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from benchbook import figures
-from benchbook.predictions import cores, cores_charts, judged, tables
+from benchbook import chips, figures, wording
+from benchbook.predictions import judged, tables
 from benchbook.study import Chart, Drawing, Evidence, once
 
 LOOKS = {judged.CHIP: "accelerator", judged.BOTH: "cpu"}
+SHADES = ("accelerator", "cpu", "published")  # of makers of chips, names of figures.COLOURS
 
 
 @once
-def chip_pairs(evidence: Evidence) -> pandas.DataFrame:
-    """Return the pairs of chips of one generation that trained the same work; see `cores.pairs`."""
-    return cores.pairs(evidence.rows)
+def core_pairs(evidence: Evidence) -> pandas.DataFrame:
+    """Return the pairs of chips of one architecture that trained the same work in one publication.
+
+    Returns:
+        Columns: vendor, publication, setting, chip, chip_larger, core_ratio and speed_ratio (the chip with more cores
+        over the other). A chip that is sold in several sizes counts as the largest, unless the publication names one.
+    """
+    lines = tables.learn(evidence).model.observations
+    lines = lines.merge(chips.table()[["architecture", "cores"]].dropna(), left_on="chip", right_index=True)
+    alike = ["vendor", "architecture", "publication", "setting", "batch_size"]
+    rates = lines.groupby([*alike, "chip", "cores"], as_index=False)["rate"].median()
+    pairs = rates.merge(rates, on=alike, suffixes=("", "_larger"))
+    pairs = pairs[pairs["cores"] < pairs["cores_larger"]]
+    pairs = pairs.assign(
+        core_ratio=pairs["cores_larger"] / pairs["cores"], speed_ratio=pairs["rate_larger"] / pairs["rate"]
+    )
+    columns = ["vendor", "publication", "setting", "chip", "chip_larger", "core_ratio", "speed_ratio"]
+    return pairs[columns].reset_index(drop=True)
 
 
-def guesses(evidence: Evidence) -> Drawing:
-    """Draw the ratios that GPU cores suggest over those that were measured."""
-    table = chip_pairs(evidence)
-    figure, axes = figures.canvas(5.0)
-    cores_charts.draw(axes, table)
-    return Drawing(figure, table, f"Predicted ratios of speed over measured ones. {cores_charts.title(table)}.")
+def cores_title(pairs: pandas.DataFrame) -> str:
+    """Return how far the rule of cores is off at the median, by maker of chips; `pairs` is from `core_pairs`."""
+    errors = numpy.log(pairs["core_ratio"] / pairs["speed_ratio"]).abs().groupby(pairs["vendor"])
+    factors = numpy.exp(errors.median())
+    parts = [f"{factors[vendor]:.1f} ({vendor}, {count} pairs)" for vendor, count in errors.size().items()]
+    return f"Dividing a time by GPU cores is off by a factor of {wording.joined(parts)}"
+
+
+def cores(evidence: Evidence) -> Drawing:
+    """Draw the ratio of speeds over the ratio of cores; on the line the rule of cores is right."""
+    pairs = core_pairs(evidence)
+    figure, axes = figures.canvas(4.5)
+    for (vendor, group), shade in zip(pairs.groupby("vendor"), SHADES, strict=False):
+        look = {"color": figures.COLOURS[shade], "alpha": 0.6, "label": vendor}
+        axes.plot(group["core_ratio"], group["speed_ratio"], "o", **look)
+    ends = [1.0, pairs["core_ratio"].max()]
+    axes.plot(ends, ends, color=figures.COLOURS["line"], label="the rule of cores")
+    axes.set(xscale="log", yscale="log", title=cores_title(pairs))
+    axes.set(xlabel="GPU cores, larger chip over smaller", ylabel="speed, larger chip over smaller")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=True)
+    axes.legend(fontsize=8)
+    return Drawing.titled(figure, pairs, "Ratios of speed over ratios of GPU cores")
 
 
 def forecasts(evidence: Evidence) -> Drawing:
     """Draw how far predictions and plain rules are off, and what is predicted of our studies."""
-    forecaster = tables.learn(evidence.summary, evidence.ceilings)
+    forecaster = tables.learn(evidence)
     errors = judged.errors(forecaster.published)
     predicted = tables.predictions(forecaster)
     singles = judged.singles(forecaster.model, forecaster.published)
@@ -112,8 +150,8 @@ CHARTS = (
     Chart(
         "scaling",
         "Can a bigger chip be guessed?",
-        "Dividing by GPU cores, held against every pair of chips of one generation that trained the same work; and a"
-        " power of the cores, fitted on the other publications' pairs, with its 95 % prediction interval.",
-        guesses,
+        "Each dot is two chips of one architecture that trained the same work in one publication. On the line, speed"
+        " grows as the cores do, as the segmentation article assumed.",
+        cores,
     ),
 )

@@ -2,11 +2,12 @@
 
 import pandas
 
-from benchbook import chips, layout, records, roofline, statistics
+from benchbook import chips, layout, records
 from benchbook.predictions import observed
 from benchbook.predictions.answer import Forecaster, of_the_record
 from benchbook.predictions.features import Unknown
 from benchbook.predictions.question import Question
+from benchbook.study import Evidence, once
 
 # What our studies train, as the record is asked for it: work, precision, side of the images.
 WORKS = (
@@ -23,14 +24,10 @@ CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
-def learn(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> Forecaster:
-    """Return what the record and the measured rows say together.
-
-    Args:
-        summary: measured points of all studies, from `statistics.summarise`.
-        ceilings: from `roofline.ceilings`.
-    """
-    own = observed.measured(summary, ceilings)
+@once
+def learn(evidence: Evidence) -> Forecaster:
+    """Return what the record and the measured rows say together."""
+    own = observed.measured(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
 
 
@@ -38,7 +35,7 @@ def learn_here() -> Forecaster:
     """Return what the record says together with the rows that were measured here, if there are any."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
-    return learn(statistics.summarise(rows), roofline.ceilings(rows)) if len(rows) else of_the_record()
+    return learn(Evidence(rows)) if len(rows) else of_the_record()
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:

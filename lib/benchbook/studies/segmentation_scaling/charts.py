@@ -9,8 +9,6 @@ from matplotlib.colors import to_rgba
 
 from benchbook import figures, sustained, wording
 from benchbook.naming import Names
-from benchbook.predictions import cores_charts
-from benchbook.predictions.charts import chip_pairs
 from benchbook.studies.segmentation_scaling import tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.tables import STAGES, setting
@@ -35,9 +33,7 @@ def times(evidence: Evidence) -> Drawing:
     )
     axes.set(xlabel="milliseconds an image, training", title=title)
     axes.margins(x=0.45)
-    pairs = chip_pairs(evidence)
-    guesses = {"scaling-guesses": cores_charts.extrapolations(table, pairs)}
-    return Drawing(figure, table, f"Bars of milliseconds an image. {title}.", guesses)
+    return Drawing(figure, table, f"Bars of milliseconds an image. {title}.")
 
 
 def masks(evidence: Evidence) -> Drawing:

@@ -1,12 +1,10 @@
 """What the segmentation study says: milliseconds an image, masks, minutes without a pause."""
 
 from benchbook import findings, wording
-from benchbook.predictions import cores_charts
-from benchbook.predictions.charts import chip_pairs
-from benchbook.predictions.cores_charts import NUM_IMAGES
+from benchbook.predictions.charts import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import charts, tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
-from benchbook.studies.segmentation_scaling.tables import NAME
+from benchbook.studies.segmentation_scaling.tables import NAME, NUM_IMAGES
 from benchbook.study import Chart, Evidence, Rule, Study
 
 
@@ -14,7 +12,7 @@ def finding(evidence: Evidence) -> str:
     """Return what an image takes in the article's network, and how far its rule for bigger chips is off."""
     times = tables.image_times(evidence)
     own = times[(times["note"] == "") & times["ms_per_image"].notna() & times["status"].eq("ok")]
-    rule = f"{cores_charts.title(chip_pairs(evidence))}."
+    rule = f"{cores_title(core_pairs(evidence))}."
     if own.empty:
         return f"{charts.times_title(times, evidence.names)}. {rule}"
     best = findings.fastest(own, "ms_per_image", least=True)

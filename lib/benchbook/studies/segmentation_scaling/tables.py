@@ -7,12 +7,12 @@ import numpy
 import pandas
 
 from benchbook import articles, datasets, estimate, manifests, naming
-from benchbook.predictions.cores_charts import NUM_IMAGES
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.study import Evidence, once
 
 NAME = "segmentation_scaling"
+NUM_IMAGES = 100_000  # whose hours the article printed
 OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
 STAGES = ("start", "end")  # of training: masks are kept before it and after

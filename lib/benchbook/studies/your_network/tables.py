@@ -116,7 +116,7 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     from benchbook.predictions.features import Unknown
     from benchbook.predictions.question import Question
 
-    forecaster, lines = learned.learn(evidence.summary, evidence.ceilings), []
+    forecaster, lines = learned.learn(evidence), []
     for chip in CHIPS:
         question = Question(
             chip,
