@@ -141,7 +141,7 @@ def test_a_check_that_does_not_end_is_ended_and_named(module):
 
 def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
     monkeypatch.setattr(devices, "installed", lambda: ())
-    findings = list(doctor.examine())
+    findings = list(doctor.examine(600))
     assert [(finding.framework, finding.state) for finding in findings] == [
         (framework, MISSING) for framework in devices.FRAMEWORKS
     ]
@@ -153,7 +153,7 @@ def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gp
     monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cpu",))
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
     monkeypatch.setattr(machine, "identify", lambda: SimpleNamespace(accelerators=gpus))
-    (seen,) = [finding for finding in doctor.examine() if finding.check == "accelerator"]
+    (seen,) = [finding for finding in doctor.examine(600) if finding.check == "accelerator"]
     assert seen.state == state
 
 

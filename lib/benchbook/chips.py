@@ -13,7 +13,6 @@ import pandas
 from benchbook import layout
 
 RATES = ("fp32_tflops", "fp16_tflops", "bf16_tflops")
-MEASURES = ("cores", *RATES, "memory_gb", "bandwidth_gb_s", "tdp_watts", "launch_price_usd")
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 

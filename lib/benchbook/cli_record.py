@@ -33,7 +33,6 @@ def predict(
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     flops: Annotated[float, typer.Option(help="operations of a training step for an image, for any network")] = 0.0,
-    parameters: Annotated[float, typer.Option(help="of that network; kept beside the answer")] = 0.0,
     image_size: Annotated[float, typer.Option(help="pixels of a side; 0: the work's own")] = 0.0,
     batch_size: Annotated[float, typer.Option(help="of one device; 0: 64")] = 0.0,
     count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
@@ -60,8 +59,8 @@ def predict(
     if not chip:
         raise ValueError("no --chip; `benchbook chips` lists those that are known")
     question = Question(
-        chip=chip, work=work, precision=precision, flops_per_sample=flops or None, parameters=parameters or None,
-        image_size=image_size or None, batch_size=batch_size or None, count=count, images=images,
+        chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
+        batch_size=batch_size or None, count=count, images=images,
     )  # fmt: skip
     answer = tables.learn_here().ask(question, datetime.date.today(), price or None, money.own_prices(prices))
     if as_json:

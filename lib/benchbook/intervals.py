@@ -140,39 +140,39 @@ def interval(values: Sequence[float], kernels: Sequence, history: History = NO_H
     return Interval(value, value * float(numpy.exp(-width)), value * float(numpy.exp(width)), INTERVAL)
 
 
-def median_error(values, axis: int = -1):
+def median_error(values):
     """Return the standard error of the median of windows, from their median absolute deviation.
 
     1.4826 turns that deviation into a standard deviation of normal noise, and a median's error is sqrt(pi / 2) of a
     mean's.
 
     Args:
-        values: windows along the axis; of one window alone nothing can be said, and the error is 0.
+        values: windows along the last axis; of one window alone nothing can be said, and the error is 0.
     """
     array = numpy.asarray(values, float)
-    deviation = numpy.median(numpy.abs(array - numpy.median(array, axis=axis, keepdims=True)), axis=axis)
-    return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[axis] ** 0.5
+    deviation = numpy.median(numpy.abs(array - numpy.median(array, axis=-1, keepdims=True)), axis=-1)
+    return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[-1] ** 0.5
 
 
-def windows_width(values, axis: int = -1):
+def windows_width(values):
     """Return how wide, as a fraction, the 95 % interval of the median of one kernel's windows alone is.
 
     It is that of order statistics (by the binomial distribution), which noise of any shape obeys; infinite with fewer
     than 6 windows. More windows make it narrower; it says nothing of other kernels.
 
     Args:
-        values: windows along the axis.
+        values: windows along the last axis.
     """
     from scipy.special import bdtr
 
-    logs = numpy.sort(numpy.log(numpy.asarray(values, float)), axis=axis)
-    count = logs.shape[axis]
+    logs = numpy.sort(numpy.log(numpy.asarray(values, float)))
+    count = logs.shape[-1]
     outside = int(
         numpy.sum(bdtr(numpy.arange(count // 2), count, 0.5) <= 0.025)
     )  # values below the lower bound, and it
     if outside == 0:
-        return numpy.full(numpy.delete(logs.shape, axis), numpy.inf)[()]
-    return numpy.take(logs, count - outside, axis=axis) - numpy.take(logs, outside - 1, axis=axis)
+        return numpy.full(logs.shape[:-1], numpy.inf)[()]
+    return logs[..., count - outside] - logs[..., outside - 1]
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:

@@ -1,4 +1,4 @@
-"""Networks: one list of their names, and what training them takes: operations of an image, parameters."""
+"""Networks: one list of their names, and how many operations training them takes for an image."""
 
 import functools
 from dataclasses import dataclass
@@ -18,13 +18,11 @@ class Network:
         name: its one name.
         image_size: pixels of a side, at which the operations were counted or asked for.
         flops_per_sample: operations of a training step for an image, 2 for a multiply-add; None where nobody counted.
-        parameters: None where nobody counted.
     """
 
     name: str
     image_size: float | None = None
     flops_per_sample: float | None = None
-    parameters: float | None = None
 
 
 @functools.cache
@@ -56,7 +54,7 @@ def describe(name: str, image_size: float | None = None) -> Network:
         return Network(chosen, image_size)
     size = image_size or float(line["image_size"])
     scale = (size / float(line["image_size"])) ** 2
-    return Network(chosen, size, float(line["flops_per_sample"]) * scale, float(line["parameters"]))
+    return Network(chosen, size, float(line["flops_per_sample"]) * scale)
 
 
 @functools.cache

@@ -22,21 +22,11 @@ def folder(place: Path | None = None) -> Iterator[Path]:
     Args:
         place: where to make it; None: where the system keeps temporary files.
     """
-    sweep(place)
+    for path in Path(place or tempfile.gettempdir()).glob("benchbook-*"):
+        if (match := NAME.fullmatch(path.name)) and not processes.is_running(int(match[1])):
+            shutil.rmtree(path, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=place, prefix=f"benchbook-{os.getpid()}-", ignore_cleanup_errors=True) as name:
         yield Path(name)
-
-
-def sweep(place: Path | None = None) -> list[Path]:
-    """Remove the folders of processes that are no more; return their paths. See `folder`."""
-    left = [
-        path
-        for path in Path(place or tempfile.gettempdir()).glob("benchbook-*")
-        if (match := NAME.fullmatch(path.name)) and not processes.is_running(int(match[1]))
-    ]
-    for path in left:
-        shutil.rmtree(path, ignore_errors=True)
-    return left
 
 
 def variables(place: Path) -> dict[str, str]:

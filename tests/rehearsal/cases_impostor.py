@@ -124,7 +124,6 @@ def test_mps_has_no_float64(device):
     ):
         with pytest.raises(TypeError, match="float64"):
             make()
-    assert not devices.KINDS["mps"].has_float64
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ class Features:
         precisions: besides fp32, what a search for the fastest settings tries, in this order.
         least_capability: by precision, the NVIDIA compute capability from which a device has units for it.
         has_tf32: whether float32 products can go through TF32 units.
-        has_float64: whether it computes in float64.
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
             framework has it; see `devices.frameworks`.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
@@ -33,7 +32,6 @@ class Features:
     precisions: tuple[str, ...] = ()
     least_capability: dict[str, float] = field(default_factory=dict)
     has_tf32: bool = False
-    has_float64: bool = True
     settings: tuple[str, ...] = ("channels_last", "fused", "compiled")
     energy_counter: str | None = None
     energy_boundary: str = "board"
@@ -61,7 +59,6 @@ KINDS: dict[str, Features] = {
     "mps": Features(
         frameworks=("torch",),
         precisions=("amp_fp16", "amp_bf16"),
-        has_float64=False,
         energy_counter="apple_ioreport",
         energy_boundary="soc",
         own_chip=False,
@@ -72,7 +69,6 @@ KINDS: dict[str, Features] = {
         frameworks=("tensorflow", "mlx"),
         word="GPU through Metal",
         precisions=("amp_fp16", "amp_bf16"),
-        has_float64=False,
         energy_counter="apple_ioreport",
         energy_boundary="soc",
         own_chip=False,

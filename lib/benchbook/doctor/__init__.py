@@ -18,13 +18,12 @@ from benchbook import condition, devices, layout, machine, packing, runs
 from benchbook.devices import DeviceUnavailable, survey
 from benchbook.doctor.checks import ISSUE, MISSING, RIGHT, WRONG, Finding
 
-LIMIT_SECONDS = 600.0
 CHECKS = "benchbook.doctor.checks"  # the module that a process runs
 
-__all__ = ["LIMIT_SECONDS", "MISSING", "RIGHT", "WRONG", "Finding", "examine", "write"]
+__all__ = ["MISSING", "RIGHT", "WRONG", "Finding", "examine", "write"]
 
 
-def examine(limit_seconds: float = LIMIT_SECONDS) -> Iterator[Finding]:
+def examine(limit_seconds: float) -> Iterator[Finding]:
     """Try every device of every framework, and yield what each check says as it ends.
 
     Args:

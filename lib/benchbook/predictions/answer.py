@@ -172,7 +172,7 @@ class Forecaster:
         """Return the work of a question, if anything on record is like it."""
         lines = self.model.observations
         if question.flops_per_sample:
-            work = networks.Network("given", question.image_size, question.flops_per_sample, question.parameters)
+            work = networks.Network("given", question.image_size, question.flops_per_sample)
         elif question.work:
             work = networks.describe(question.work, question.image_size)
         else:

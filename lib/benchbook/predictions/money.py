@@ -8,7 +8,6 @@ from benchbook import articles, chips, estimate, layout
 
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
-SHOWN = 5
 MARKETPLACES = ("Salad", "vast.ai")  # where strangers let their computers, and may take them back
 
 

@@ -14,7 +14,6 @@ class Question:
         work: a study or a network; empty where its operations are given.
         precision: one of `records.PRECISIONS`.
         flops_per_sample: operations of a training step for an image; None: those of the work.
-        parameters: of the network; kept beside the answer, which does not depend on it.
         image_size: pixels of a side; None: the size at which the work's operations were counted.
         batch_size: of one device; None: 64.
         count: devices.
@@ -25,7 +24,6 @@ class Question:
     work: str = ""
     precision: str = "fp32"
     flops_per_sample: float | None = None
-    parameters: float | None = None
     image_size: float | None = None
     batch_size: float | None = None
     count: int = 1

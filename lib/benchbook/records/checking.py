@@ -21,6 +21,7 @@ from benchbook.records.schema import (
 )
 
 LONGEST_QUOTED = 80  # characters of a value in a message
+MOST_LISTED = 5
 MANY_ROWS, FEW_ROWS = 5000, 1000
 LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
 
@@ -193,13 +194,14 @@ def quoted(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}... (cut)"
 
 
-def listed(values: Iterable[object], most: int = 5) -> str:
+def listed(values: Iterable[object]) -> str:
     """Return values as a message lists them, in order: each one cut, and of many the first few."""
     ordered = sorted(str(value) for value in values)
     shown = [
-        value if len(value) <= LONGEST_QUOTED else f"{value[:LONGEST_QUOTED]}... (cut)" for value in ordered[:most]
+        value if len(value) <= LONGEST_QUOTED else f"{value[:LONGEST_QUOTED]}... (cut)"
+        for value in ordered[:MOST_LISTED]
     ]
-    return ", ".join(shown) + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
+    return ", ".join(shown) + (f" and {len(ordered) - MOST_LISTED} more" if len(ordered) > MOST_LISTED else "")
 
 
 def _describe(failures: pandas.DataFrame, source: str) -> str:

@@ -157,7 +157,7 @@ def plain(batch_size: int, seed: int) -> Plain:
 
 @torch.no_grad()
 def draw_images(
-    workload: VariationalAutoencoder, dataset: datasets.Dataset, count: int = 10, seed: int = 1
+    workload: VariationalAutoencoder, dataset: datasets.Dataset, count: int = 10
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Return test images, their reconstructions, and samples of the prior as the network now draws them.
 
@@ -165,13 +165,12 @@ def draw_images(
         workload: trained; its random state is left alone.
         dataset: whose first test images are taken.
         count: images of each kind.
-        seed: of the noise, which is drawn on the CPU.
 
     Returns:
         Three arrays of shape (count, 28, 28), pixels 0 to 1.
     """
     images = torch.from_numpy(dataset.test_images[:count].copy()).float().div(255)
-    noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(seed))
+    noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(1))
     kind = workload.device.kind
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))
