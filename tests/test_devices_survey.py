@@ -81,10 +81,9 @@ def devices(kind):
     assert [(each.kind, each.count) for each in answers[0].kinds] == [("tpu", 4), ("cpu", 1)]
     assert answers[0].kinds[0].name == "TPU v5e"
     assert answers[0] == answers[1]
-    assert (survey.pick("best", "jax"), survey.pick("cpu", "jax")) == ("tpu", "cpu")
     assert survey.device("best", "jax") == Device("tpu", "TPU v5e", "jax")
     with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
-        survey.pick("cuda", "jax")
+        survey.device("cuda", "jax")
     assert (tmp_path / "asked").read_text().split() == ["asked"]
 
 
@@ -105,8 +104,8 @@ def devices(kind):
 """
     )
     with pytest.raises(DeviceUnavailable, match="jax computes on 'neuron' here, which is not in benchbook's table"):
-        survey.pick("best", "jax")
-    assert survey.pick("cpu", "jax") == "cpu"
+        survey.device("best", "jax")
+    assert survey.device("cpu", "jax").kind == "cpu"
     planned = CliRunner().invoke(cli.app, ["plan", "--profile", "paper", "--studies", "calibrate"])
     assert planned.exit_code == 0
     assert "Left out: 'neuron' of jax" in " ".join(planned.output.split())

@@ -39,7 +39,6 @@ __all__ = [
     "reset_peak_memory",
     "restore_random_state",
     "seed",
-    "set_autotuning",
     "set_precision",
     "software",
     "synchronize",
@@ -212,11 +211,6 @@ def set_precision(precision: str, framework: str = "torch") -> None:
     if precision not in ("fp32", "tf32"):
         raise ValueError(f"precision {precision!r}; allowed: fp32, tf32")
     _backend(framework).set_precision(precision)
-
-
-def set_autotuning(wanted: bool) -> None:
-    """Let torch try several algorithms for each new shape of a convolution on an NVIDIA GPU, and keep the fastest."""
-    _backend("torch").set_autotuning(wanted)
 
 
 def multiplies_bfloat16(device: Device) -> bool:

@@ -62,26 +62,17 @@ def kinds(framework: str) -> tuple[str, ...]:
     return tuple(each.kind for each in ask(framework).kinds)
 
 
-def pick(kind: str, framework: str) -> str:
-    """Return the kind of device that was asked for, where `best` stands for the fastest; as `devices.pick`.
-
-    Raises:
-        DeviceUnavailable: this machine has no such device; the message lists those it has.
-    """
-    return devices.choose_kind(kind, kinds(framework), framework, unnamed(framework))
-
-
 def device(kind: str, framework: str) -> Device:
     """Return the device of the kind that was asked for, as `devices.pick` does, but leave it free for other processes.
 
     Every framework computes on the CPU, so that none is asked for that.
 
     Raises:
-        DeviceUnavailable: as `pick`.
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
     if kind == "cpu":
         return Device("cpu", machine.identify().chip, framework)
-    kind = pick(kind, framework)
+    kind = devices.choose_kind(kind, kinds(framework), framework, unnamed(framework))
     [first] = (each for each in ask(framework).kinds if each.kind == kind)
     return Device(kind, first.name, framework, capability=first.capability)
 

@@ -146,16 +146,6 @@ def set_precision(precision: str) -> None:
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-def set_autotuning(wanted: bool) -> None:
-    """Set whether cuDNN tries its algorithms for each new shape.
-
-    Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
-    """
-    import torch
-
-    torch.backends.cudnn.benchmark = wanted
-
-
 def software() -> tuple[str, int]:
     """Return version and host threads."""
     import torch

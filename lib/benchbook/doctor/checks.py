@@ -53,8 +53,8 @@ Answer = tuple[str, str, str]  # state, detail, next step
 
 def check_waiting(device: Device) -> Answer:
     """Prove that synchronising waits: else no time means anything."""
-    seen = roofline.check_synchronize(device, work_seconds=0.1)
-    return RIGHT, f"{seen.remaining:.1%} of the work was left after waiting", ""
+    remaining = roofline.check_synchronize(device, work_seconds=0.1)
+    return RIGHT, f"{remaining:.1%} of the work was left after waiting", ""
 
 
 def check_memory(device: Device) -> Answer:

@@ -4,18 +4,15 @@
 sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see `reference`.
 """
 
-from benchbook.parity.judging import TOLERANCES, Tolerance, Verdict, first_parting, steps, verdict, verdicts
-from benchbook.parity.measuring import check, measure
+from benchbook.parity.judging import TOLERANCES, Verdict, steps, verdict, verdicts
+from benchbook.parity.measuring import check
 from benchbook.parity.nearness import compare
 
 __all__ = [
     "TOLERANCES",
-    "Tolerance",
     "Verdict",
     "check",
     "compare",
-    "first_parting",
-    "measure",
     "steps",
     "verdict",
     "verdicts",

@@ -117,11 +117,7 @@ def verdict(rows: pandas.DataFrame) -> Verdict:
     Raises:
         ValueError: rows of more than one run or precision.
     """
-    return judge(steps(rows))
-
-
-def judge(compared: pandas.DataFrame) -> Verdict:
-    """Judge one run in one precision, as `verdict` does, from its lines of `steps`."""
+    compared = steps(rows)
     kinds = compared[["run_id", "precision"]].drop_duplicates()
     if len(kinds) > 1:
         raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
@@ -170,7 +166,8 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, study, device, precision, framework, framework_version, model, dataset, num_runs, num_steps
-        (the fewest of any run), passed, reason, parted_at (see `first_parting`).
+        (the fewest of any run), passed, reason, parted_at (the first step, from 1, where the own path is
+        beyond the tolerance of the loss; none: missing).
     """
     measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
     key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
@@ -187,13 +184,6 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
         line |= {"passed": worst.passed, "reason": worst.reason, "parted_at": partings.get((group, run_id))}
         lines.append(line)
     return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
-
-
-def first_parting(rows: pandas.DataFrame) -> int | None:
-    """Return the first step, from 1, where a device's own path is beyond the tolerance of the loss, or None."""
-    compared = steps(rows)
-    apart = compared.loc[compared["apart"] & compared["step"].notna(), "step"]
-    return int(apart.min()) if len(apart) else None
 
 
 def _complaints(lines: _Lines) -> list[str]:

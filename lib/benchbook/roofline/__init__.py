@@ -4,7 +4,7 @@ Ceilings are rows of phase `calibrate`, of the same device in the same session a
 them.
 """
 
-from benchbook.roofline.ceilings import ARITHMETIC, ceilings, efficiency
+from benchbook.roofline.ceilings import ceilings, efficiency
 from benchbook.roofline.measuring import (
     Budget,
     matrix_sizes,
@@ -15,13 +15,11 @@ from benchbook.roofline.measuring import (
     precisions,
 )
 from benchbook.roofline.starts import deviation, measure_starts
-from benchbook.roofline.synchronization import NotSynchronized, Synchronization, check_synchronize
+from benchbook.roofline.synchronization import NotSynchronized, check_synchronize
 
 __all__ = [
-    "ARITHMETIC",
     "Budget",
     "NotSynchronized",
-    "Synchronization",
     "ceilings",
     "check_synchronize",
     "deviation",

@@ -1,9 +1,7 @@
 """A test of synchronising itself: long work is queued, and nothing of it may be left afterwards."""
 
-import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from benchbook import devices
@@ -20,38 +18,13 @@ class NotSynchronized(RuntimeError):
     """Synchronising returned before the work was done: no time measured with it means anything."""
 
 
-@dataclass(frozen=True)
-class Synchronization:
-    """Where the time of one long stretch of work went.
-
-    Attributes:
-        enqueue_seconds: until the last operation was queued (all of it, where work runs as it is called).
-        synchronize_seconds: in synchronising.
-        remaining_seconds: in reading one number of the last output after that.
-    """
-
-    enqueue_seconds: float
-    synchronize_seconds: float
-    remaining_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        """Return the time of all work."""
-        return self.enqueue_seconds + self.synchronize_seconds + self.remaining_seconds
-
-    @property
-    def remaining(self) -> float:
-        """Return the fraction of the time that was left after synchronising."""
-        return self.remaining_seconds / self.seconds
-
-
 def check_synchronize(
     device: Device,
     operation: Operation | None = None,
     read: Callable[[Device, Any], float] = operations.read,
     synchronize: Callable[[Device, Any], None] = devices.synchronize,
     work_seconds: float = 0.3,
-) -> Synchronization:
+) -> float:
     """Prove that synchronising waits: queue long work, synchronise, and see what waiting is left.
 
     A backend that runs work as it is called passes: there is nothing to wait for. Each round counts the work
@@ -64,19 +37,21 @@ def check_synchronize(
         synchronize: what is tested.
         work_seconds: about how much work to queue.
 
+    Returns:
+        The fraction of the time that was left after synchronising.
+
     Raises:
         NotSynchronized: in every round more than a tenth of the time was left.
     """
     operation = operation or _long_operation(device, read, work_seconds / 10)
     count = operations.calls_lasting(work_seconds, lambda number: _queue_and_read(device, operation, read, number))
-    rounds = [_one_round(device, operation, read, synchronize, count) for _ in range(ROUNDS)]
-    best = min(rounds, key=lambda one: one.remaining)
-    if best.remaining > WAITED:
+    remaining = min(_one_round(device, operation, read, synchronize, count) for _ in range(ROUNDS))
+    if remaining > WAITED:
         raise NotSynchronized(
-            f"synchronising {device.framework} on {device.kind} left {best.remaining:.0%} of the work undone; "
+            f"synchronising {device.framework} on {device.kind} left {remaining:.0%} of the work undone; "
             f"allowed: {WAITED:.0%}"
         )
-    return best
+    return remaining
 
 
 def _queue_and_read(device: Device, operation: Operation, read: Callable, count: int) -> float:
@@ -85,17 +60,14 @@ def _queue_and_read(device: Device, operation: Operation, read: Callable, count:
     return time.perf_counter() - started
 
 
-def _one_round(
-    device: Device, operation: Operation, read: Callable, synchronize: Callable, count: int
-) -> Synchronization:
-    times = [time.perf_counter()]
+def _one_round(device: Device, operation: Operation, read: Callable, synchronize: Callable, count: int) -> float:
+    started = time.perf_counter()
     last = operations.queue(operation, count)
-    times.append(time.perf_counter())
     synchronize(device, last)
-    times.append(time.perf_counter())
+    synchronized = time.perf_counter()
     read(device, last)
-    times.append(time.perf_counter())
-    return Synchronization(*(later - earlier for earlier, later in itertools.pairwise(times)))
+    ended = time.perf_counter()
+    return (ended - synchronized) / (ended - started)
 
 
 def _long_operation(device: Device, read: Callable, seconds: float) -> Operation:

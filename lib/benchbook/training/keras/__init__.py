@@ -18,26 +18,21 @@ from benchbook.training.keras.parity import KerasSubject
 from benchbook.training.keras.runtime import (
     Array,
     arithmetic,
-    compile_function,
     import_keras,
     kernels_of_zeros,
-    place,
     to_host,
 )
 from benchbook.training.plain import Plain
 from benchbook.workload import Evaluation, Settings
 
 __all__ = [
-    "KerasSubject",
     "KerasWorkload",
     "ResidentArrays",
     "arithmetic",
-    "compile_function",
     "cross_entropy",
     "evaluation_batch_size",
     "import_keras",
     "kernels_of_zeros",
-    "place",
     "to_host",
     "top1",
 ]

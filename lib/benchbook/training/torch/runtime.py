@@ -63,9 +63,12 @@ def gradient_scaler(device: Device, precision: str) -> torch.amp.GradScaler:
 
 
 def switch(settings: Settings) -> None:
-    """Set what torch keeps globally: TF32 for products and convolutions, and whether cuDNN tries its algorithms."""
+    """Set what torch keeps globally: TF32 for products and convolutions, and whether cuDNN tries its algorithms.
+
+    Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
+    """
     devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
-    devices.set_autotuning(settings.autotuned)
+    torch.backends.cudnn.benchmark = settings.autotuned
 
 
 def update(optimizer: torch.optim.Optimizer, settings: Settings) -> Callable:
