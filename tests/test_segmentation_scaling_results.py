@@ -88,7 +88,6 @@ def test_a_point_that_failed_has_no_time_but_a_status():
     line = image_times(failed).iloc[0]
     assert pandas.isna(line["ms_per_image"])
     assert line["status"] == "out_of_memory"
-    assert "out_of_memory" in tables.reading(make_rows([failed]))
 
 
 def test_a_point_that_failed_before_its_size_was_known_is_drawn_without_it():
@@ -131,11 +130,9 @@ def test_a_mask_is_thinned_and_comes_back():
         encoded.decode("AA==")
 
 
-def test_titles_and_readings_say_what_the_rows_say():
+def test_titles_say_what_the_rows_say():
     title = charts.times_title(image_times(*point(), published=True), NAMES)
     assert title == "An image takes 2.5 s to train on a Chip A"
-    text = tables.reading(make_rows(point()))
-    assert "2,500 ms an image over 3 windows: 69.4 hours for 100,000; 3.0 GiB at most; validation IoU 0.875." in text
 
 
 NAMES = naming.of(make_rows(point()), None)

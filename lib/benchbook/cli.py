@@ -79,8 +79,6 @@ def study(
         lines = session.run(points, machine, retry)
     page = _write_report()
     _print_summary(lines)
-    if executor == "local":
-        _say(_likeness(lines["machine"].iloc[0]))
     _say(f"Report: {_short(page)}")
     following = {"smoke": "quick", "quick": "paper"}.get(profile)
     if (lines["status"] != "ok").any():
@@ -266,14 +264,6 @@ def _devices() -> dict:
     """Return the frameworks that are installed, and the first one's devices: asking all of them takes long."""
     names = installed()
     return {"frameworks": ", ".join(names)} | {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
-
-
-def _likeness(machine: str) -> str:
-    """Return what this machine is like, beside published ones."""
-    from benchbook import world
-    from benchbook.study import Evidence
-
-    return world.summary(Evidence.of_machine(machine))
 
 
 def _write_report() -> Path:

@@ -115,12 +115,6 @@ class Names:
         count = self._count(line)
         return f"{count} {self._chip(machine, device)}" if count > 1 else with_article(self._chip(machine, device))
 
-    def is_named(self, line: dict) -> bool:
-        """Return whether the name says which chip the device is; an article may name a CPU by the GPU beside it."""
-        machine = self.machines.get(line["machine"])
-        is_own = (line["machine"], line.get("device")) in self.chips
-        return is_own or machine is None or not machine.chip.startswith(COMPUTER)
-
     def _chip(self, machine: str, device: str) -> str:
         return self.chips[machine, device] + (f" ({machine})" if machine in self.shared else "")
 

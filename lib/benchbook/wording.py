@@ -73,19 +73,6 @@ def times(ratio: float) -> str:
     return _rounded(ratio, 3) if 1 <= ratio < 2 else number(ratio)
 
 
-def speed_of(ratio: float) -> str:
-    """Return a speed held against another one, as in `about a third of the speed of`.
-
-    Args:
-        ratio: this speed over the other one.
-    """
-    if 1 / ALIKE <= ratio <= ALIKE:
-        return "about the speed of"
-    if ratio > 1:
-        return f"{times(ratio)} times the speed of"
-    return f"{part(ratio)} of the speed of".replace("half of", "half")
-
-
 def span(values: pandas.Series, say=number) -> str:
     """Return the least and the most of some values, of which there is at least one; what reads alike stands once."""
     low, high = say(values.min()), say(values.max())

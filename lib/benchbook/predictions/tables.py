@@ -19,8 +19,6 @@ WORKS = (
     ("mnist_speedup", "fp32", None),
     ("vae_stability", "fp32", None),
 )
-CHIPS = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
-CHIPS += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
@@ -47,7 +45,7 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
     """
     lines = []
     for study, precision, size in WORKS:
-        for chip in CHIPS:
+        for chip in chips.SHOWN:
             of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
             line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
             try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import articles, datasets, estimate, manifests, naming
+from benchbook import articles, datasets, estimate, manifests
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.study import Evidence, once
@@ -99,20 +99,6 @@ def overlap(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
     """Return the intersection over union of two bool masks; of two empty ones 1."""
     union = (mask | truth).sum()
     return float((mask & truth).sum() / union) if union else 1.0
-
-
-def reading(rows: pandas.DataFrame) -> str:
-    """Return what one run's rows say, in a sentence with its numbers."""
-    time = image_times(Evidence(rows)).iloc[0]
-    if pandas.isna(time["ms_per_image"]):
-        return f"This run measured nothing ({time['status']})."
-    memory = f"; {time['peak_gibibytes']:.1f} GiB at most" if pandas.notna(time["peak_gibibytes"]) else ""
-    iou = f"; validation IoU {time['iou']:.3f}" if pandas.notna(time["iou"]) else ""
-    return (
-        f"This run ({naming.device_word(time['device'])}, {setting(time)}, batch {time['batch_size']:.0f},"
-        f" {time['image_size']:.0f} px) took a median of {time['ms_per_image']:,.0f} ms an image over"
-        f" {time['num_windows']} windows: {time['hours']:,.1f} hours for {NUM_IMAGES:,}{memory}{iou}."
-    )
 
 
 def _measured_time(point: dict, peak_bytes: float) -> dict:
