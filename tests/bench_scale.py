@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy
 
-from benchbook import layout
+from rows import COMMITTED
 
 FILES_OF_MACHINE = 50
 FASTEST = 0.1  # by how much a copy is faster than its original, at most: windows then never overlap
@@ -103,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs="+", default=[250, 1_000, 5_000, 10_000], help="how many, ascending")
     options = parser.parse_args()
-    originals = sorted((layout.root() / "outputs" / "runs").rglob("*Z-*.csv"))
+    originals = sorted(COMMITTED.rglob("*Z-*.csv"))
     broken, before = [], None
     print(f"{'files':>6} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14} {'MB':>6} {'largest page, MB':>17}")
     for count in options.files:

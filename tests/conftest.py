@@ -21,12 +21,19 @@ LONGEST += ("test_execute.py", "test_parallel.py", "test_browser.py", "test_note
 
 
 def pytest_configure(config):
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    # Tests build the same network several times, in several processes: JAX compiles it once.
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="benchbook-jax-")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    # Tests bring their own rows: the checkout's outputs/ may hold anyone's measurements.
+    os.environ["BENCHBOOK_OUTPUTS"] = temporary_folder(config, "benchbook-outputs-")
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        # Tests build the same network several times, in several processes: JAX compiles it once.
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = temporary_folder(config, "benchbook-jax-")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def temporary_folder(config: pytest.Config, prefix: str) -> str:
+    """Make a folder that is removed when pytest ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    return folder
 
 
 def pytest_collection_modifyitems(items):

@@ -1,8 +1,11 @@
-"""Rows to test with: a valid training window, with what a test needs changed."""
+"""Rows to test with: a valid training window, with what a test needs changed, and the committed machine."""
 
 import pandas
 
-from benchbook import records
+from benchbook import layout, records
+
+# The committed machine. Other folders in outputs/runs may have been measured in this checkout.
+COMMITTED = layout.root() / "outputs" / "runs" / "amd-epyc-2core-24gb"
 
 
 def make_row(**columns) -> dict:

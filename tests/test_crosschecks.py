@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 import pandas
 import pytest
 
-from benchbook import crosschecks, layout, manifests, records
-
-FOLDER = layout.root() / "outputs" / "runs"
+from benchbook import crosschecks, manifests, records
+from rows import COMMITTED
 
 
 @pytest.fixture(scope="module")
 def committed():
-    return records.merge(records.find(FOLDER)), manifests.every(FOLDER)
+    return records.merge(records.find(COMMITTED)), manifests.every(COMMITTED)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -30,7 +29,12 @@ OPTIONS = {
     "learning_rate": 1.0,
     "schedule_epochs": 0.05,  # the rate is at its highest within three steps
 }
-JOB = parallel.Job("parallel_cases:small", CPU, 2, PLAN, OPTIONS, num_warmup_steps=1, timeout_seconds=60.0)
+
+
+def make_job(**changes) -> parallel.Job:
+    """Return a job of two processes, with these attributes changed."""
+    job = {"build": "parallel_cases:small", "device": CPU, "device_count": 2, "plan": PLAN, "options": OPTIONS}
+    return parallel.Job(**job | {"num_warmup_steps": 1, "timeout_seconds": 60.0} | changes)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +53,7 @@ def losses(rows):
 def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path):
     from parallel_cases import small
 
-    job = replace(JOB, options=OPTIONS | {"sync_batch_norm": True})
+    job = make_job(options=OPTIONS | {"sync_batch_norm": True})
     rows = parallel.measure(job, run(tmp_path / "two"))
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
     assert rows["device_count"].unique().tolist() == [2]
@@ -67,7 +71,7 @@ def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path):
 
 def test_a_rank_that_is_killed_ends_the_run_as_crashed_and_leaves_no_process(tmp_path):
     begun = time.monotonic()
-    job = replace(JOB, options=OPTIONS | {"dataset": "synthetic", "killed_at": 3})
+    job = make_job(options=OPTIONS | {"dataset": "synthetic", "killed_at": 3})
     record = run(tmp_path)
     with pytest.raises(parallel.RankFailed, match="a rank was ended by SIGKILL"):
         parallel.measure(job, record)
@@ -102,7 +106,7 @@ def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
 )
 def test_jobs_that_cannot_be_are_refused(change, error, message):
     with pytest.raises(error, match=message):
-        replace(JOB, **change)
+        make_job(**change)
 
 
 def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypatch):

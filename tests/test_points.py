@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchbook import layout, points
+from rows import COMMITTED
 
 PINNED = json.loads((Path(__file__).parent / "notebook_defaults.json").read_text())
 STUDY = "mnist_speedup"
@@ -67,7 +68,7 @@ def test_what_stands_below_the_comment_is_left_out_of_the_readable_name_and_not_
 
 
 def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
-    manifests = list((layout.root() / "outputs" / "runs").rglob("*.json"))
+    manifests = list(COMMITTED.rglob("*.json"))
     assert manifests
     for path in manifests:
         study = path.parent.parent.name

@@ -1,6 +1,7 @@
 """Predictions: judged on what is published, refused outside what is known, and never better than they are."""
 
 import datetime
+import shutil
 
 import numpy
 import pandas
@@ -14,7 +15,7 @@ from benchbook.predictions.features import Unknown
 from benchbook.predictions.model import Model
 from benchbook.predictions.question import Question
 from benchbook.study import Evidence
-from rows import make_rows
+from rows import COMMITTED, make_rows
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -262,7 +263,7 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
 def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     assert tables.learn_here() is forecaster
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(layout.root() / "outputs"))
+    shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
     lines = tables.learn_here().model.observations
     here = lines[lines["origin"] == features.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"

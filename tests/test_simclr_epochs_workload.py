@@ -149,7 +149,6 @@ def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
     assert rates == pytest.approx([0.0075 * (1 + math.cos(math.pi * epoch / 4)) / 2 for epoch in range(5)])
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("device", [CPU, MPS, CUDA])
 def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
     monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
