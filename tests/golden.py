@@ -151,7 +151,7 @@ def numbers(text: str) -> list[float]:
 
 def predictions(evidence: Evidence) -> dict[str, dict]:
     """Return the answers to QUESTIONS, learnt from the record and these rows."""
-    forecaster, answers = learned.learn(evidence.summary, evidence.ceilings), {}
+    forecaster, answers = learned.learn(evidence), {}
     for question in QUESTIONS:
         key = " | ".join(map(str, question.values()))
         try:
