@@ -14,7 +14,7 @@ from rows import make_row, make_rows
 def windows(rate=1000.0, seed=0, num_kernels=3, **columns):
     """Return six windows of each kernel around a rate, with 1 % of noise between kernels and in them."""
     random, lines = numpy.random.default_rng(seed), []
-    name = "-".join(str(columns.get(key, "")) for key in ("machine", "session", "point"))
+    name = "-".join(["run", *(str(columns.get(key, "")) for key in ("machine", "session", "point"))])
     for kernel in range(num_kernels):
         level = rate * (1 + 0.01 * random.normal())
         lines += [

@@ -1,18 +1,14 @@
 """The zip in which rows travel: which files it may hold, and how it is read without trust in what it declares."""
 
 import collections
-import re
 import stat
 import zipfile
 import zlib
 from pathlib import Path
 
-from benchbook import manifests, records
+from benchbook import layout, manifests, records
 from benchbook.records.checking import listed, quoted
 
-# A folder or file below outputs/runs: no path, no hidden name, nothing that a file system reads in its own way.
-NAME = r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}"
-MEMBER = re.compile(rf"{NAME}/{NAME}/{NAME}/{NAME}\.(csv|json)")
 LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
 LARGEST_FILE_BYTES = records.LARGEST_BYTES  # one run's rows or manifest
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
@@ -84,9 +80,12 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
 
 def check_name(name: str, prefix: str = "") -> None:
     """Refuse a name that is no place of rows below outputs/runs; prefix begins the message."""
-    if not MEMBER.fullmatch(name) or ".." in name:
+    *folders, file = name.split("/")
+    run_id, _, ending = file.rpartition(".")
+    if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
         raise PackError(
-            f"{prefix}{quoted(name)}: allowed are <machine>/<study>/<point>/<run_id>.csv and .json, of plain names"
+            f"{prefix}{quoted(name)}; allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of"
+            f" {layout.NAME_RULE}"
         )
 
 

@@ -52,7 +52,7 @@ def measure(
     name = identify(machine).name
     if not session.is_cut_short(name):  # the code behind the same name may be another one by now
         for point in points:
-            session.forget(layout.runs(name) / STUDY / point.name)
+            session.forget(layout.point(name, STUDY, point.name))
     lines = session.run(points, machine, retry=True)
     _say_results(points, lines)
     if (lines["status"] != "ok").any():

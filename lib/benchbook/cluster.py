@@ -28,8 +28,6 @@ from benchbook.sites import Site
 
 STOP_SECONDS = 90.0  # for cancelled jobs to end: Slurm kills after KillWait, 30 s by default
 SETTLE_SECONDS = 300.0  # Snakemake asks for ended jobs at most so seldom: 180 s, and their files arrive by NFS
-NAME = 58  # characters of a machine's name that leave room for its kind
-KIND = 4  # digits of a fingerprint that tell kinds of node apart
 
 
 class Unfinished(RuntimeError):
@@ -51,8 +49,7 @@ def check_name(name: str) -> str:
     """
     if not name:
         raise ValueError("machine name '': a cluster needs one (MACHINE=name); its kinds of node add digits to it")
-    machine.check_name(name)
-    return name
+    return layout.check_name(name, "machine name")
 
 
 def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
@@ -70,7 +67,9 @@ def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
 
 def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take on the slowest kind of node that has measured; see `session`."""
-    kinds = sorted(path.name for path in layout.runs("").glob(f"{name}-{'[0-9a-f]' * KIND}") if path.is_dir())
+    kinds = sorted(
+        path.name for path in layout.runs(name).parent.glob(f"{name}-{'[0-9a-f]' * machine.KIND}") if path.is_dir()
+    )
     parts = [session.estimate_seconds(points, kind) for kind in kinds or [name]]
     return parts[0].assign(seconds=pandas.concat([part["seconds"] for part in parts], axis=1).astype(float).max(axis=1))
 
@@ -216,7 +215,7 @@ def _wait_for_former(prefix: str, say: Callable[[str], None]) -> None:
 
 def _settle(folder: Path) -> None:
     """Write the failure row of every run whose job has ended without it."""
-    for name in {path.name for path in folder.glob("*/*/") if (layout.runs(path.name)).is_dir()}:
+    for name in {path.name for path in folder.glob("*/*/") if layout.is_name(path.name)}:
         for path in layout.runs(name).rglob("*.running"):
             runs.recover(path.parent)
 
@@ -257,7 +256,7 @@ def main() -> None:
     arguments = parser.parse_args()
     processes.stop_on_signals()
     group = Group(**json.loads(arguments.group))
-    name = f"{arguments.machine[:NAME]}-{machine.fingerprint()[:KIND]}"
+    name = machine.with_kind(arguments.machine, machine.fingerprint())
     os.environ["BENCHBOOK_STATE"] = str(arguments.done.resolve().parent / name)
     try:
         session.measure([Point(**point) for point in group.points], machine.identify(name).name)

@@ -60,7 +60,7 @@ def execute(
     """
     _stop_if_orphaned()
     profiles.check(point.study, point.parameters)
-    folder = layout.runs(machine_name) / point.study / point.name
+    folder = layout.point(machine_name, point.study, point.name)
     with only_one(layout.state(machine_name) / ".lock"):
         runs.recover(folder)
         session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()

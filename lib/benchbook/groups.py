@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchbook import layout
 from benchbook.profiles import Point
 
 CALIBRATION = "calibrate"  # the study whose ceilings the others are held against
@@ -27,6 +28,9 @@ class Group:
     points: list[dict]
     gpus: int
     minutes: int
+
+    def __post_init__(self) -> None:
+        layout.check_name(self.name, "group")
 
 
 def groups(points: list[Point]) -> list[Group]:

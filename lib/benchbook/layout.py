@@ -1,9 +1,30 @@
-"""Where things lie: the project's folders and notebooks."""
+"""Where things lie: the project's folders and notebooks, and what a name may be that becomes part of a path."""
 
 import json
 import os
+import re
 import sysconfig
 from pathlib import Path
+
+LONGEST_NAME = 128  # characters; a file system allows 255, and endings are added
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+NAME_RULE = f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-', the first a letter or a digit"
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value may be the name of a folder, or of a file without its ending."""
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+def check_name(value: str, what: str = "name") -> str:
+    """Return a value that becomes part of a path: a machine, study, point, run or group, or a file from a URL.
+
+    Raises:
+        ValueError: it could lead elsewhere, or is no plain name; the message says what it is, and what is allowed.
+    """
+    if not is_name(value):
+        raise ValueError(f"{what} {value[:80]!r}; allowed: {NAME_RULE}")
+    return value
 
 
 def root() -> Path:
@@ -22,8 +43,21 @@ def outputs() -> Path:
 
 
 def runs(machine: str) -> Path:
-    """Return the folder of one machine's rows."""
-    return outputs() / "runs" / machine
+    """Return the folder of one machine's rows.
+
+    Raises:
+        ValueError: see `check_name`.
+    """
+    return outputs() / "runs" / check_name(machine, "machine name")
+
+
+def point(machine: str, study: str, name: str) -> Path:
+    """Return the folder of one point's rows.
+
+    Raises:
+        ValueError: see `check_name`.
+    """
+    return runs(machine) / check_name(study, "study") / check_name(name, "point")
 
 
 def state(machine: str) -> Path:

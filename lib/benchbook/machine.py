@@ -18,6 +18,8 @@ import psutil
 
 from benchbook import layout, nvidia
 
+KIND = 4  # digits of a fingerprint that tell kinds of computer of one name apart
+
 INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # that training may use
 
 
@@ -26,7 +28,7 @@ class Machine:
     """What does not change while a machine is switched on.
 
     Attributes:
-        name: the machine's folder under outputs/runs: letters, digits, '.', '_' and '-'.
+        name: the machine's folder under outputs/runs, see `layout.check_name`.
         chip: the processor's marketing name.
         physical_cores, logical_cores: cores the operating system shows.
         usable_cores: cores this process may use (a container or a scheduler may allow fewer).
@@ -63,12 +65,12 @@ def identify(name: str = "") -> Machine:
     own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
     name = own or _default_name(chip, physical, memory)
     if not own and _is_taken(name, print_of_kind):
-        name = f"{name[:58]}-{print_of_kind[:4]}"
-    check_name(name)
+        name = with_kind(name, print_of_kind)
+    layout.check_name(name, "machine name")
     if own and _is_taken(name, print_of_kind):
         raise ValueError(
             f"machine name {name!r}: rows of another kind of computer have it, or rows that do not say of which kind"
-            f" they are; allowed: a name of its own, such as {name[:58]}-{print_of_kind[:4]}"
+            f" they are; allowed: a name of its own, such as {with_kind(name, print_of_kind)}"
         )
     return Machine(
         name=name,
@@ -83,14 +85,13 @@ def identify(name: str = "") -> Machine:
     )
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that cannot stand in a folder's name.
+def with_kind(name: str, print_of_kind: str) -> str:
+    """Return a machine's name followed by the digits that tell its kind of computer from others of that name.
 
     Raises:
-        ValueError: the name, and what is allowed.
+        ValueError: a name or a fingerprint that cannot be part of a folder's name.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise ValueError(f"machine name {name!r}: allowed are up to 64 letters, digits, '.', '_' and '-'")
+    return layout.check_name(f"{name[: layout.LONGEST_NAME - KIND - 1]}-{print_of_kind[:KIND]}", "machine name")
 
 
 def fingerprint() -> str:

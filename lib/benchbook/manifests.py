@@ -7,9 +7,12 @@ during and after. Every value may be missing, and what is not named here may sta
 import json
 from pathlib import Path
 
+from benchbook import layout
+
 FILES = "*Z-*.json"  # named by run: a time in UTC, then eight random digits
 NUMBER, TEXT, TRUTH = (int, float), str, bool
-NAMES = {NUMBER: "a number", TEXT: "a text", TRUTH: "true or false"}
+NAME = layout.is_name  # a text that becomes part of a folder's name
+NAMES = {NUMBER: "a number", TEXT: "a text", TRUTH: "true or false", NAME: layout.NAME_RULE}
 GPU = {
     **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_celsius", "thermal_slowdown_seconds"), NUMBER),
     "clock_reasons": [TEXT],
@@ -30,7 +33,8 @@ SCHEMA = {
     "commit": TEXT,
     "parameters": {},
     "machine": {
-        **dict.fromkeys(("name", "chip", "system", "fingerprint"), TEXT),
+        **dict.fromkeys(("name", "fingerprint"), NAME),
+        **dict.fromkeys(("chip", "system"), TEXT),
         **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), NUMBER),
         "accelerators": [TEXT],
     },
@@ -143,7 +147,10 @@ def _fault(value: object, allowed: object, place: tuple[str | int, ...] = ()) ->
             return f"{_text(place)} has no {missing[0]}"
         parts = ((value[key], kind, key) for key, kind in allowed.items() if value.get(key) is not None)
     else:
-        right = isinstance(value, allowed) and (allowed is TRUTH or not isinstance(value, bool))
+        if allowed is NAME:
+            right = layout.is_name(value)
+        else:
+            right = isinstance(value, allowed) and (allowed is TRUTH or not isinstance(value, bool))
         return None if right else _complaint(place, value, NAMES[allowed])
     for part, kind, key in parts:
         # A plain value of the right type is passed over here: thousands of manifests hold a million of them.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import chips, manifests
+from benchbook import chips, layout, manifests
 from benchbook.devices.kinds import KINDS, named_by_driver
 
 MARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
@@ -181,7 +181,8 @@ def _description(folder: Path | None, machine: str) -> dict:
     """Return what one manifest says of a machine; nothing where there is none that can be read."""
     if folder is None:
         return {}
-    own = folder / machine if (folder / machine).is_dir() else folder if folder.name == machine else None
+    is_there = layout.is_name(machine) and (folder / machine).is_dir()
+    own = folder / machine if is_there else folder if folder.name == machine else None
     path = next(own.rglob(manifests.FILES), None) if own else None
     try:
         return manifests.read(path).get("machine") or {} if path else {}

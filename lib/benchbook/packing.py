@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook import archives, crosschecks, layout, manifests, marker, records
+from benchbook import archives, crosschecks, layout, machine, manifests, marker, records
 from benchbook.archives import PackError
 from benchbook.records.checking import listed, quoted
 
@@ -93,6 +93,7 @@ def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pa
     """
     with tempfile.TemporaryDirectory() as temporary:
         for name, content in contents.items():
+            archives.check_name(name, f"{source}: ")
             (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(temporary) / name).write_bytes(content)
         try:
@@ -110,11 +111,11 @@ def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pa
 
 def _own_name(machine_name: str, contents: dict[str, bytes]) -> str:
     """Return the name of a pack's machine, which is another where a computer of another kind has it here."""
-    packed = [json.loads(content) for name, content in contents.items() if name.endswith(".json")]
+    packed = [manifests.check(content, name) for name, content in contents.items() if name.endswith(".json")]
     kinds, here = _kinds(packed), _kinds(manifests.every(layout.runs(machine_name)).values())
     if len(kinds) != 1 or not here or kinds & here:
         return machine_name
-    return f"{machine_name[:58]}-{min(kinds)[:4]}"
+    return machine.with_kind(machine_name, min(kinds))
 
 
 def _kinds(described: Iterable[dict]) -> set[str]:
@@ -149,8 +150,8 @@ def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
     frames = []
     for path in tables:
         frame, written = records.read(path), records.texts(path, str(path))
-        machine, study, point = path.relative_to(runs).parts[:-1]
-        for column, wanted in zip(IDENTITY, (machine, study, point, path.stem), strict=True):
+        place = path.relative_to(runs).with_suffix("").parts
+        for column, wanted in zip(IDENTITY, place, strict=True):
             wrong = written.loc[written[column] != wanted, column]
             if len(wrong):
                 raise PackError(

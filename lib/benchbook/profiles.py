@@ -39,6 +39,10 @@ class Point:
     num_kernels: int
     time_limit_seconds: int
 
+    def __post_init__(self) -> None:
+        layout.check_name(self.study, "study")
+        layout.check_name(self.name, "point")
+
 
 def read(
     profile: str, studies: str = "all", device: str = "all", kinds: Callable[[str], tuple[str, ...]] = survey.kinds

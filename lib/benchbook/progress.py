@@ -28,7 +28,7 @@ class Line:
         if kernel and point.num_kernels > 1:
             self.title += f"  kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
-        self.folder = layout.runs(machine.identify().name) / point.study / point.name
+        self.folder = layout.point(machine.identify().name, point.study, point.name)
         self._draw("starting")
 
     def watch(self, run: Run) -> None:

@@ -157,7 +157,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     if "framework" in parameters:
         parameters["framework"] = device.framework
     point = points.point_name(study, parameters)
-    folder = layout.runs(this.name) / study / point
+    folder = layout.point(this.name, study, point)
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
     stated = points.public(parameters)  # where the data lies is nobody's business, and changes nothing

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy
 
-from benchbook import temporary
+from benchbook import layout, temporary
 
 STALLED_SECONDS = 60.0
 
@@ -130,14 +130,14 @@ def fetch(address: str, folder: Path, checksum: str | None = None, unpack: bool 
 
     Raises:
         OSError: the source cannot be reached, stalls or breaks off.
-        ValueError: another checksum.
+        ValueError: another checksum, or an address that ends in no file's name.
     """
     import pooch
 
     pooch.retrieve(
         address,
         known_hash=checksum and f"md5:{checksum}",
-        fname=address.rpartition("/")[2],
+        fname=layout.check_name(address.rpartition("/")[2], "file of a URL"),
         path=folder,
         processor=pooch.Untar(extract_dir=".") if unpack else None,
         downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),

@@ -44,11 +44,11 @@ def _row(line: dict) -> dict | None:
     return {
         "schema_version": records.SCHEMA_VERSION,
         "session": "published",
-        "run_id": f"record-{line['article']}",
+        "run_id": f"record-{_name(line['article'])}",
         "study": line["study"],
         "variant": "reference",
         "point": _point(line, named),
-        "machine": line["machine"] or line["chip"],
+        "machine": _name(line["machine"] or line["chip"]),
         "chip": line["chip"],
         "source": SOURCES[line["origin"]],
         "reference": f"{line['article']}; {line['source']}",
@@ -114,7 +114,12 @@ def _framework(printed: str) -> str | None:
 def _point(line: dict, network: str | None) -> str:
     parts = [network or line["metric"], line["chip"], line["computed"] or line["precision"], line["metric"]]
     parts += [f"{line['device_count']:g}x"] if line["device_count"] > 0 else []
-    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", str(part)).strip("_") for part in parts if part)
+    return "-".join(_name(part) for part in parts if part)
+
+
+def _name(part: object) -> str:
+    """Return a part of a name as `layout.check_name` allows it."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", str(part)).strip("_")
 
 
 def _whole(number: float) -> int | None:

@@ -4,10 +4,12 @@ import difflib
 import functools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas
 
+from benchbook import layout
 from benchbook.devices.frameworks import FRAMEWORKS
 from benchbook.devices.kinds import KINDS
 
@@ -34,6 +36,9 @@ NEAR_MISS = 0.8
 LONGEST_NAME = 60  # characters of a column's name
 
 
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
 class SchemaError(ValueError):
     """A row does not obey the schema; the message names file, line, column and what is allowed."""
 
@@ -47,7 +52,7 @@ class Column:
         required: whether every row has a value.
         allowed: the only values; empty: any.
         least, most: limits of a number, both allowed.
-        pattern: what a text matches from its beginning, as a regular expression; empty: any.
+        test: what a text has to pass; None: any passes.
         rule: what an error calls allowed; empty where any value is.
     """
 
@@ -56,7 +61,7 @@ class Column:
     allowed: tuple = ()
     least: float = -math.inf
     most: float = math.inf
-    pattern: str = ""
+    test: Callable[[str], object] | None = None
     rule: str = ""
 
     @property
@@ -68,13 +73,17 @@ class Column:
         """Return whether a value of the column's type is allowed."""
         if self.allowed:
             return value in self.allowed
-        if self.pattern:
-            return re.match(self.pattern, value) is not None
+        if self.test:
+            return bool(self.test(value))
         return not self.is_number or self.least <= value <= self.most
 
 
 def _text(*allowed: str, required: bool = False) -> Column:
     return Column("string", required, allowed, rule=", ".join(allowed))
+
+
+def _name() -> Column:
+    return Column("string", True, test=layout.is_name, rule=layout.NAME_RULE)
 
 
 def _count(least: int = 0, required: bool = False) -> Column:
@@ -93,11 +102,11 @@ RULES = {
     # identity
     "schema_version": Column("Int64", True, (SCHEMA_VERSION,), rule=str(SCHEMA_VERSION)),
     "session": _text(required=True),
-    "run_id": _text(required=True),
-    "study": _text(required=True),
+    "run_id": _name(),
+    "study": _name(),
     "variant": _text(*VARIANTS),
-    "point": _text(required=True),
-    "machine": _text(required=True),
+    "point": _name(),
+    "machine": _name(),
     "chip": _text(),
     "source": _text("measured", "published", "digitised", "secondary", "derived", required=True),
     "reference": _text(),
@@ -126,9 +135,7 @@ RULES = {
     "repeat": _count(required=True),
     "epoch": _count(),
     "index": _count(required=True),
-    "started_at": Column(
-        "string", pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", rule="UTC time, ISO 8601, ending in Z"
-    ),
+    "started_at": Column("string", test=UTC_TIME.fullmatch, rule="UTC time, ISO 8601, ending in Z"),
     # measures
     "samples": _count(),
     "seconds": _quantity(),
@@ -165,8 +172,8 @@ def whole():
         error = f"allowed: {column.rule}"
         if column.allowed:
             return [pandera.Check.isin(column.allowed, error=error)]
-        if column.pattern:
-            return [pandera.Check.str_matches(column.pattern, error=error)]
+        if column.test:
+            return [pandera.Check(column.allows, element_wise=True, error=error)]
         return [pandera.Check.in_range(column.least, column.most, error=error)] if column.is_number else []
 
     columns = {

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
 
+from benchbook import layout
 from benchbook.answers import axis, costs, words
 from benchbook.answers.from_record import reference_operations, refusals
 from benchbook.answers.marks import KINDS, PREDICTED, Mark
@@ -27,7 +28,9 @@ def address(task: Task) -> str:
 def slug(text: str) -> str:
     """Return a plain name for files and addresses; different texts have different ones."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return plain if plain == text else f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}"
+    if plain == text and layout.is_name(plain):
+        return plain
+    return f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}".lstrip("-")
 
 
 def content(task: Task, every: list[Mark], links: dict[str, str] | None = None) -> dict:

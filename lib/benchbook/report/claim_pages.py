@@ -26,7 +26,7 @@ def write(judged: Path, folder: Path, environment: jinja2.Environment) -> None:
     lines = sorted(tables.lines(judged), key=lambda line: line["id"])
     for name, own in groupby(lines, key=lambda line: line["id"]):
         shown = [_shown(line) | {"article": articles.get(name, "")} for line in own]
-        path = folder / f"{name}.html"
+        path = folder / f"{layout.check_name(name, 'claim')}.html"
         path.write_text(template.render(claim=shown[0], lines=shown), encoding="utf-8")
         pages.add(path)
     for path in set(folder.glob("*.html")) - pages:

@@ -74,8 +74,8 @@ def _file_name(path: Path, point: dict) -> str:
     """Return a plain file name: letters, digits and dashes, and a hash, because different names may look the same."""
     if not point:
         return f"{path.stem}.html"
-    name = re.sub(r"[^A-Za-z0-9_]+", "-", "-".join(point.values())).strip("-")[:100]
-    return f"{name}-{hashlib.sha256('/'.join(point.values()).encode()).hexdigest()[:8]}.html"
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", "-".join(point.values())).strip("-_")[:100]
+    return f"{name}-{hashlib.sha256('/'.join(point.values()).encode()).hexdigest()[:8]}.html".lstrip("-")
 
 
 def _exporter():

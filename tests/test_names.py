@@ -1,0 +1,248 @@
+"""Names that become paths: whatever an archive, a row, a manifest, a variable or a URL holds, nothing is written
+anywhere else, and one line says which name it was and what is allowed."""
+
+import json
+import re
+import stat
+import sys
+import zipfile
+
+import jinja2
+import pandas
+import pooch
+import pytest
+
+from benchbook import layout, machine, naming, packing, points, processes, records, runs
+from benchbook.__main__ import main
+from benchbook.datasets import sources
+from benchbook.devices import Device
+from benchbook.groups import Group
+from benchbook.profiles import Point
+from benchbook.report import answering, claim_pages, executed
+from rows import make_row, make_rows
+
+RUN = "20260101T000000Z-1"
+PLACE = f"desk/mnist_speedup/reference-cpu/{RUN}"
+BAD = ["", ".", "..", "../x", "/x", "a/b", "a\\b", ".hidden", "-x", "_x", "a b", "<b>x", "x\n", "ünï", "C:x", "x" * 129]
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path, monkeypatch):
+    """Point the project at outputs that lie deep in a tree, whose every file is compared before and after."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "home" / "project" / "outputs"))
+    monkeypatch.delenv("BENCHBOOK_MACHINE", raising=False)
+    return tmp_path
+
+
+def listing(folder) -> dict:
+    """Return every path below a folder, with what each file holds."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+def command(monkeypatch, capsys, *words) -> tuple[int, str]:
+    """Run the command line as it starts; return its exit status and what it printed to stderr."""
+    monkeypatch.setattr(processes, "stop_on_signals", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr().err
+
+
+def make_archive(tree, place: str = PLACE, manifest: dict | None = None, **columns):
+    """Write a zip of one run, unchecked."""
+    row = pandas.DataFrame([make_row(run_id=RUN, settings="{}") | columns])
+    path = tree / "theirs.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for ending, content in {"csv": row.to_csv(index=False), "json": json.dumps(manifest or {})}.items():
+            member = zipfile.ZipInfo(f"{place}.{ending}")
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(member, content)
+    return path
+
+
+def measured_here() -> None:
+    """Write a run of a machine `desk` of one kind, so that another kind of that name needs digits of its own."""
+    path = layout.outputs() / "runs" / f"{PLACE}.csv"
+    path.parent.mkdir(parents=True)
+    records.append(path, make_row(run_id=RUN))
+    path.with_suffix(".json").write_text(json.dumps({"machine": {"name": "desk", "fingerprint": "aaaa11112222"}}))
+
+
+OUTSIDE = "/../../../../../../../planted"
+PARAMETERS = points.declared("mnist_speedup")
+MEMBERS = [
+    f"/{PLACE}",
+    f"../{PLACE}",
+    f"../../../../{PLACE}",
+    f"desk/../mnist_speedup/{RUN}",
+    f"desk/mnist_speedup/../{RUN}",
+    "desk/mnist_speedup/reference-cpu/..",
+    f"desk/mnist_speedup/..hidden/{RUN}",
+    f"desk/mnist_speedup/.hidden/{RUN}",
+    f"-desk/mnist_speedup/reference-cpu/{RUN}",
+    f"desk/mnist_speedup/a b/{RUN}",
+    f"desk/mnist_speedup/<b>x/{RUN}",
+    f"desk/mnist_speedup/a=b+c/{RUN}",
+    f"C:/mnist_speedup/reference-cpu/{RUN}",
+    PLACE.replace("/", "\\"),
+    f"desk/mnist_speedup/reference-cpu/deeper/{RUN}",
+    RUN,
+    f"{'x' * 129}/mnist_speedup/reference-cpu/{RUN}",
+    f"désk/mnist_speedup/reference-cpu/{RUN}",
+]
+FINGERPRINTS = ["/../x", "<b>x", "../../x", "", "a b"]
+ATTACKS = {
+    "a device of version 1 in a point's name": (
+        {"schema_version": 1, "device": None, "manifest": {"parameters": PARAMETERS | {"device": OUTSIDE}}},
+        "column schema_version is 1; allowed: 2",
+    ),
+    **{
+        f"fingerprint {value!r}": (
+            {"manifest": {"machine": {"name": "desk", "fingerprint": value}}},
+            f"machine.fingerprint is {json.dumps(value)}; allowed: up to 128 letters",
+        )
+        for value in FINGERPRINTS
+    },
+    "a machine's name in the manifest": (
+        {"manifest": {"machine": {"name": "../../x", "fingerprint": "bbbb33334444"}}},
+        'machine.name is "../../x"; allowed: up to 128 letters',
+    ),
+    **{f"member {place!r}": ({"place": place}, repr(f"{place}.csv")[:60]) for place in MEMBERS},
+    **{
+        f"column {name}": ({name: "../../x"}, f"column {name} is '../../x'; allowed: up to 128 letters")
+        for name in ("machine", "study", "point", "run_id")
+    },
+}
+
+
+@pytest.mark.fault("An archive holds a name that leads elsewhere: refused with the name, nothing is written anywhere")
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_archive_that_names_another_place_is_refused_and_nothing_is_written(tree, monkeypatch, capsys, attack):
+    columns, words = ATTACKS[attack]
+    measured_here()
+    path = make_archive(tree, **columns)
+    before = listing(tree)
+    status, said = command(monkeypatch, capsys, "add", path)
+    assert listing(tree) == before
+    assert status == 2
+    assert re.fullmatch(r"error: [^\n]+\n", said)
+    assert words in said
+    assert "allowed: " in said
+    assert len(said) < 500
+
+
+def test_the_same_archive_with_plain_names_is_added_under_a_name_of_its_kind(tree, monkeypatch, capsys):
+    measured_here()
+    before = listing(tree)
+    make_archive(tree, manifest={"machine": {"name": "desk", "fingerprint": "bbbb33334444"}})
+    assert packing.add(tree / "theirs.zip")[0] == layout.runs("desk-bbbb")
+    new = {name for name in listing(tree) if name not in before and name.endswith((".csv", ".json"))}
+    assert new == {f"home/project/outputs/runs/{PLACE.replace('desk', 'desk-bbbb')}.{kind}" for kind in ("csv", "json")}
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_one_function_decides_what_a_name_may_be_and_says_so(value):
+    with pytest.raises(ValueError, match=re.escape(f"study {value[:80]!r}; allowed: up to 128 letters")):
+        layout.check_name(value, "study")
+    assert not layout.is_name(value)
+
+
+@pytest.mark.parametrize("value", ["x", "9", "apple-m1-8core-16gb", "20260101T000000Z-1a2b3c4d", "a..b_c-", "x" * 128])
+def test_a_plain_name_is_returned(value):
+    assert layout.check_name(value) == value
+
+
+@pytest.mark.parametrize("value", [name for name in BAD if name])
+@pytest.mark.parametrize("words", [["pack"], ["plan"], ["plan", "--executor", "slurm"]])
+def test_a_machine_of_another_name_is_refused_wherever_it_is_given(tree, monkeypatch, capsys, words, value):
+    before = listing(tree)
+    ends = [command(monkeypatch, capsys, *words, "--machine", value)]
+    if words == ["pack"]:
+        monkeypatch.setenv("BENCHBOOK_MACHINE", value)
+        ends.append(command(monkeypatch, capsys, "pack"))
+    for status, said in ends:
+        assert status == 2
+        assert said == f"error: machine name {value[:80]!r}; allowed: {layout.NAME_RULE}\n"
+    assert listing(tree) == before
+
+
+@pytest.mark.parametrize("value", ["../../../../x", "<b>x", ".x"])
+def test_a_runs_name_from_the_environment_is_refused_before_it_is_a_file(tree, monkeypatch, value):
+    monkeypatch.setenv("BENCHBOOK_RUN_ID", value)
+    before = listing(tree)
+    with pytest.raises(records.SchemaError, match=re.escape(f"column run_id is {value!r}; allowed: up to 128 letters")):
+        runs.start("mnist_speedup", PARAMETERS, Device("cpu", "a CPU", "torch"))
+    assert listing(tree) == before
+
+
+@pytest.mark.parametrize("make", [layout.runs, lambda name: layout.point("desk", name, "p")])
+@pytest.mark.parametrize("value", BAD)
+def test_no_folder_of_rows_has_another_name(make, value):
+    with pytest.raises(ValueError, match="allowed: up to 128 letters"):
+        make(value)
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_points_and_groups_from_a_file_have_plain_names(value):
+    for what, make in {
+        "point": lambda: Point("mnist_speedup", value, {}, 1, 60),
+        "study": lambda: Point(value, "p", {}, 1, 60),
+        "group": lambda: Group(value, [], 1, 0, 60),
+    }.items():
+        with pytest.raises(ValueError, match=f"{what} .*; allowed: up to 128 letters"):
+            make()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("desk", "/../x"), ("desk", "<b>x"), ("../x", "aaaa"), ("", "aaaa")])
+def test_a_kind_is_added_to_a_name_only_where_that_is_one(name, kind):
+    with pytest.raises(ValueError, match=r"machine name .*; allowed: up to 128 letters"):
+        machine.with_kind(name, kind)
+    assert machine.with_kind("x" * 128, "aaaa11112222") == "x" * 123 + "-aaaa"
+
+
+@pytest.mark.parametrize("column", ["machine", "study", "point", "run_id"])
+def test_rows_that_lie_here_with_such_a_name_are_left_out_by_name(tree, column):
+    path = layout.outputs() / "runs" / f"{PLACE}.csv"
+    path.parent.mkdir(parents=True)
+    pandas.DataFrame([make_row(settings="{}") | {column: "../../x"}]).to_csv(path, index=False)
+    said = []
+    assert records.gather([path], said.append).empty
+    assert len(said) == 1
+    assert f"line 2: column {column} is '../../x'; allowed: {layout.NAME_RULE}" in said[0]
+
+
+def test_no_manifest_is_read_where_a_rows_machine_leads_elsewhere(tree):
+    runs_folder, elsewhere = layout.outputs() / "runs", tree / "elsewhere"
+    runs_folder.mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / f"{RUN}.json").write_text(json.dumps({"machine": {"physical_cores": 77}}))
+    rows = make_rows([make_row(machine="../../../../elsewhere")])
+    assert "77" not in str(naming.of(rows, runs_folder).machines["../../../../elsewhere"])
+
+
+@pytest.mark.parametrize("end", ["", "..", ".hidden", "a b", "x?y=/../z w", "<b>"])
+def test_a_url_that_ends_in_no_plain_name_is_not_fetched(tree, monkeypatch, end):
+    fetched = []
+    monkeypatch.setattr(pooch, "retrieve", lambda *asked, **options: fetched.append(options["fname"]))
+    with pytest.raises(ValueError, match=r"file of a URL '.*'; allowed: up to 128 letters"):
+        sources.fetch(f"https://example.org/{end}", tree)
+    sources.fetch("https://example.org/cifar-10-python.tar.gz", tree)
+    assert fetched == ["cifar-10-python.tar.gz"]
+
+
+def test_a_claims_page_lies_with_the_others(tree):
+    (tree / "claims.csv").write_text("id,source,verdict\n../../x,published,confirmed\n")
+    environment = jinja2.Environment(loader=jinja2.DictLoader({"claim.html": "a page"}))
+    before = set(listing(tree))
+    with pytest.raises(ValueError, match=r"claim '\.\./\.\./x'; allowed: up to 128 letters"):
+        claim_pages.write(tree / "claims.csv", tree / "site" / "claims", environment)
+    assert set(listing(tree)) - before == {"site", "site/claims"}
+
+
+@pytest.mark.parametrize("text", ["", "日本", "../../x", "<b>x", "-", "a" * 500, "desk (/../)", "Apple M1"])
+def test_a_page_of_any_text_has_a_plain_name(tree, text):
+    assert layout.is_name(answering.slug(text))
+    name = executed._file_name(tree, {"machine": text, "study": "s", "point": "_p"})
+    assert layout.is_name(name.removesuffix(".html"))
