@@ -1,6 +1,9 @@
 """A clock, a sensor, a network and a run of plain Python, whose every number is known beforehand."""
 
+import platform
 from pathlib import Path
+
+import pytest
 
 from benchbook import runs
 from benchbook.devices import Device
@@ -9,6 +12,13 @@ from benchbook.runs import Run
 from benchbook.workload import Evaluation
 
 CPU = Device("cpu", "a processor")
+
+
+def apple_gpu(kind: str, framework: str):
+    """Return an Apple GPU as a parameter of tests, which are skipped where there can be none."""
+    absent = (platform.system(), platform.machine()) != ("Darwin", "arm64")
+    marks = [pytest.mark.mps, pytest.mark.skipif(absent, reason="needs an Apple GPU")]
+    return pytest.param(Device(kind, "an Apple GPU", framework), marks=marks, id=kind)
 
 
 class Clock:

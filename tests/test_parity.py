@@ -13,9 +13,10 @@ from benchbook.parity import measuring, nearness, reference
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
 from benchbook.training.plain import SGD, Adadelta, Adam, Plain
-from fakes import CPU, run
+from fakes import CPU, apple_gpu, run
 
 MODULES = {"mnist": mnist, "vae": vae}
+DEVICES = [CPU, apple_gpu("mps", "torch")]
 RATE, MOMENTUM = 0.125, 0.5
 
 
@@ -378,8 +379,9 @@ def test_weight_decay_may_leave_parameters_out():
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
-def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, name, precision):
-    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=16)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, device, name, precision):
+    workload = MODULES[name].build(digits, device, "controlled", data_resident=True, batch_size=16)
     before, state = workload.model.state_dict(), torch.get_rng_state()
     before = {name: value.clone() for name, value in before.items()}
     verdict = parity.check(workload, record, 3, precision)
@@ -393,8 +395,9 @@ def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record,
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
-def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, tmp_path, name, precision):
-    workload = MODULES[name].build(digits, CPU, "controlled", data_resident=True, batch_size=8)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, tmp_path, device, name, precision):
+    workload = MODULES[name].build(digits, device, "controlled", data_resident=True, batch_size=8)
     for layer, part in workload.model.named_parameters():
         hook = part.register_hook(lambda gradient: gradient * 1.1)
         with workload.compared("fp32") as subject:

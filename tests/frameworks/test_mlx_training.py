@@ -14,7 +14,7 @@ from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
 from benchbook.workload import Settings
-from fakes import run
+from fakes import apple_gpu, run
 
 pytestmark = pytest.mark.frameworks("mlx")
 CPU = Device("cpu", "a CPU", "mlx")
@@ -83,8 +83,9 @@ COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"imag
 
 
 @pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_fp16")])
-def test_three_steps_are_those_of_float64(name, precision, tmp_path):
-    verdict = parity.check(build(name, precision=precision, **COMPARED[name]), run(tmp_path), 3)
+@pytest.mark.parametrize("device", [CPU, apple_gpu("metal", "mlx")])
+def test_three_steps_are_those_of_float64(device, name, precision, tmp_path):
+    verdict = parity.check(build(name, device, precision, **COMPARED[name]), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
