@@ -159,7 +159,7 @@ def test_the_same_lines_give_the_same_bytes(tmp_path):
         axes = drawn(*LINES.values())
         axes.set_title("All there is")
         figures.save(axes.figure, table, tmp_path / folder, "bars", "words")
-    assert figures.render(axes.figure) == (tmp_path / "second" / "bars.png").read_bytes()
+    assert figures.render(axes.figure, "svg") == (tmp_path / "second" / "bars.svg").read_bytes()
     for file in sorted((tmp_path / "first").iterdir()):
         assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
 
@@ -170,7 +170,7 @@ def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
     with figures.style():
         figure = Figure()
         figure.subplots().set_title("A title")
-    figures.save(figure, pandas.DataFrame(), tmp_path, "name", "words")
+    figures.save(figure, pandas.DataFrame({"rate": [1.5]}), tmp_path, "name", "words")
     figures.render(figure)
     assert len(executed) == 1
 

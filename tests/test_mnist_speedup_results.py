@@ -402,21 +402,18 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
         for name, chart in CHARTS.items():
             chart.draw(evidence(*two_machines())).save(tmp_path / folder, name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert files == sorted(f"{name}.{ending}" for name in CHARTS for ending in ("csv", "json", "md", "png", "svg"))
+    assert files == sorted(f"{name}.{ending}" for name in CHARTS for ending in ("csv", "json", "svg"))
     for file in files:
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
 
 
-def test_a_saved_table_comes_back_with_all_digits_and_reads_well(tmp_path):
+def test_a_saved_table_comes_back_with_all_digits(tmp_path):
     table = pandas.DataFrame({"machine": ["desk", "attic"], "seconds": [1 / 3, None], "message": [None, "späť"]})
     figures.save_table(table, tmp_path / "new", "table")
     read = pandas.read_csv(tmp_path / "new" / "table.csv")
     assert read["seconds"][0] == 1 / 3
     assert pandas.isna(read.loc[1, "seconds"])
-    lines = (tmp_path / "new" / "table.md").read_text(encoding="utf-8").splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0] == ["machine", "seconds", "message"]
-    assert cells[2:] == [["desk", "0.3333", ""], ["attic", "", "späť"]]
+    assert read["message"][1] == "späť"
 
 
 def test_the_house_style_ends_with_its_block():

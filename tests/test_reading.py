@@ -6,7 +6,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, condition, figures, machines, manifests, records, report
+from benchbook import cli, condition, machines, manifests, records, report
 from benchbook.records import checking, reading
 from rows import make_row
 
@@ -177,14 +177,6 @@ def test_validating_is_strict_with_rows_and_with_manifests(runs):
     said = CliRunner().invoke(cli.app, ["validate", str(runs)])
     assert said.exit_code != 0
     assert isinstance(said.exception, manifests.ManifestError)
-
-
-def test_values_of_rows_are_text_in_a_table_of_markdown(tmp_path):
-    wild = "<script>x</script> [a](http://b) `c` d|e\nf"
-    figures.save_table(pandas.DataFrame({"message": [wild, None], "seconds": [1.5, None]}), tmp_path, "wild")
-    text = (tmp_path / "wild.md").read_text()
-    assert "&lt;script&gt;x&lt;/script&gt; \\[a\\](http://b) \\`c\\` d\\|e f" in text
-    assert len(text.splitlines()) == 4
 
 
 def each_file(batch):

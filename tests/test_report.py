@@ -178,7 +178,8 @@ def write_site(tmp_path):
             figure = Figure(figsize=(4, 2))
             figure.subplots().set_title(title)
         figures.save(figure, pandas.DataFrame(values, columns=list(DRAWN)), folder, names[0], alt)
-        for name, kind in itertools.product(names[1:], ("svg", "png", "csv", "json")):
+        kinds = ("svg", "csv", "json") if len(values) else ("csv", "json")
+        for name, kind in itertools.product(names[1:], kinds):
             shutil.copy(folder / f"{names[0]}.{kind}", folder / f"{name}.{kind}")
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
         figures.save_table(pandas.DataFrame(claims), folder, "claims")

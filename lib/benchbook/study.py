@@ -4,7 +4,6 @@ Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -16,7 +15,6 @@ from matplotlib.figure import Figure
 
 from benchbook import articles, correctness, figures, intervals, layout, naming, records, roofline, statistics, verdicts
 from benchbook.intervals import History
-from benchbook.painter import Painter
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "dataset_samples", "parameters"]
 
@@ -128,7 +126,6 @@ class Drawing:
     table: pandas.DataFrame
     alt: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    _pictures: list[Future] = field(default_factory=list, init=False, repr=False)  # of a painter
 
     @classmethod
     def titled(
@@ -170,21 +167,12 @@ class Drawing:
         """Return the figure as PNG, rendered once; None where there is no figure."""
         if self.figure is None:
             return None
-        return self._pictures[0].result() if self._pictures else figures.render(self.figure)
+        return figures.render(self.figure)
 
-    def save(self, folder: Path, name: str, painter: Painter | None = None) -> None:
-        """Write figure and tables into a folder; see `figures.save`.
-
-        Args:
-            folder, name: where to.
-            painter: renders and writes the figure while this process goes on; who asks for the picture waits for it.
-        """
+    def save(self, folder: Path, name: str) -> None:
+        """Write figure and tables into a folder; see `figures.save`."""
         if self.figure is not None:
-            content = (self.figure, self.table, folder, name, self.alt)
-            if painter:
-                self._pictures.append(painter.save(*content))
-            else:
-                figures.save(*content, self.picture)
+            figures.save(self.figure, self.table, folder, name, self.alt)
         for other, table in self.tables.items():
             figures.save_table(table, folder, other)
 

@@ -1,9 +1,7 @@
 """House style, marks of points, and saving a figure with its table: the same rows give the same bytes."""
 
-import html
 import io
 import json
-import re
 from pathlib import Path
 
 import matplotlib
@@ -45,13 +43,8 @@ __all__ = [
 ]
 
 
-MOST_LINES = 300  # of a table in Markdown, which is for reading
-
-
-def save(
-    figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str, picture: bytes | None = None
-) -> bytes:
-    """Write a figure as SVG and PNG, its table as CSV and Markdown, and what a page needs as JSON; return the PNG.
+def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str) -> None:
+    """Write a figure as SVG, its table as CSV, and what a page needs as JSON; a figure of an empty table has no SVG.
 
     Args:
         figure: drawn in the house style; its first title is the caption.
@@ -59,16 +52,13 @@ def save(
         folder: where to write; it is made.
         name: file name without extension.
         alt: what the figure shows, in words, for those who do not see it.
-        picture: the figure from `render`, where that was made before; None: render it now.
     """
     save_table(table, folder, name)
-    picture = picture or render(figure)
-    (folder / f"{name}.png").write_bytes(picture)
-    (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
+    if not table.empty:
+        (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
     title = next(axes.get_title(loc="left") for axes in figure.axes)
     page = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
     (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
-    return picture
 
 
 def render(figure: Figure, form: str = "png") -> bytes:
@@ -98,17 +88,6 @@ def _lay_out(figure: Figure) -> None:
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV (all digits) and Markdown (as read: of very many lines, the first)."""
+    """Write a table as CSV, with all digits."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = records.as_text(table)
-    table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    text = table.head(MOST_LINES).map(_markdown).to_markdown(index=False, floatfmt=".4g")
-    more = f"\n{MOST_LINES} of {len(table):,} lines; {name}.csv has all.\n" if len(table) > MOST_LINES else ""
-    (folder / f"{name}.md").write_text(f"{text}\n{more}")
-
-
-def _markdown(value: object) -> object:
-    """Return a value as Markdown shows it and does not read it: rows may be of strangers."""
-    if not isinstance(value, str):
-        return "" if pandas.api.types.is_scalar(value) and pandas.isna(value) else value
-    return re.sub(r"[\\`*\[\]|]", r"\\\g<0>", html.escape(" ".join(value.split()), quote=False))
+    records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
