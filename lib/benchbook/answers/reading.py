@@ -9,7 +9,7 @@ import pandas
 
 from benchbook import machine, manifests
 from benchbook.answers import from_record, own_networks
-from benchbook.answers.from_rows import of_rows, rows_of
+from benchbook.answers.from_rows import of_rows
 from benchbook.answers.marks import Mark
 from benchbook.answers.tasks import TASKS
 from benchbook.study import Evidence
@@ -45,11 +45,6 @@ def load(folder: Path) -> list[Mark] | None:
         return None
     lines = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return [Mark(**line | {name: tuple(line[name]) for name in ("sources", "operations")}) for line in lines]
-
-
-def source(run: dict) -> str:
-    """Return what a mark names as its source, of a run's machine, study and point."""
-    return rows_of(run["machine"], run["study"], run["point"])
 
 
 def here(folder: Path) -> str:

@@ -17,6 +17,7 @@ import jinja2
 
 from benchbook import articles, claims_chart, kernel, layout, studies
 from benchbook.answers import reading as answers
+from benchbook.answers.from_rows import rows_of
 from benchbook.predictions.charts import CHARTS as PREDICTIONS
 from benchbook.records import reading
 from benchbook.report import answer_pages, answering, citing, claim_pages, executed, tables
@@ -91,7 +92,8 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
     every = answers.load(figures)
-    links = {answers.source(page): f"notebooks/{page['file']}" for page in pages if page["machine"]}
+    runs = [page for page in pages if page["machine"]]
+    links = {rows_of(page["machine"], page["study"], page["point"]): f"notebooks/{page['file']}" for page in runs}
     _copy(figures, folder / "files")
     called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
     lines = tables.lines(figures / "summary.csv")

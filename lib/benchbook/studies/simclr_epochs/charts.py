@@ -62,7 +62,7 @@ def accuracies_title(table: pandas.DataFrame) -> str:
 def support(evidence: Evidence) -> Drawing:
     """Draw which precisions work, with and without the compiler, and what they gain."""
     table = matrix.table(evidence)
-    figure, axes = figures.canvas(1.4 + 0.6 * max(1, matrix.num_rows(table)))
+    figure, axes = figures.canvas(1.4 + 0.6 * max(1, len(table[matrix.ROW].drop_duplicates())))
     matrix.draw(axes, table, evidence.names)
     return Drawing.titled(figure, table, "A field for each precision, device and compiler")
 

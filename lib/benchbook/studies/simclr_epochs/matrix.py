@@ -92,11 +92,6 @@ def draw(axes: Axes, cells: pandas.DataFrame, machines: Names) -> None:
     axes.set_title(title(every))
 
 
-def num_rows(cells: pandas.DataFrame) -> int:
-    """Return how many rows of fields the chart has."""
-    return len(cells[ROW].drop_duplicates())
-
-
 def title(cells: pandas.DataFrame) -> str:
     """Return what the matrix shows, in a sentence with its numbers."""
     if cells.empty:
