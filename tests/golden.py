@@ -205,7 +205,11 @@ def losses() -> dict[str, dict]:
     # A process each: Keras computes with one framework in a process, and no network finds another one's switches.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-        return dict(zip(points, pool.map(first_losses, points.values()), strict=True))
+        made = {}
+        for key, record in zip(points, pool.map(first_losses, points.values()), strict=True):
+            print(key, flush=True)
+            made[key] = record
+        return made
 
 
 def first_losses(point: profiles.Point) -> dict:
