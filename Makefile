@@ -5,6 +5,7 @@ STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
 RETRY ?=
+DEADLINE ?=
 EXECUTOR ?= local
 SITE ?=
 PRICE ?=
@@ -41,8 +42,8 @@ WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1; a cluster: EXECUTOR=slurm SITE=file
-	@$(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry)
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
+	@$(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
 	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))

@@ -6,8 +6,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, layout, machine, runs, session
+from benchbook import cli, layout, records, runs, session
 from benchbook.studies.your_network import loading
+from rows import make_row
 
 
 @pytest.fixture
@@ -17,13 +18,13 @@ def left(tmp_path, monkeypatch):
     seen = []
 
     def run(points, name, retry):
-        folder = layout.runs(machine.identify(name).name) / "your_network" / points[0].name
+        folder = layout.runs(name) / "your_network" / points[0].name
         seen.append(sorted(file.name for file in folder.glob("*done")) if folder.exists() else None)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "done").write_text(json.dumps({"statuses": ["ok"]}))
         raise ValueError("planted")
 
-    monkeypatch.setattr(session, "run", run)
+    monkeypatch.setattr(session, "measure", run)
 
     def measure(*options: str) -> list:
         CliRunner().invoke(cli.app, ["measure", "torchvision.models:resnet18", "--machine", "desk", *options])
@@ -37,10 +38,14 @@ def test_the_same_command_measures_again_for_the_code_may_have_changed(left):
     assert left()[1] == []
 
 
-def test_a_session_that_was_cut_short_goes_on(left):
+@pytest.mark.parametrize(("begun_in", "expected"), [("a-session", ["done"]), ("one-before", [])])
+def test_a_session_that_was_cut_short_goes_on_with_what_it_began(left, begun_in, expected):
     left()
     (layout.runs("desk") / ".session").write_text("a-session")
-    assert left()[1] == ["done"]
+    [done] = layout.runs("desk").rglob("done")
+    row = make_row(study="your_network", point=done.parent.name, machine="desk", session=begun_in)
+    records.append(done.with_name(f"{row['run_id']}.csv"), row)
+    assert left()[1] == expected
 
 
 OWN = """

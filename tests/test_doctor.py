@@ -157,6 +157,17 @@ def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gp
     assert seen.state == state
 
 
+def test_of_one_kind_of_device_alone_that_is_tried(monkeypatch):
+    tried = []
+    monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
+    monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cuda", "cpu") if framework == "torch" else ("cpu",))
+    monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ())
+    list(doctor.examine(device="cuda"))
+    assert tried == [("torch", "cuda")]
+    with pytest.raises(ValueError, match="device 'gpu'; allowed: all, cpu, "):
+        list(doctor.examine(device="gpu"))
+
+
 def test_the_zip_holds_findings_machine_condition_and_packages_and_nothing_private(tmp_path, monkeypatch):
     finding = doctor.Finding("torch", "cpu", "memory", RIGHT, "12 MiB")
     path = doctor.write([finding], tmp_path / "doctor.zip")

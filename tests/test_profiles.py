@@ -2,6 +2,7 @@ import ast
 import itertools
 import re
 import warnings
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -131,6 +132,7 @@ def test_chosen_device_narrows_all_and_leaves_out_points_of_other_devices(projec
 def test_best_device_is_written_as_the_device_it_is(project):
     project({"device": "best"})
     assert _varied(profiles.read("mine"), "device") == [("cuda",)]
+    assert _varied(profiles.read("mine", device="cpu"), "device") == [("cpu",)]  # unless another one is chosen
 
 
 @pytest.mark.parametrize("chosen", ["mps", "tpu"])
@@ -210,7 +212,7 @@ def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,110}", name)
 
 
-@pytest.mark.parametrize("profile", [name for name in COMMITTED if name != "full"])
+@pytest.mark.parametrize("profile", [name for name in COMMITTED if name not in ("full", "first-contact")])
 @pytest.mark.parametrize("kinds", [("cpu",), ("mps", "cpu")])
 def test_committed_profile_names_every_study_and_variant_on_every_device(monkeypatch, profile, kinds):
     _has(monkeypatch, *kinds)
@@ -231,6 +233,30 @@ def test_the_full_profile_trains_on_accelerators_alone(monkeypatch):
         assert first.study == "calibrate"
         trained = [point for point in points if point.study != "calibrate"]
         assert set(_varied(trained, "variant", "device", "device_count")) == expected
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("all", "cuda"), ("cpu", "cpu")])
+def test_the_first_contact_measures_one_device_in_points_of_known_seconds(monkeypatch, chosen, expected):
+    monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
+    points = profiles.read("first-contact", device=chosen, kinds=lambda framework: ("cuda", "cpu"))
+    assert {point.parameters["device"] for point in points} == {expected}
+    assert [study for study, _ in itertools.groupby(points, key=lambda point: point.study)][:2] == [
+        "calibrate",
+        "mnist_speedup",
+    ]
+    assert {point.study for point in points} == {*VARIANTS, "your_network"}
+    assert {point.num_kernels for point in points} == {1}
+    assert max(point.time_limit_seconds for point in points) <= 180  # three in a slot of nine minutes
+    [unet] = [point for point in points if point.study == "your_network"]
+    for name in ("network", "example", "loss"):
+        assert Path(unet.parameters[name].rpartition(":")[0]).is_file()
+
+
+def test_a_point_may_have_a_limit_of_its_own(project):
+    project({"batch_size": 1}, {"batch_size": 2, "time_limit_minutes": 0.5}, parameters={"device": "cpu"})
+    points = profiles.read("mine")
+    assert [point.time_limit_seconds for point in points] == [60, 30]
+    assert points[1].name == profiles.point_name("toy", DEFAULTS | {"device": "cpu", "batch_size": 2})
 
 
 def test_a_list_of_devices_stands_for_those_that_are_there(project):
@@ -393,6 +419,7 @@ BROKEN = {
     GOOD.replace("device: cpu", "batch_size: []"): "line 4: toy: batch_size is",
     GOOD.replace("device: cpu", "batch_size: [[1]]"): "line 4: toy: batch_size is",
     GOOD.replace("device: cpu", "batch_size: {a: 1}"): "line 4: toy: batch_size is",
+    GOOD.replace("device: cpu", "time_limit_minutes: soon"): "line 4: toy: time_limit_minutes is 'soon'",
     GOOD.replace("device: cpu", "1: 2"): "line 4: key '1' is no text",
     GOOD.replace("device: cpu", "rate: .inf"): "line 4: toy: rate is inf; allowed: a value of type float",
     GOOD.replace("device: cpu", "batch_size: fast"): "line 4: toy: batch_size is 'fast'; allowed: a value of type int",

@@ -1,6 +1,8 @@
 """`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has the studies."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import toy
-from benchbook import cli, layout, machine, profiles, records, session
+from benchbook import cli, layout, loop, machine, profiles, records, session
 from benchbook.__main__ import describe
 from benchbook.profiles import Point
 from processes import study
@@ -78,9 +80,37 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
     assert len(list((outputs / "report" / "notebooks").glob("desk-toy-*.html"))) == 2
 
 
+@pytest.mark.notebook
+def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves_out(tmp_path):
+    library = toy.copy_project(tmp_path / "project")
+    (library / "snakemake.py").write_text("raise ImportError('a study with a deadline needs none')")
+    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
+    settings = {"PYTHONPATH": str(library), "TOY_HANGS": "controlled"}
+    stopped = study(outputs, *choice, "--deadline", "3600", **settings)
+    folder = outputs / "runs" / "desk" / "toy"
+    wait_for(lambda: list(folder.glob("controlled-*/*.csv")), stopped)
+    family = psutil.Process(stopped.pid).children(recursive=True)
+    stopped.send_signal(signal.SIGTERM)
+    text = stopped.communicate(timeout=60)[0]
+    assert (stopped.returncode, "Stopped (SIGTERM)" in text) == (143, True), text
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    before = records.merge(records.find(folder))
+    assert before["status"].eq("interrupted").sum() == 1
+
+    again = study(outputs, *choice, "--deadline", "50", **settings)  # a point may take 120
+    text = again.communicate(timeout=120)[0]
+    assert again.returncode == cli.SOME_LEFT_OUT, text
+    assert "Left out: toy controlled-cpu (needs up to 120 s, " in text
+    assert "run the same command again" in text
+    assert len(records.merge(records.find(folder))) == len(before)
+    assert (folder.parent / ".session").read_text() == before["session"].unique().item()
+    assert not (outputs / "report").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ("--executor slurm --deadline 500", "deadline 500: allowed with executor local, not with slurm"),
         ("--profile fast", "unknown profile 'fast'; allowed: "),
         ("--studies mnist", "has no study 'mnist'; allowed: "),
         ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: best, "),
@@ -123,13 +153,46 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
     assert not list((tmp_path / "bad").iterdir())
 
 
-def test_a_session_that_was_cut_short_keeps_its_name(tmp_path):
-    with pytest.raises(KeyboardInterrupt), session._session(tmp_path) as first:
-        raise KeyboardInterrupt
-    with session._session(tmp_path) as second:
-        assert second == first
-    with session._session(tmp_path) as third:
-        assert third != first
+@pytest.fixture
+def sessions(tmp_path, monkeypatch):
+    """Measure one point with a loop that answers as told; return the names of its sessions so far."""
+    for name in ("BENCHBOOK_SESSION", "BENCHBOOK_MACHINE", "BENCHBOOK_POINTS", "BENCHBOOK_LAUNCHER"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    names, point = [], Point("toy", "p", {}, 1, 60)
+
+    def measure(left_out: bool = False, error: type[BaseException] | None = None, **options) -> list[str]:
+        def run(points, machine_name, deadline):
+            names.append(os.environ["BENCHBOOK_SESSION"])
+            if error:
+                raise error
+            return [loop.LeftOut(point, "planted")] if left_out else []
+
+        monkeypatch.setattr(loop, "run", run)
+        session.measure([point], "desk", deadline=1.0, **options)
+        return names
+
+    return measure
+
+
+def test_a_session_keeps_its_name_until_all_of_its_points_are_done(sessions):
+    with pytest.raises(KeyboardInterrupt):
+        sessions(error=KeyboardInterrupt)
+    sessions(left_out=True)
+    first, second, third = sessions()
+    assert first == second == third
+    assert sessions()[-1] != first
+
+
+@pytest.mark.parametrize(("status", "same"), [("ok", True), ("crashed", False)])
+def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, status, same):
+    sessions(left_out=True)
+    done = layout.state("desk") / "toy" / "p" / "done"
+    done.parent.mkdir(parents=True)
+    done.write_text(json.dumps({"statuses": [status]}))
+    first, second = sessions(retry=True)
+    assert (first == second) is same
+    assert done.exists() is same
 
 
 def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):

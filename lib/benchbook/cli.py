@@ -1,10 +1,12 @@
 """The command line: `benchbook --help` lists the commands."""
 
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
 import pandas
+import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +40,8 @@ app.command()(cli_record.chips)
 app.command()(cli_record.sources)
 
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
+SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
+REPORT_SECONDS = 60.0  # a report takes so long at most
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -63,23 +67,42 @@ def study(
     retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="seconds until this command ends; a point that no longer fits is left out")
+    ] = None,
 ) -> None:
     """Measure this machine, or nodes of a cluster, then write figures and report."""
+    begun = time.monotonic() - (time.time() - psutil.Process().create_time())
+    until = None if deadline is None else begun + deadline
     for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
         if os.environ.get(name):  # the graph runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
     cluster_site = sites.chosen(executor, site)
+    if cluster_site and deadline is not None:
+        raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
     points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
+    left_out = []
     if cluster_site:
         lines = cluster.run(points, machine, cluster_site, retry, _say)
     else:
         _say_unnamed(points)
         _say_first_use(points)
-        lines = session.run(points, machine, retry)
-    page = _write_report()
+        name = _identify(machine).name
+        left_out = session.measure(points, name, retry, until)
+        lines = session.summary(points, name, left_out)
+    has_time = until is None or until - time.monotonic() > REPORT_SECONDS
+    page = _write_report() if has_time else None
     _print_summary(lines)
-    _say(f"Report: {_short(page)}")
+    if page:
+        _say(f"Report: {_short(page)}")
+    else:
+        _say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+    if left_out:
+        for each in left_out:
+            _say(f"Left out: {each.point.title} ({each.reason})")
+        _say("Next: run the same command again; it measures what was left out.")
+        raise typer.Exit(SOME_LEFT_OUT)
     following = {"smoke": "quick", "quick": "paper"}.get(profile)
     if (lines["status"] != "ok").any():
         _say("Next: see the failures above and in the report; RETRY=1 runs them again.")
@@ -221,12 +244,13 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
 def doctor(
     minutes: Annotated[float, typer.Option(help="the longest it may take")] = 10.0,
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
+    device: DeviceKind = "all",
 ) -> None:
     """Try every device of every framework on this machine: what is right, wrong and missing, and what to do next."""
     from benchbook import doctor as trying
 
     findings = []
-    for finding in trying.examine(60 * minutes):
+    for finding in trying.examine(60 * minutes, device):
         findings.append(finding)
         place = f"{finding.framework} {finding.device}".strip()
         _say(f"{place}, {finding.check}: {finding.state}")

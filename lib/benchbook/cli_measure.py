@@ -50,10 +50,11 @@ def measure(
     entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": MINUTES}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
-    if not session.is_cut_short(name):  # the code behind the same name may be another one by now
+    if not session.is_cut_short(points, name):  # the code behind the same name may be another one by now
         for point in points:
             session.forget(layout.point(name, STUDY, point.name))
-    lines = session.run(points, machine, retry=True)
+    session.measure(points, name, retry=True)
+    lines = session.summary(points, name)
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
         raise typer.Exit(3)

@@ -87,7 +87,7 @@ def run(
         say: takes lines for the user.
 
     Returns:
-        One line per point, as `session.run`.
+        One line per point, as `session.summary`.
 
     Raises:
         ValueError: no name, or one that cannot be a folder's.

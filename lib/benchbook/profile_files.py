@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-ENTRY = ("points", "parameters", "num_kernels", "time_limit_minutes")
+LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
+ENTRY = ("points", "parameters", "num_kernels", LIMIT)
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
 LARGEST_BYTES = 32 * 1024
 MOST_POINTS = 1000  # of a study, on one device
@@ -109,12 +110,12 @@ def _check_entry(name: str, study: str, entry: object, line: int) -> None:
             f"{name}, line {line}: {study} is {str(entry)[:80]!r}; allowed: a mapping of {', '.join(ENTRY)}"
         )
     unknown = [key for key in entry if key not in ENTRY]
-    missing = [key for key in ("points", "time_limit_minutes") if key not in entry]
+    missing = [key for key in ("points", LIMIT) if key not in entry]
     if unknown or missing:
         place = entry.lines[unknown[0]] if unknown else line
         problem = f"unknown key {unknown[0][:80]!r}" if unknown else f"missing key {missing[0]!r}"
         raise ProfileError(f"{name}, line {place}: {study}: {problem}; allowed: {', '.join(ENTRY)}")
-    _check_number(name, study, entry, "time_limit_minutes", MOST_MINUTES)
+    _check_number(name, study, entry, LIMIT, MOST_MINUTES)
     _check_number(name, study, entry, "num_kernels", MOST_KERNELS)
     points = entry["points"]
     if not isinstance(points, list) or not points:
@@ -127,6 +128,7 @@ def _check_entry(name: str, study: str, entry: object, line: int) -> None:
                 f"{name}, line {entry.lines[place]}: {study}: {what} is {str(point)[:80]!r}; allowed: a mapping"
             )
         _check_values(name, study, point)
+        _check_number(name, study, point, LIMIT, MOST_MINUTES)
     count = sum(
         math.prod(len(value) for value in (shared | point).values() if isinstance(value, list)) for point in points
     )

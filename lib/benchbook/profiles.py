@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchbook import devices, layout, profile_files, records
 from benchbook.devices import survey
-from benchbook.points import declared, point_name
+from benchbook.points import FILES, declared, point_name
 from benchbook.records.checking import quoted
 
 CALIBRATION = "calibrate"  # the study of ceilings
@@ -43,6 +43,11 @@ class Point:
         layout.check_name(self.study, "study")
         layout.check_name(self.name, "point")
 
+    @property
+    def title(self) -> str:
+        """Return study and settings, for people."""
+        return f"{self.study} {self.name.rpartition('-')[0]}"
+
 
 def read(
     profile: str, studies: str = "all", device: str = "all", kinds: Callable[[str], tuple[str, ...]] = survey.kinds
@@ -52,7 +57,7 @@ def read(
     Args:
         profile: name of a file in notebooks/profiles.
         studies: names separated by blanks, or all.
-        device: one kind, or all; it replaces `device: all` in the profile.
+        device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
         kinds: returns the kinds of device that a framework has where the points will run; default: here.
 
     Raises:
@@ -192,6 +197,7 @@ def points_of(
     defaults, points = declared(study), []
     for choices in entry["points"]:
         choices = {"device": "all"} | entry.get("parameters", {}) | choices
+        limit = round(60 * choices.pop(profile_files.LIMIT, entry[profile_files.LIMIT]))
         wanted = choices.pop("framework", defaults.get("framework"))
         places = _places(wanted, choices.pop("device"), device, kinds)
         lists = {name: value if isinstance(value, list) else [value] for name, value in choices.items()}
@@ -199,12 +205,14 @@ def points_of(
             overrides = dict(zip(lists, values, strict=True)) | place
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
+            for name in FILES & parameters.keys():
+                if ".py:" in parameters[name]:  # a profile says where a file lies in the project
+                    parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
-            limit = round(entry["time_limit_minutes"] * 60)
             here = kinds is survey.kinds  # only this machine can be asked
-            if here and survey.compiles_first(place["device"], place.get("framework", "torch")):
-                limit += FIRST_USE_SECONDS
-            points.append(Point(study, name, parameters, entry.get("num_kernels", 1), limit))
+            compiles = here and survey.compiles_first(place["device"], place.get("framework", "torch"))
+            longest = limit + (FIRST_USE_SECONDS if compiles else 0)
+            points.append(Point(study, name, parameters, entry.get("num_kernels", 1), longest))
     return points
 
 
@@ -221,7 +229,8 @@ def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> 
             for parameter, values in point.items():
                 line = point.lines[parameter]
                 for value in values if isinstance(values, list) else [values]:
-                    check(study, {parameter: value})
+                    if parameter != profile_files.LIMIT:
+                        check(study, {parameter: value})
         for point in content[study]["points"]:
             line = point.line
             _check_search(content[study].get("parameters", {}) | point)
@@ -270,6 +279,6 @@ def _devices(
         return tuple(kind for kind in kinds(framework) if kind in wanted and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
         return kinds(framework)
-    if wanted != "all" and chosen not in ("all", wanted):
+    if wanted not in ("all", "best") and chosen not in ("all", wanted):
         return ()
-    return (devices.choose_kind(chosen if wanted == "all" else wanted, kinds(framework), framework),)
+    return (devices.choose_kind(wanted if chosen == "all" else chosen, kinds(framework), framework),)

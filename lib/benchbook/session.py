@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas
@@ -20,7 +19,7 @@ from benchbook import (
     condition,
     execute,
     layout,
-    machine,
+    loop,
     manifests,
     processes,
     profiles,
@@ -31,12 +30,14 @@ from benchbook import (
     verdicts,
 )
 from benchbook.awake import awake
+from benchbook.loop import LeftOut
 from benchbook.processes import Stopped
 from benchbook.profiles import Point
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
 NEEDED_BYTES = 200 * 2**20
+SESSION = ".session"  # the file that names a machine's session until all of its points are done
 STOP_SECONDS = 3.0  # for a job to end its kernel and to write its row; what it leaves is done here
 
 
@@ -44,50 +45,57 @@ class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
 
-def run(points: list[Point], machine_name: str, retry: bool = False) -> pandas.DataFrame:
-    """Run every point that is not done yet.
+def measure(points: list[Point], name: str, retry: bool = False, deadline: float | None = None) -> list[LeftOut]:
+    """Run every point that is not done yet, on this computer.
 
     A session that was cut short is continued under its own name, so that runs it finished are not repeated.
 
     Args:
         points: from `profiles.read`.
-        machine_name: see `machine.identify`.
-        retry: run points again that ended in a failure row.
+        name: of the machine.
+        retry: run points again that ended in a failure row; where there are some, in a session of their own.
+        deadline: on the monotonic clock; None: none, and Snakemake runs the points.
 
     Returns:
-        One line per point, as `statistics.summarise` gives them, and their verdict.
+        With a deadline, the points that are left for the next call.
 
     Raises:
         RuntimeError: another study runs on this machine.
         OSError, ValueError: rows cannot be written, or the disk is almost full.
-        Missing: a point ended without rows.
         subprocess.CalledProcessError: the graph failed.
         Stopped: this process was asked to stop; what was measured is kept.
     """
-    name = machine.identify(machine_name).name
-    measure(points, name, retry)
-    return summary(points, name)
-
-
-def measure(points: list[Point], name: str, retry: bool = False) -> None:
-    """Run every point that is not done yet, on this computer; `run` says what it raises."""
     folder = layout.state(name)
     check_room(folder)
-    with execute.only_one(folder / ".study.lock"), _session(folder) as session, awake():
-        for point in points if retry else ():
-            forget_failure(folder / point.study / point.name)
+    with execute.only_one(folder / ".study.lock"), awake():
+        failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
+        if failed:
+            (folder / SESSION).unlink(missing_ok=True)
         os.environ |= {
-            "BENCHBOOK_SESSION": session,
+            "BENCHBOOK_SESSION": _session(folder),
             "BENCHBOOK_MACHINE": name,
-            "BENCHBOOK_LAUNCHER": str(os.getpid()),
             "BENCHBOOK_POINTS": " ".join(point.name for point in points),
-            "BENCHBOOK_THREADS": execute.thread_settings(),
         }
-        plan = folder / ".points.json"
-        profiles.write_points(plan, points)
-        state = folder.relative_to(layout.outputs())
-        options = ["--cores", "1", "--resources", "device=1", "--rerun-incomplete"]
-        run_graph(options, {"points": plan, "machine": name, "state": state}, lambda graph: stop(graph, name))
+        if deadline is None:
+            left_out = []
+            _run_locally(points, name, folder)
+        else:
+            if "MAKELEVEL" in os.environ:  # a run stops when the `make` that began it is gone
+                os.environ["BENCHBOOK_LAUNCHER"] = str(os.getppid())
+            left_out = loop.run(points, name, deadline)
+        if not left_out:
+            (folder / SESSION).unlink()
+    return left_out
+
+
+def _run_locally(points: list[Point], name: str, folder: Path) -> None:
+    """Run points by a graph on this computer."""
+    os.environ |= {"BENCHBOOK_LAUNCHER": str(os.getpid()), "BENCHBOOK_THREADS": execute.thread_settings()}
+    plan = folder / ".points.json"
+    profiles.write_points(plan, points)
+    state = folder.relative_to(layout.outputs())
+    options = ["--cores", "1", "--resources", "device=1", "--rerun-incomplete"]
+    run_graph(options, {"points": plan, "machine": name, "state": state}, lambda graph: stop(graph, name))
 
 
 def check_room(folder: Path) -> None:
@@ -107,20 +115,27 @@ def check_room(folder: Path) -> None:
         )
 
 
-def summary(points: list[Point], machine_name: str) -> pandas.DataFrame:
-    """Return one line per point, in the profile's order.
+def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] = ()) -> pandas.DataFrame:
+    """Return one line per point, in the profile's order, as `statistics.summarise` gives them, and their verdict.
+
+    Args:
+        points: that were to run.
+        machine_name: whose rows are read.
+        left_out: points that may lack rows.
 
     Raises:
         Missing: a point has no rows; the message names each.
     """
     rows = read_rows(machine_name, lambda line: None)  # the report that follows names what is left out
     conditions = condition.samples(manifests.every(layout.runs(machine_name)))
-    summaries = verdicts.summarise(rows, conditions).to_dict("records")
-    measured = {(each["study"], each["point"]): each for each in summaries}
-    missing = [f"{point.study}/{point.name}" for point in points if (point.study, point.name) not in measured]
+    summaries = verdicts.summarise(rows, conditions)
+    measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
+    excused = {(each.point.study, each.point.name) for each in left_out}
+    missing = [point for point in points if (point.study, point.name) not in measured.keys() | excused]
     if missing:
-        raise Missing(f"no rows for {', '.join(missing)}")
-    return pandas.DataFrame([measured[point.study, point.name] for point in points])
+        raise Missing(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
+    keys = [(point.study, point.name) for point in points]
+    return pandas.DataFrame([measured[key] for key in keys if key in measured], columns=summaries.columns)
 
 
 def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
@@ -262,23 +277,25 @@ def stop(graph: subprocess.Popen, machine_name: str) -> None:
     psutil.wait_procs(jobs, STOP_SECONDS)
     processes.kill(processes.family(graph.pid))
     graph.wait()
-    for marker in layout.runs(machine_name).rglob("*.running"):
-        runs.recover(marker.parent)
+    loop.recover(machine_name)
 
 
-def is_cut_short(machine_name: str) -> bool:
-    """Return whether a session of a machine was cut short, and is continued by the next one."""
-    return (layout.runs(machine_name) / ".session").exists()
+def is_cut_short(points: list[Point], machine_name: str) -> bool:
+    """Return whether a session that the next one continues was cut short in one of these points, or after it."""
+    file = layout.state(machine_name) / SESSION
+    if not file.exists():
+        return False
+    rows = read_rows(machine_name, lambda line: None)
+    begun = rows.loc[rows["session"] == file.read_text(), ["study", "point"]]
+    return any(((begun["study"] == point.study) & (begun["point"] == point.name)).any() for point in points)
 
 
-@contextmanager
-def _session(folder: Path) -> Iterator[str]:
-    """Yield the session's name: that of a session cut short, or a new one. It is forgotten at a good end."""
-    file = folder / ".session"
+def _session(folder: Path) -> str:
+    """Return the session's name: that of a session cut short, or a new one."""
+    file = folder / SESSION
     if not file.exists():
         file.write_text(runs.new_id())
-    yield file.read_text()
-    file.unlink()
+    return file.read_text()
 
 
 def forget_failure(point: Path) -> bool:

@@ -23,12 +23,18 @@ CHECKS = "benchbook.doctor.checks"  # the module that a process runs
 __all__ = ["MISSING", "RIGHT", "WRONG", "Finding", "examine", "write"]
 
 
-def examine(limit_seconds: float) -> Iterator[Finding]:
+def examine(limit_seconds: float, device: str = "all") -> Iterator[Finding]:
     """Try every device of every framework, and yield what each check says as it ends.
 
     Args:
         limit_seconds: no check goes on after this; those that were left out are missing.
+        device: one kind, or all.
+
+    Raises:
+        ValueError: an unknown kind of device.
     """
+    if device not in ("all", *devices.KINDS):
+        raise ValueError(f"device {device!r}; allowed: all, {', '.join(devices.KINDS)}")
     deadline = time.monotonic() + limit_seconds
     for framework in devices.FRAMEWORKS:
         if framework not in devices.installed():
@@ -41,7 +47,7 @@ def examine(limit_seconds: float) -> Iterator[Finding]:
             yield Finding(framework, "", "installed", WRONG, runs.anonymous(str(error)), hint)
             continue
         yield _accelerator(framework, kinds)
-        for kind in kinds:
+        for kind in kinds if device == "all" else {device} & set(kinds):
             yield from try_device(framework, kind, deadline)
 
 

@@ -1,0 +1,103 @@
+"""The loop of a study: what a deadline leaves out, what a second call goes on with, and what a failure stops."""
+
+import json
+import time
+from dataclasses import replace
+
+import nbformat
+import pytest
+
+from benchbook import execute, layout, loop, profiles, records
+from benchbook.profiles import Point
+from test_execute import PARAMETERS, SETUP
+
+pytestmark = pytest.mark.notebook
+
+BODY = """
+with run.during("train"):
+    run.append(samples=1, seconds=1.0)
+    if fault == variant:
+        raise RuntimeError("broken on purpose")
+run.end()
+"""
+
+
+@pytest.fixture
+def points(tmp_path, monkeypatch) -> list[Point]:
+    """Return two points of a study of one row; the environment's FAULT is the variant that fails."""
+    cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, SETUP, BODY)]
+    cells[0].metadata["tags"] = ["parameters"]
+    path = tmp_path / "01_faults.ipynb"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
+    settings = {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": tmp_path, "BENCHBOOK_SESSION": "s"}
+    for name, value in (settings | {"BENCHBOOK_MACHINE": "tester"}).items():
+        monkeypatch.setenv(name, str(value))
+    parameters = [profiles.declared("faults") | {"variant": variant} for variant in ("reference", "controlled")]
+    return [Point("faults", profiles.point_name("faults", each), each, 1, 500) for each in parameters]
+
+
+def measured() -> list[tuple[str, str, str]]:
+    """Return variant, run and status of each row there is, the oldest run first."""
+    rows = records.gather(records.find(layout.runs("tester")), pytest.fail).sort_values(["run_id", "index"])
+    return [tuple(row) for row in rows[["variant", "run_id", "status"]].values.tolist()]
+
+
+def statuses_of(point: Point) -> list[str]:
+    return json.loads((layout.state("tester") / point.study / point.name / "done").read_text())["statuses"]
+
+
+def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_call_goes_on(points, monkeypatch):
+    long, short = points[0], replace(points[1], time_limit_seconds=200)
+    [left_out] = loop.run([long, short], "tester", time.monotonic() + 400.9)
+    assert left_out.point.title == "faults reference-cpu"
+    assert left_out.reason == "needs up to 500 s, 391 s were left"  # 10 s are for the end
+    [(variant, run, status)] = measured()
+    assert (variant, status) == ("controlled", "ok")
+    assert loop.run([long, short], "tester") == []
+    first, second = measured()
+    assert first == (variant, run, status)
+    assert second[0] == "reference"
+    monkeypatch.setenv("BENCHBOOK_SESSION", "another")
+    assert loop.run([long, short], "tester") == []  # what is done stays done
+    assert measured() == [first, second]
+
+
+def test_without_time_every_point_is_named_and_nothing_runs(points):
+    left_out = loop.run([*points, replace(points[0], name="x-1", num_kernels=2)], "tester", time.monotonic())
+    assert [each.point.title for each in left_out] == ["faults reference-cpu", "faults controlled-cpu", "faults x"]
+    assert {each.reason for each in left_out} == {"needs up to 500 s, 0 s were left"}
+    assert not list(layout.outputs().rglob("*.csv"))
+
+
+def test_a_failure_is_a_row_and_the_loop_goes_on(points, monkeypatch, capsys):
+    monkeypatch.setenv("FAULT", "reference")
+    assert loop.run(points, "tester", time.monotonic() + 3600) == []
+    assert [(variant, status) for variant, _, status in measured()] == [
+        ("reference", "ok"),
+        ("reference", "crashed"),
+        ("controlled", "ok"),
+    ]
+    assert [statuses_of(point) for point in points] == [["crashed"], ["ok"]]
+    assert "crashed" in capsys.readouterr().out
+
+
+def test_a_point_goes_on_with_the_kernel_that_this_session_lacks(points):
+    twice = replace(points[0], num_kernels=2)
+    assert loop.run(points[:1], "tester") == []  # done once: too little for two kernels
+    assert loop.run([twice], "tester", time.monotonic() + 800) == []
+    assert len(measured()) == 2
+    assert statuses_of(twice) == ["ok", "ok"]
+
+
+def test_a_point_whose_run_cannot_be_supervised_is_left_out_with_its_reason(points, monkeypatch):
+    def run(point, machine_name, watch, num_kernels):
+        if point == points[0]:
+            raise OSError("planted")
+        return ["ok"]
+
+    monkeypatch.setattr(execute, "execute", run)
+    [left_out] = loop.run(points, "tester", time.monotonic() + 3600)
+    assert (left_out.point, left_out.reason) == (points[0], "OSError: planted")
+    assert statuses_of(points[1]) == ["ok"]
