@@ -1,10 +1,11 @@
-"""The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.job.
+"""The graph: one job per kernel of a point. `make study` starts it; what a job does is in benchbook.running.job.
 
 Rows are never declared as outputs, because Snakemake deletes what a failed job declared; `done` is written
 last, by the last kernel of a point, ended in a failure row or not. The points come from a file that the session wrote:
 this process lives as long as the kernels, and to ask a framework for its devices would take them from the kernels.
 
-On a cluster a job is what is compared with one another, and runs this same graph on its node; see benchbook.cluster.
+On a cluster a job is what is compared with one another, and runs this same graph on its node; see
+benchbook.running.cluster.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchbook import cluster, groups, profiles
+from benchbook.running import cluster, groups, profiles
 
 MACHINE, STATE, TEMPORARY = config["machine"], config["state"], config["temporary"]
 GROUPS = groups.read_groups(Path(config["groups"])) if "groups" in config else []
@@ -52,7 +53,7 @@ for position, (point, kernel) in enumerate(KERNELS):
         resources:
             device=1,
         shell:
-            "TMPDIR={TEMPORARY:q} {sys.executable:q} -m benchbook.job {params.point:q} {output:q}"
+            "TMPDIR={TEMPORARY:q} {sys.executable:q} -m benchbook.running.job {params.point:q} {output:q}"
             " --machine {MACHINE:q} --kernel {params.kernel}"
 
 
@@ -68,4 +69,4 @@ for group in GROUPS:
         resources:
             **groups.resources(group, config),
         shell:
-            "{sys.executable:q} -m benchbook.cluster {params.group:q} {output:q} --machine {MACHINE:q}"
+            "{sys.executable:q} -m benchbook.running.cluster {params.group:q} {output:q} --machine {MACHINE:q}"

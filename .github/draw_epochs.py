@@ -3,9 +3,11 @@
 import sys
 from pathlib import Path
 
-from benchbook import figures, layout, records
+from benchbook.machine import layout
+from benchbook.rows import records
+from benchbook.studies import figures
 from benchbook.studies.mnist_speedup import charts, tables
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 
 
 def draw(path: Path) -> None:

@@ -14,8 +14,11 @@ from collections.abc import Callable
 import numpy
 from tqdm import tqdm
 
-from benchbook import datasets, devices, intervals, measure, protocol
-from benchbook.devices import Device
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.judging import intervals
+from benchbook.measuring import measure, protocol
+from benchbook.studies import datasets
 
 KERAS = {"mobilenetv2_energy": 20, "segmentation_scaling": 3}
 STEPS = {"mnist_speedup": 40, "simclr_epochs": 2, "resnet50_cost": 2} | KERAS
@@ -68,9 +71,9 @@ def torch_workload(study: str, device: Device):
 
 def keras_workload(study: str, device: Device):
     """Return a workload and the loss that Keras's own `fit` takes for it."""
+    from benchbook.frameworks.keras.training import import_keras
     from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
     from benchbook.studies.segmentation_scaling import workload as segmentation
-    from benchbook.training.keras import import_keras
 
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":

@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import plants
-from benchbook import datasets, parity
-from benchbook.datasets.generated import shapes
-from benchbook.parity.judging import Verdict
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Settings
+from benchbook.judging.parity import Verdict
+from benchbook.measuring import parity
+from benchbook.studies import datasets
+from benchbook.studies.datasets.generated import shapes
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.simclr_epochs import workload as simclr
-from benchbook.training.torch import TorchWorkload
-from benchbook.workload import Settings
 from fakes import CPU, run
 
 PRECISIONS = ("fp32", "amp_bf16")

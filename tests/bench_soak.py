@@ -19,7 +19,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchbook import processes, records
+from benchbook.machine import processes
+from benchbook.rows import records
 from toy import copy_project
 
 ENDED, SOME_FAILED = 0, 3

@@ -1,9 +1,9 @@
 """How often intervals cover the truth, call equal points different, and see a difference.
 
 Run it with `make bench STUDIES=statistics`. Kernels and their windows are drawn by chance; the intervals are those of
-`benchbook.intervals`. Where a history of the machine has at least 5 degrees of freedom, an interval covers the truth in
-at least 90 % of cases; and two equal points of one machine are called different in at most 6 % of cases, 8 % where
-kernels fall into two modes. A case that breaks this is named, and the exit status is 1.
+`benchbook.judging.intervals`. Where a history of the machine has at least 5 degrees of freedom, an interval covers the
+truth in at least 90 % of cases; and two equal points of one machine are called different in at most 6 % of cases, 8 %
+where kernels fall into two modes. A case that breaks this is named, and the exit status is 1.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy
 
-from benchbook import intervals
-from benchbook.protocol import Plan
+from benchbook.judging import intervals
+from benchbook.measuring.protocol import Plan
 
 KERNELS, HISTORIES, NOISES = (1, 2, 3, 5), (0, 5, 20), ("normal", "correlated", "heavy-tailed")
 NOISE = 0.02  # standard deviation of a window, as a fraction

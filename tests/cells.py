@@ -12,7 +12,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from matplotlib import pyplot
 from traitlets.config import Config
 
-from benchbook import layout, profiles
+from benchbook.machine import layout
+from benchbook.running import profiles
 from processes import framework_of
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import devices, measure
+from benchbook.frameworks import devices
+from benchbook.measuring import measure
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others

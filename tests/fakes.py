@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import runs
-from benchbook.devices import Device
-from benchbook.measure import Energy
-from benchbook.runs import Run
-from benchbook.workload import Evaluation
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Evaluation
+from benchbook.measuring import runs
+from benchbook.measuring.measure import Energy
+from benchbook.measuring.runs import Run
 
 CPU = Device("cpu", "a processor")
 

@@ -24,31 +24,23 @@ import pandas
 
 import bad_files
 import golden_files
-from benchbook import (
-    articles,
-    claims_chart,
-    cli,
-    condition,
-    confirmation,
-    crosschecks,
-    devices,
-    findings,
-    headline,
-    layout,
-    machines,
-    manifests,
-    profiles,
-    protocol,
-    records,
-    studies,
-    tuning,
-)
-from benchbook.answers import export, reading
-from benchbook.predictions import tables as learned
-from benchbook.predictions.features import Unknown
-from benchbook.predictions.question import Question
-from benchbook.study import Evidence
-from benchbook.workload import Settings
+from benchbook import studies
+from benchbook.commands import cli
+from benchbook.frameworks import devices
+from benchbook.frameworks.workload import Settings
+from benchbook.judging import confirmation
+from benchbook.machine import condition, layout
+from benchbook.measuring import protocol, tuning
+from benchbook.record import articles
+from benchbook.record.predictions.features import Unknown
+from benchbook.record.predictions.question import Question
+from benchbook.report import claims_chart, headline, machines
+from benchbook.report.answers import export, reading
+from benchbook.rows import crosschecks, manifests, records
+from benchbook.running import profiles
+from benchbook.studies import findings
+from benchbook.studies import prediction_tables as learned
+from benchbook.studies.study import Evidence
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"

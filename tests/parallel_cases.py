@@ -7,9 +7,9 @@ from unittest import mock
 import torch
 from torch import nn
 
+from benchbook.frameworks.workload import Settings
 from benchbook.studies.resnet50_cost import torch as torch_side
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.workload import Settings
 
 
 class Tiny(nn.Module):

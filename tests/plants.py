@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.training.plain import SGD, LabelsByImage, Plain
-from benchbook.training.torch import TorchWorkload
-from benchbook.workload import Settings
+from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Settings
 from fakes import CPU
 
 Plant = Callable[[Any], Any]  # from a workload to a context in which it has the fault

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import devices
-from benchbook.profiles import Point
+from benchbook.frameworks import devices
+from benchbook.running.profiles import Point
 
 # The framework that tests of several compute with in this process; those of the others run in one of their own.
 FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]

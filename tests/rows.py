@@ -2,7 +2,8 @@
 
 import pandas
 
-from benchbook import layout, records
+from benchbook.machine import layout
+from benchbook.rows import records
 
 # The committed machine. Other folders in outputs/runs may have been measured in this checkout.
 COMMITTED = layout.root() / "outputs" / "runs" / "amd-epyc-2core-24gb"

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchbook import allocator
-from benchbook.devices import Device
+from benchbook.frameworks import allocator
+from benchbook.frameworks.devices import Device
 
 GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the switch is glibc's")
 # A step fills 14 arrays of 3 MB and one of 48 MB, and frees them.
 STEPS = """
 import resource, sys
-from benchbook import allocator
+from benchbook.frameworks import allocator
 
 def faults_of_a_step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

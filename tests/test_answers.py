@@ -9,15 +9,16 @@ import jsonschema
 import pandas
 import pytest
 
-from benchbook import articles, headline, networks, studies
-from benchbook.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
-from benchbook.answers.tasks import IMAGENET, TASKS, task
-from benchbook.predictions import money
-from benchbook.predictions.answer import of_the_record
-from benchbook.predictions.features import Unknown
-from benchbook.predictions.question import Question, Range
-from benchbook.report import answering
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.record import articles, networks
+from benchbook.record.predictions import money
+from benchbook.record.predictions.answer import of_the_record
+from benchbook.record.predictions.features import Unknown
+from benchbook.record.predictions.question import Question, Range
+from benchbook.report import answering, headline
+from benchbook.report.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
+from benchbook.report.answers.tasks import IMAGENET, TASKS, task
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 RATE = 400.0
@@ -81,7 +82,7 @@ def test_a_prediction_stands_only_where_nothing_is_published(every):
 
 
 def test_the_file_of_the_record_was_made_from_todays_tables():
-    assert from_record.read()["inputs"] == derive.inputs(), "run: python -m benchbook.answers.derive"
+    assert from_record.read()["inputs"] == derive.inputs(), "run: python -m benchbook.report.answers.derive"
 
 
 @pytest.mark.slow

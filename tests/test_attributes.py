@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import layout
+from benchbook.machine import layout
 
 NESTED = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 NESTED |= ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -7,23 +7,16 @@ import pandas
 import pytest
 from nbformat.v4 import new_output
 
-from benchbook import (
-    articles,
-    claims,
-    figures,
-    headline,
-    layout,
-    parity,
-    quantities,
-    report,
-    statistics,
-    studies,
-    verdicts,
-)
-from benchbook.answers import reading
-from benchbook.report import executed
+from benchbook import report, studies
+from benchbook.judging import statistics, verdicts
+from benchbook.machine import layout
+from benchbook.measuring import parity
+from benchbook.record import articles, claims
+from benchbook.report import executed, headline
+from benchbook.report.answers import reading
+from benchbook.studies import figures, quantities
 from benchbook.studies.mnist_speedup import results
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
 

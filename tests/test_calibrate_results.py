@@ -4,7 +4,7 @@ import pytest
 
 from benchbook.studies.calibrate import charts, tables
 from benchbook.studies.calibrate.results import STUDY
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 from test_roofline import calibration as windows
 

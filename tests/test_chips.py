@@ -3,7 +3,8 @@
 import pandas
 import pytest
 
-from benchbook import articles, chips, layout
+from benchbook.machine import layout
+from benchbook.record import articles, chips
 
 
 @pytest.mark.parametrize(

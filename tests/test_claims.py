@@ -6,9 +6,14 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles, claims, claims_chart, intervals, layout, naming, quantities, studies
-from benchbook.intervals import History, Interval
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.judging import intervals
+from benchbook.judging.intervals import History, Interval
+from benchbook.machine import layout
+from benchbook.record import articles, claims, naming
+from benchbook.report import claims_chart
+from benchbook.studies import quantities
+from benchbook.studies.study import Evidence
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
 CLAIM = {

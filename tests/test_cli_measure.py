@@ -6,7 +6,11 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, layout, records, runs, session
+from benchbook.commands import cli
+from benchbook.machine import layout
+from benchbook.measuring import runs
+from benchbook.rows import records
+from benchbook.running import session
 from benchbook.studies.your_network import loading
 from rows import make_row
 

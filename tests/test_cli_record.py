@@ -7,9 +7,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import chips, record, records
-from benchbook.cli import app
-from benchbook.predictions.features import Unknown
+from benchbook import record
+from benchbook.commands.cli import app
+from benchbook.record import chips
+from benchbook.record.predictions.features import Unknown
+from benchbook.rows import records
 
 
 def run(*words):
@@ -65,7 +67,11 @@ def test_asking_needs_no_framework(words, tmp_path):
         records.as_text(rows).to_csv(tmp_path / "rows.csv", index=False)
         words = ["validate", str(tmp_path / "rows.csv")]
     absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "sklearn", "kornia", "zeus", "snakemake")
-    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), "from benchbook.cli import app"]
+    lines = [
+        "import sys",
+        *(f"sys.modules[{name!r}] = None" for name in absent),
+        "from benchbook.commands.cli import app",
+    ]
     code = "; ".join([*lines, f"app({words!r})"])
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

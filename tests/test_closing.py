@@ -3,10 +3,11 @@
 import pandas
 import pytest
 
-from benchbook import articles, studies
-from benchbook.answers import closing
-from benchbook.answers.tasks import TASKS
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.record import articles
+from benchbook.report.answers import closing
+from benchbook.report.answers.tasks import TASKS
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 STUDIES = [studies.every()[task.study] for task in TASKS if task.study]

@@ -4,8 +4,12 @@ import json
 
 import pytest
 
-from benchbook import cli, cluster, groups, layout, marker, profile_files, profiles, runs, sites, slurm
-from benchbook.profiles import Point
+from benchbook.commands import cli
+from benchbook.machine import layout, slurm
+from benchbook.measuring import runs
+from benchbook.rows import marker
+from benchbook.running import cluster, groups, profile_files, profiles, sites
+from benchbook.running.profiles import Point
 from rows import make_row
 
 

@@ -7,7 +7,9 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, compare, points, records
+from benchbook.commands import cli
+from benchbook.judging import compare
+from benchbook.rows import points, records
 from rows import make_row, make_rows
 
 

@@ -10,7 +10,9 @@ import psutil
 import pynvml
 import pytest
 
-from benchbook import awake, condition, manifests, nvidia, runs
+from benchbook.machine import awake, condition, nvidia
+from benchbook.measuring import runs
+from benchbook.rows import manifests
 from fakes import run
 
 # As Apple's manual page pmset(1) and the tools themselves lay them out.

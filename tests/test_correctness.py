@@ -2,9 +2,12 @@
 
 import pytest
 
-from benchbook import compare, correctness, headline, quantities, studies, verdicts
-from benchbook.figures import marks
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.judging import compare, correctness, verdicts
+from benchbook.report import headline
+from benchbook.studies import quantities
+from benchbook.studies.figures import marks
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 GOOD = {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0, "worst_cosine": 1.0, "worst_cosine_layer": "dense"}

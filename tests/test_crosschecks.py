@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pandas
 import pytest
 
-from benchbook import crosschecks, manifests, records
+from benchbook.rows import crosschecks, manifests, records
 from rows import COMMITTED
 
 

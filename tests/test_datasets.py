@@ -14,8 +14,8 @@ import numpy
 import pytest
 from PIL import Image
 
-from benchbook import datasets
-from benchbook.datasets import generated, handwritten, pictures, sources
+from benchbook.studies import datasets
+from benchbook.studies.datasets import generated, handwritten, pictures, sources
 from sites import serve
 
 LABELS = "t10k-labels-idx1-ubyte"

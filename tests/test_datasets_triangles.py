@@ -3,8 +3,8 @@
 import numpy
 import pytest
 
-from benchbook import datasets
-from benchbook.datasets.triangles import draw, fill
+from benchbook.studies import datasets
+from benchbook.studies.datasets.triangles import draw, fill
 
 
 def distances(corners, size):

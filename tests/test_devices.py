@@ -12,9 +12,11 @@ import pytest
 import torch
 
 import benchbook
-from benchbook import devices, machine, measure, nvidia, roofline, search, support
-from benchbook.devices import Device, DeviceUnavailable, frameworks
-from benchbook.devices.kinds import Features
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device, DeviceUnavailable
+from benchbook.machine import identity, libraries, nvidia
+from benchbook.machine.kinds import Features
+from benchbook.measuring import measure, roofline, search, support
 from fakes import CPU
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
@@ -40,7 +42,7 @@ def test_available_names_the_accelerator_before_the_cpu(monkeypatch, reported, k
 
 
 def test_device_carries_the_name_of_its_own_chip(monkeypatch):
-    chip = machine.identify().chip
+    chip = identity.identify().chip
     _torch_reports(monkeypatch, "cuda")
     assert devices.pick("cuda") == Device("cuda", "NVIDIA H200", capability=9.0)
     assert devices.pick("cpu") == Device("cpu", chip)
@@ -204,11 +206,16 @@ def run_apart(program: str, **environment: str) -> str:
 
 def test_no_module_but_what_trains_imports_a_framework():
     names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
-    trains = re.compile(r"benchbook\.(training\.|studies\.\w+\.(?!results|charts|tables|matrix|money|scaling|plan))")
+    named = "results|charts|tables|matrix|money|scaling|plan"
+    trains = re.compile(
+        rf"benchbook\.(frameworks\.\w+\.(?!devices|operations)|studies\.(?!datasets|figures)\w+\.(?!{named}))"
+    )
     names = [name for name in names if not trains.match(name)]
     several = ("mobilenetv2_energy", "resnet50_cost", "segmentation_scaling")  # these choose their framework
     names += [f"benchbook.studies.{study}.workload" for study in several]
-    assert {"benchbook.devices.torch", "benchbook.roofline.operations", "benchbook.records"} <= set(names)
+    assert {"benchbook.frameworks.torch.devices", "benchbook.frameworks.operations", "benchbook.rows.records"} <= set(
+        names
+    )
     program = f"""
 import importlib, sys
 for name in {names!r}:
@@ -234,7 +241,7 @@ def test_kinds_of_devices_are_told_apart_in_their_own_package_alone():
     places = [
         f"{path.relative_to(library)}:{node.lineno}"
         for path in sorted(library.rglob("*.py"))
-        if path.parent.name != "devices"
+        if "frameworks" not in path.parts and path.name not in ("kinds.py", "libraries.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Compare | ast.Dict) and tells_apart(node)
     ]
@@ -244,7 +251,7 @@ def test_kinds_of_devices_are_told_apart_in_their_own_package_alone():
 def test_frameworks_that_are_not_installed_are_named_and_so_are_those_that_are():
     program = """
 import sys
-from benchbook import devices
+from benchbook.frameworks import devices
 sys.modules |= {"torch": None, "tensorflow": None}
 for name in ("torch", "tensorflow"):
     try:
@@ -285,7 +292,10 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
 
 @pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
 def test_a_framework_begins_without_a_word_of_cuda(framework):
-    assert run_apart(f"from benchbook import devices; print(devices.pick('cpu', '{framework}').kind)") == "cpu\n"
+    assert (
+        run_apart(f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)")
+        == "cpu\n"
+    )
 
 
 def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):
@@ -293,10 +303,10 @@ def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp
     host = "try:\n    import guest_of_tests\nexcept ImportError:\n    guest_of_tests = None\n"
     for name in ("host_of_tests", "later_host_of_tests"):
         (tmp_path / f"{name}.py").write_text(host)
-        monkeypatch.setitem(frameworks.TAKEN_ALONG, name, ("guest_of_tests",))
+        monkeypatch.setitem(libraries.TAKEN_ALONG, name, ("guest_of_tests",))
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("host_of_tests", "later_host_of_tests", "guest_of_tests"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    assert frameworks.import_alone("host_of_tests").guest_of_tests is None
+    assert libraries.import_alone("host_of_tests").guest_of_tests is None
     guest = importlib.import_module("guest_of_tests")
-    assert frameworks.import_alone("later_host_of_tests").guest_of_tests is guest  # who has it keeps it
+    assert libraries.import_alone("later_host_of_tests").guest_of_tests is guest  # who has it keeps it

@@ -9,8 +9,12 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, layout, machine, profiles
-from benchbook.devices import Device, DeviceUnavailable, FrameworkMissing, survey, tensorflow
+from benchbook.commands import cli
+from benchbook.frameworks import survey
+from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
+from benchbook.frameworks.tensorflow import devices as tensorflow
+from benchbook.machine import identity, layout
+from benchbook.running import profiles
 
 LIBRARY = layout.root() / "lib"
 # Plans, shows the machine and lets Snakemake read the graph, all in this one process.
@@ -18,7 +22,8 @@ PLANNING = """
 import sys
 from pathlib import Path
 from typer.testing import CliRunner
-from benchbook import cli, execute, profiles, progress, session
+from benchbook.commands import cli
+from benchbook.running import execute, profiles, progress, session
 from snakemake.cli import main
 
 for command in (["plan", "--profile", "smoke", "--studies", "calibrate mnist_speedup"], ["machine"]):
@@ -89,7 +94,7 @@ def devices(kind):
 
 def test_no_process_is_started_for_a_cpu(jax_is):
     jax_is("raise ImportError('asked for nothing')")
-    assert survey.device("cpu", "jax") == Device("cpu", machine.identify().chip, "jax")
+    assert survey.device("cpu", "jax") == Device("cpu", identity.identify().chip, "jax")
 
 
 def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_stand_in_for_it(jax_is):

@@ -10,11 +10,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchbook import devices, doctor, machine, measure, packing, roofline
-from benchbook.devices import Device
-from benchbook.doctor import checks
-from benchbook.doctor.checks import MISSING, RIGHT, WRONG
-from benchbook.measure import Energy
+from benchbook.commands import doctor
+from benchbook.commands.doctor import checks
+from benchbook.commands.doctor.checks import MISSING, RIGHT, WRONG
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.machine import identity
+from benchbook.measuring import measure, roofline
+from benchbook.measuring.measure import Energy
+from benchbook.rows import packing
 from fakes import CPU
 
 CUDA = Device("cuda", "a GPU")
@@ -152,7 +156,7 @@ def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gp
     monkeypatch.setattr(devices, "installed", lambda: ("torch",))
     monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cpu",))
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
-    monkeypatch.setattr(machine, "identify", lambda: SimpleNamespace(accelerators=gpus))
+    monkeypatch.setattr(identity, "identify", lambda: SimpleNamespace(accelerators=gpus))
     (seen,) = [finding for finding in doctor.examine(600) if finding.check == "accelerator"]
     assert seen.state == state
 

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from benchbook import compare, energy, measure, protocol, records, roofline, statistics
-from benchbook.protocol import Plan
+from benchbook.judging import compare, energy, statistics
+from benchbook.measuring import measure, protocol, roofline
+from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchbook import layout
+from benchbook.machine import layout
 
 PLATFORMS = ("arm64", "cuda", "tpu")  # that measure
 ASKING = "report"  # without a framework, on any of them

@@ -5,7 +5,7 @@ import math
 import pandas
 import pytest
 
-from benchbook import articles, estimate
+from benchbook.record import articles, estimate
 
 IMAGENET = 1_281_167
 

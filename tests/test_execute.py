@@ -14,8 +14,10 @@ import nbformat
 import psutil
 import pytest
 
-from benchbook import execute, layout, marker, processes, profiles, records
-from benchbook.profiles import Point
+from benchbook.machine import layout, processes
+from benchbook.rows import marker, records
+from benchbook.running import execute, profiles
+from benchbook.running.profiles import Point
 
 pytestmark = pytest.mark.notebook
 
@@ -24,10 +26,12 @@ PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
 SETUP = """
 import os, time
 from pathlib import Path
-from benchbook import layout
+from benchbook.machine import layout
 layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
-from benchbook import devices, profiles, runs
-from benchbook.devices import Device
+from benchbook.frameworks import devices
+from benchbook.running import profiles
+from benchbook.measuring import runs
+from benchbook.frameworks.devices import Device
 devices.software = lambda device: {"framework": "torch", "framework_version": "0", "num_threads": 1}  # no import
 fault = os.environ.get("FAULT", "")
 if fault == "early exception":
@@ -90,7 +94,10 @@ def wait_for_row(point: Point) -> None:
 
 def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
     """Start the point as the graph does, in a process of its own."""
-    arguments = ["from benchbook import job, layout", "import os, pathlib, signal"]
+    arguments = [
+        "from benchbook.running import job; from benchbook.machine import layout",
+        "import os, pathlib, signal",
+    ]
     arguments += ["signal.signal(signal.SIGINT, signal.default_int_handler)"]  # tests may run where it is ignored
     arguments += ["layout.notebooks = lambda: {'faults': pathlib.Path(os.environ['FAULTS_NOTEBOOK'])}"]
     arguments += ["job.main()"]

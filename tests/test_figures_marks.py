@@ -7,8 +7,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from benchbook import figures
-from benchbook.figures import legends, marks
+from benchbook.studies import figures
+from benchbook.studies.figures import legends, marks
 
 
 def line(value=2.0, **columns):

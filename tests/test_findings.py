@@ -4,8 +4,11 @@ import re
 
 import pytest
 
-from benchbook import articles, findings, headline, studies
-from benchbook.study import Evidence, Study
+from benchbook import studies
+from benchbook.record import articles
+from benchbook.report import headline
+from benchbook.studies import findings
+from benchbook.studies.study import Evidence, Study
 from rows import make_row, make_rows
 
 STUDY = "mnist_speedup"

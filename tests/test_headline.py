@@ -5,8 +5,10 @@ import json
 import pandas
 import pytest
 
-from benchbook import articles, headline, studies
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.record import articles
+from benchbook.report import headline
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 PRINTED = {

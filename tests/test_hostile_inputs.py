@@ -11,8 +11,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchbook import layout, packing, profiles, records
-from benchbook.devices import DeviceUnavailable
+from benchbook.frameworks.devices import DeviceUnavailable
+from benchbook.machine import layout
+from benchbook.rows import packing, records
+from benchbook.running import profiles
 from rows import make_row
 
 COUNTED = settings(

@@ -5,8 +5,8 @@ import math
 import numpy
 import pytest
 
-from benchbook import intervals
-from benchbook.intervals import History, Interval
+from benchbook.judging import intervals
+from benchbook.judging.intervals import History, Interval
 from rows import make_row, make_rows
 
 SIX = [100.0] * 6

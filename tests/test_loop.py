@@ -7,8 +7,10 @@ from dataclasses import replace
 import nbformat
 import pytest
 
-from benchbook import execute, layout, loop, profiles, records
-from benchbook.profiles import Point
+from benchbook.machine import layout
+from benchbook.rows import records
+from benchbook.running import execute, loop, profiles
+from benchbook.running.profiles import Point
 from test_execute import PARAMETERS, SETUP
 
 pytestmark = pytest.mark.notebook

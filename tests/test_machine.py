@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from benchbook import condition, layout, machine, nvidia
+from benchbook.machine import condition, identity, layout, nvidia
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _no_name_in_the_environment(monkeypatch):
 
 
 def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None:
-    monkeypatch.setattr(machine, "_chip", lambda: chip)
+    monkeypatch.setattr(identity, "_chip", lambda: chip)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: cores)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(gibibytes * 2**30)))
 
@@ -35,35 +35,35 @@ def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None
 )
 def test_default_name_is_chip_cores_and_memory(monkeypatch, chip, cores, gibibytes, name):
     _is_a_computer(monkeypatch, chip, cores, gibibytes)
-    assert machine.identify().name == name
+    assert identity.identify().name == name
 
 
 def test_default_name_of_a_long_chip_is_still_allowed(monkeypatch):
     _is_a_computer(monkeypatch, "Chip " * 30, 8, 16)
-    assert re.fullmatch(r"[a-z0-9-]{1,64}", machine.identify().name)
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", identity.identify().name)
 
 
 def test_default_name_of_this_computer_is_allowed():
-    name = machine.identify().name
+    name = identity.identify().name
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name)
-    assert machine.identify(name).name == name
+    assert identity.identify(name).name == name
 
 
 def test_name_is_the_argument_then_the_environment(monkeypatch):
     monkeypatch.setenv("BENCHBOOK_MACHINE", "desk.2")
-    assert machine.identify().name == "desk.2"
-    assert machine.identify("lap_top").name == "lap_top"
+    assert identity.identify().name == "desk.2"
+    assert identity.identify("lap_top").name == "lap_top"
 
 
 def test_machine_as_dictionary_survives_json():
-    this = machine.identify("desk")
-    again = json.loads(json.dumps(machine.as_dictionary(this)))
-    assert machine.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
+    this = identity.identify("desk")
+    again = json.loads(json.dumps(identity.as_dictionary(this)))
+    assert identity.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
 
 
 def test_a_command_that_is_missing_or_fails_prints_nothing():
-    assert machine._output("no-such-command-anywhere") == ""
-    assert machine._output("ls", "no-such-file-anywhere") == ""
+    assert identity._output("no-such-command-anywhere") == ""
+    assert identity._output("ls", "no-such-file-anywhere") == ""
 
 
 def test_apple_silicon_is_its_own_accelerator(monkeypatch):
@@ -71,12 +71,12 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
         ("sysctl", "-n", "machdep.cpu.brand_string"): "Apple M2",
         ("sysctl", "-n", "kern.osversion"): "23G93",
     }
-    monkeypatch.setattr(machine, "_output", lambda *command: commands.get(command, ""))
+    monkeypatch.setattr(identity, "_output", lambda *command: commands.get(command, ""))
     monkeypatch.setattr(nvidia, "names", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
-    this = machine.identify()
+    this = identity.identify()
     assert this.chip == "Apple M2"
     assert this.accelerators == ("Apple M2",)
     assert this.system == "macOS 14.6 (23G93)"
@@ -86,7 +86,7 @@ def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_pa
     lock = tmp_path / "cuda.txt"
     lock.write_text("numpy==2.0\n")
     monkeypatch.setattr(layout, "lock", lambda: lock)
-    environment = machine.environment()
+    environment = identity.environment()
     assert environment["lock"] == "cuda.txt"
     assert environment["lock_sha256"] == hashlib.sha256(b"numpy==2.0\n").hexdigest()
     assert environment["packages"]["psutil"] == psutil.__version__
@@ -95,7 +95,7 @@ def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_pa
 
 def test_environment_without_a_lock_has_no_hash(monkeypatch):
     monkeypatch.setattr(layout, "lock", lambda: None)
-    environment = machine.environment()
+    environment = identity.environment()
     assert environment["lock"] is None
     assert environment["lock_sha256"] is None
 
@@ -103,17 +103,17 @@ def test_environment_without_a_lock_has_no_hash(monkeypatch):
 def test_environment_passes_over_the_remains_of_a_broken_installation(monkeypatch, tmp_path):
     (tmp_path / "broken-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert "psutil" in machine.environment()["packages"]
+    assert "psutil" in identity.environment()["packages"]
 
 
 def test_commit_says_when_the_library_was_changed(monkeypatch):
     answers = {"rev-parse": "0123456789ab", "status": ""}
-    monkeypatch.setattr(machine, "_output", lambda *command: answers[command[3]])
-    assert machine.commit() == "0123456789ab"
+    monkeypatch.setattr(identity, "_output", lambda *command: answers[command[3]])
+    assert identity.commit() == "0123456789ab"
     answers["status"] = " M lib/benchbook/measure.py"
-    assert machine.commit() == "0123456789ab+changed"
+    assert identity.commit() == "0123456789ab+changed"
     answers["rev-parse"] = ""
-    assert machine.commit() == ""
+    assert identity.commit() == ""
 
 
 def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(monkeypatch, tmp_path):
@@ -127,17 +127,17 @@ def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(mo
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     monkeypatch.setattr(platform, "node", lambda: host)
     monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
-    this = machine.as_dictionary(machine.identify())
-    told = json.dumps([this, condition.read(), machine.environment(), machine.commit()])
+    this = identity.as_dictionary(identity.identify())
+    told = json.dumps([this, condition.read(), identity.environment(), identity.commit()])
     for secret in (user, host, home):
         assert secret not in told
 
 
 def test_usable_cores_are_those_this_process_may_use(monkeypatch):
-    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
-    assert machine.usable_cores() == 3
-    monkeypatch.delattr(machine.os, "sched_getaffinity")
-    assert machine.usable_cores() == machine.os.cpu_count()
+    monkeypatch.setattr(identity.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
+    assert identity.usable_cores() == 3
+    monkeypatch.delattr(identity.os, "sched_getaffinity")
+    assert identity.usable_cores() == identity.os.cpu_count()
 
 
 def test_without_the_library_that_asks_gpus_there_are_none(monkeypatch):
@@ -159,29 +159,29 @@ processor\t: 1
 def test_a_fingerprint_tells_kinds_of_computer_apart_and_not_two_of_a_kind(tmp_path, monkeypatch):
     def traits(sets: str) -> dict:
         (tmp_path / "cpuinfo").write_text(CPUINFO.format(sets))
-        return machine._linux_traits(tmp_path / "cpuinfo", tmp_path)
+        return identity._linux_traits(tmp_path / "cpuinfo", tmp_path)
 
     assert traits("") == traits("tsc_known_freq ") != traits("avx512_bf16 ")
     assert traits("")["cpu family"] == "25"
-    own = machine.fingerprint()
-    assert machine.fingerprint() == own
+    own = identity.fingerprint()
+    assert identity.fingerprint() == own
     assert re.fullmatch("[0-9a-f]{12}", own)
     monkeypatch.setattr(nvidia, "kinds", lambda: [("NVIDIA A", 2**34)])
-    with_gpu = machine.fingerprint()
+    with_gpu = identity.fingerprint()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=3 * 2**30))
-    assert len({own, with_gpu, machine.fingerprint()}) == 3
+    assert len({own, with_gpu, identity.fingerprint()}) == 3
 
 
 @pytest.mark.parametrize(("kind", "is_taken"), [("own", False), ("of another", True), (None, True)])
 def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path, monkeypatch, kind, is_taken):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name, own = machine.identify().name, machine.fingerprint()
+    name, own = identity.identify().name, identity.fingerprint()
     folder = layout.runs(name) / "mnist_speedup" / "a-point"
     folder.mkdir(parents=True)
     manifest = {"machine": {"name": name} | ({"fingerprint": own if kind == "own" else kind} if kind else {})}
     (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
-    assert machine.identify().name == (f"{name}-{own[:4]}" if is_taken else name)
+    assert identity.identify().name == (f"{name}-{own[:4]}" if is_taken else name)
     if is_taken:
         with pytest.raises(ValueError, match="rows of another kind of computer have it"):
-            machine.identify(name)
-    assert machine.identify("a-name-of-its-own").name == "a-name-of-its-own"
+            identity.identify(name)
+    assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"

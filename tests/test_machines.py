@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from benchbook import condition, machine, machines, manifests
+from benchbook.machine import condition, identity
+from benchbook.report import machines
+from benchbook.rows import manifests
 from rows import make_row, make_rows
 
 STATE = {"power_source": "mains", "load_average_1_minute": 0.5, "swap_used_bytes": 0}
@@ -107,10 +109,10 @@ def test_without_rows_there_is_no_machine(tmp_path):
 
 
 def test_this_computers_own_manifest_is_read(table):
-    own = {"machine": machine.as_dictionary(machine.identify("desk")), "environment": machine.environment()}
+    own = {"machine": identity.as_dictionary(identity.identify("desk")), "environment": identity.environment()}
     state = condition.read()
     line = table(own | {"condition_before": state, "condition_after": state}).iloc[0]
-    assert line["cores"] == machine.identify().physical_cores
+    assert line["cores"] == identity.identify().physical_cores
     assert line["software"].startswith("Python 3.")
     assert "Load before a run" in line["condition"]
 

@@ -7,10 +7,11 @@ from types import ModuleType, SimpleNamespace
 import pynvml
 import pytest
 
-from benchbook import measure, records
-from benchbook.devices import Device
-from benchbook.measure import Energy, NoSensor, ZeusSensor
-from benchbook.records.schema import RULES
+from benchbook.frameworks.devices import Device
+from benchbook.measuring import measure
+from benchbook.measuring.measure import Energy, NoSensor, ZeusSensor
+from benchbook.rows import records
+from benchbook.rows.schema import RULES
 from fakes import CPU, Clock, Sensor
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)

@@ -5,8 +5,10 @@ import re
 import pandas
 import pytest
 
-from benchbook import measure, meter, records
-from benchbook.devices import Device
+from benchbook.frameworks.devices import Device
+from benchbook.machine import meter
+from benchbook.measuring import measure
+from benchbook.rows import records
 from fakes import CPU
 from rows import make_row, make_rows
 

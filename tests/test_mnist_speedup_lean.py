@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from benchbook.frameworks.torch.runtime import memory_format
+from benchbook.frameworks.workload import Settings
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
-from benchbook.training.torch.runtime import memory_format
-from benchbook.workload import Settings
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
 

@@ -7,9 +7,10 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles, figures, quantities
+from benchbook.record import articles
+from benchbook.studies import figures, quantities
 from benchbook.studies.mnist_speedup import charts, results, tables
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 CHARTS = {chart.name.removeprefix("mnist-"): chart for chart in results.STUDY.charts}

@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import RandomSampler, SequentialSampler
 
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.workload import Settings
 from fakes import CPU
 
 pytestmark = pytest.mark.usefixtures("own_random_state")

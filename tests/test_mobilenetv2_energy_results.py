@@ -6,10 +6,10 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles
+from benchbook.record import articles
 from benchbook.studies.mobilenetv2_energy import tables
 from benchbook.studies.mobilenetv2_energy.results import STUDY
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 RATES, JOULES, LOSSES = (0, 0), (0, 1), (1, 0)  # of the study's charts, and of a chart's panels

@@ -5,9 +5,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from benchbook import datasets, devices
-from benchbook.datasets import Dataset, DatasetUnavailable
-from benchbook.devices import Device
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.studies import datasets
+from benchbook.studies.datasets import Dataset, DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2

@@ -12,13 +12,16 @@ import pandas
 import pooch
 import pytest
 
-from benchbook import layout, machine, naming, packing, points, processes, records, runs
 from benchbook.__main__ import main
-from benchbook.datasets import sources
-from benchbook.devices import Device
-from benchbook.groups import Group
-from benchbook.profiles import Point
+from benchbook.frameworks.devices import Device
+from benchbook.machine import identity, layout, processes
+from benchbook.measuring import runs
+from benchbook.record import naming
 from benchbook.report import answering, claim_pages, executed
+from benchbook.rows import packing, points, records
+from benchbook.running.groups import Group
+from benchbook.running.profiles import Point
+from benchbook.studies.datasets import sources
 from rows import make_row, make_rows
 
 RUN = "20260101T000000Z-1"
@@ -198,8 +201,8 @@ def test_points_and_groups_from_a_file_have_plain_names(value):
 @pytest.mark.parametrize(("name", "kind"), [("desk", "/../x"), ("desk", "<b>x"), ("../x", "aaaa"), ("", "aaaa")])
 def test_a_kind_is_added_to_a_name_only_where_that_is_one(name, kind):
     with pytest.raises(ValueError, match=r"machine name .*; allowed: up to 128 letters"):
-        machine.with_kind(name, kind)
-    assert machine.with_kind("x" * 128, "aaaa11112222") == "x" * 123 + "-aaaa"
+        identity.with_kind(name, kind)
+    assert identity.with_kind("x" * 128, "aaaa11112222") == "x" * 123 + "-aaaa"
 
 
 @pytest.mark.parametrize("column", ["machine", "study", "point", "run_id"])

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from benchbook import articles, naming, studies
-from benchbook.devices.kinds import KINDS
+from benchbook import studies
+from benchbook.machine.kinds import KINDS
+from benchbook.record import articles, naming
 from rows import make_row, make_rows
 
 

@@ -10,8 +10,10 @@ import nbformat
 import pandas
 import pytest
 
-from benchbook import execute, layout, machine, profiles, records
-from benchbook.profiles import Point
+from benchbook.machine import identity, layout
+from benchbook.rows import records
+from benchbook.running import execute, profiles
+from benchbook.running.profiles import Point
 from processes import run_cells
 
 NOTEBOOKS = list(layout.notebooks().values())
@@ -105,4 +107,4 @@ def run_papermill(point: Point, outputs: Path) -> None:
 
 
 def run_executor(point: Point, outputs: Path) -> None:
-    assert execute.execute(point, machine.identify().name) == ["ok"]
+    assert execute.execute(point, identity.identify().name) == ["ok"]

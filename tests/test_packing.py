@@ -11,7 +11,9 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import archives, cli, layout, packing, records
+from benchbook.commands import cli
+from benchbook.machine import layout
+from benchbook.rows import archives, packing, records
 from rows import make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"

@@ -11,10 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook import measure, parallel, protocol, records
-from benchbook.devices import Device, DeviceUnavailable
-from benchbook.parallel import launch
-from benchbook.protocol import Plan
+from benchbook.frameworks.devices import Device, DeviceUnavailable
+from benchbook.measuring import measure, parallel, protocol
+from benchbook.measuring.parallel import launch
+from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
 from fakes import CPU, run
 
 PLAN = Plan(num_windows=3, samples_per_window=8)
@@ -110,7 +111,7 @@ def test_jobs_that_cannot_be_are_refused(change, error, message):
 
 
 def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypatch):
-    from benchbook.parallel import rank
+    from benchbook.measuring.parallel import rank
 
     monkeypatch.setenv("LOCAL_RANK", "1")
     job = {"device": {"kind": "cuda", "name": "a GPU"}, "device_count": 4}
@@ -119,7 +120,7 @@ def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypat
 
 
 def test_a_mean_of_one_process_is_its_own():
-    from benchbook.training.several import replicas
+    from benchbook.frameworks.several import replicas
 
     assert replicas.mean(0.25, CPU, 1) == 0.25
     assert math.isnan(replicas.mean(math.nan, CPU, 1))
@@ -140,7 +141,7 @@ def test_jax_has_its_devices_in_one_process(monkeypatch):
 
 
 def test_a_process_whose_kernel_is_gone_ends():
-    code = "from benchbook.parallel import rank; import time; rank._end_with({}); time.sleep(60)"
+    code = "from benchbook.measuring.parallel import rank; import time; rank._end_with({}); time.sleep(60)"
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     watcher = subprocess.Popen([sys.executable, "-c", code.format(int(gone.stdout))])
     assert watcher.wait(30) == 1

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import plants
-from benchbook import datasets, parity, records
-from benchbook.parity import measuring, nearness, reference
+from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
+from benchbook.measuring import parity
+from benchbook.measuring.parity import measuring, nearness, reference
+from benchbook.rows import records
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
-from benchbook.training.plain import SGD, Adadelta, Adam, Plain
 from fakes import CPU, apple_gpu, run
 
 MODULES = {"mnist": mnist, "vae": vae}

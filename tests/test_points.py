@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import layout, points
+from benchbook.machine import layout
+from benchbook.rows import points
 from rows import COMMITTED
 
 PINNED = json.loads((Path(__file__).parent / "notebook_defaults.json").read_text())

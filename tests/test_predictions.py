@@ -8,13 +8,16 @@ import pandas
 import pytest
 from matplotlib.figure import Figure
 
-from benchbook import chips, layout, record
-from benchbook.predictions import charts, features, judged, judging, money, observed, power, several, tables
-from benchbook.predictions.answer import Forecaster, of_the_record
-from benchbook.predictions.features import Unknown
-from benchbook.predictions.model import Model
-from benchbook.predictions.question import Question
-from benchbook.study import Evidence
+from benchbook import record
+from benchbook.machine import layout
+from benchbook.record import chips
+from benchbook.record.predictions import features, judged, judging, money, observed, power, several
+from benchbook.record.predictions.answer import Forecaster, of_the_record
+from benchbook.record.predictions.features import Unknown
+from benchbook.record.predictions.model import Model
+from benchbook.record.predictions.question import Question
+from benchbook.studies import prediction_charts, prediction_tables
+from benchbook.studies.study import Evidence
 from rows import COMMITTED, make_rows
 
 TODAY = datetime.date(2026, 11, 22)
@@ -220,12 +223,12 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
 def test_the_report_says_what_the_judge_says(forecaster, errors):
     table = errors.reset_index()
     first = errors.loc[(judged.CHIP, judged.RECORD, judged.PUBLISHED)]
-    assert f"{first['median_error']:.0%}" in charts.error_title(table)
+    assert f"{first['median_error']:.0%}" in prediction_charts.error_title(table)
 
 
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):
-    table = tables.predictions(forecaster)
-    assert len(table) == len(tables.WORKS) * len(chips.SHOWN)
+    table = prediction_tables.predictions(forecaster)
+    assert len(table) == len(prediction_tables.WORKS) * len(chips.SHOWN)
     assert table["predicted"].notna().ne(table["reason"].notna()).all()
     assert table.loc[table["study"] == "mnist_speedup", "reason"].str.contains("operations|is printed").all()
     assert (table["low"].dropna() < table["predicted"].dropna()).all()
@@ -235,19 +238,19 @@ def test_charts_show_the_judges_numbers_and_draw_what_nobody_measured_hollow(for
     figure = Figure(figsize=(14, 8))
     left, right = figure.subplots(1, 2)
     table = errors.reset_index()
-    charts.draw_errors(left, table)
+    prediction_charts.draw_errors(left, table)
     shown = table[table["group"].eq(judged.RECORD) & table["situation"].isin([judged.CHIP, judged.BOTH])]
     assert sorted(bar.get_width() for bar in left.patches) == pytest.approx(sorted(shown["median_error"]))
-    drawn = tables.predictions(forecaster).dropna(subset="predicted")
-    charts.draw_forecasts(right, drawn)
+    drawn = prediction_tables.predictions(forecaster).dropna(subset="predicted")
+    prediction_charts.draw_forecasts(right, drawn)
     assert [bar.get_width() for bar in right.patches] == pytest.approx(list(drawn["high"] - drawn["low"]))
     assert all(bar.get_facecolor()[3] == 0 for bar in right.patches)
     assert "PREDICTED" in right.get_xlabel()
-    assert charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"
+    assert prediction_charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"
 
 
 def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
-    pairs = charts.core_pairs(Evidence(make_rows([])))
+    pairs = prediction_charts.core_pairs(Evidence(make_rows([])))
     tensorflow = pairs["setting"].str.contains("contributed | resnet50-b128-tf |", regex=False)
     (line,) = pairs[tensorflow & pairs["chip"].eq("Apple M1 Pro")].to_dict("records")
     assert line["chip_larger"] == "Apple M1 Max (32-core GPU)"
@@ -255,16 +258,16 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
     architectures = (chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_larger"))
     assert next(architectures) == next(architectures)
     off = pandas.DataFrame({"vendor": "A", "core_ratio": 4.0, "speed_ratio": [2.0, 8.0, 4.0]})
-    assert charts.cores_title(off).endswith("off by a factor of 2.0 (A, 3 pairs)")
-    drawing = next(chart for chart in charts.CHARTS if chart.name == "scaling").draw(Evidence(make_rows([])))
+    assert prediction_charts.cores_title(off).endswith("off by a factor of 2.0 (A, 3 pairs)")
+    drawing = next(chart for chart in prediction_charts.CHARTS if chart.name == "scaling").draw(Evidence(make_rows([])))
     assert sum(len(line.get_xdata()) for line in drawing.figure.axes[0].lines[:-1]) == len(pairs)
 
 
 def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    assert tables.learn_here() is forecaster
+    assert prediction_tables.learn_here() is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
-    lines = tables.learn_here().model.observations
+    lines = prediction_tables.learn_here().model.observations
     here = lines[lines["origin"] == features.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
     assert here["peak"].nunique() == 1

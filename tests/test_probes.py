@@ -10,10 +10,12 @@ from dataclasses import asdict
 import psutil
 import pytest
 
-from benchbook import devices, layout, profiles, session
-from benchbook.profiles import Point
+from benchbook.frameworks import devices
+from benchbook.machine import layout
+from benchbook.running import profiles, session
+from benchbook.running.profiles import Point
 from benchbook.studies.mobilenetv2_energy import tables
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 
 
 def probe(**parameters) -> Point:
@@ -43,7 +45,15 @@ def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(
     monkeypatch.setenv("BENCHBOOK_MACHINE", "tester")
     point, done = probe(), tmp_path / "done"
     # As the graph starts it: what it leaves behind decides whether the next point's turn comes.
-    command = [sys.executable, "-m", "benchbook.job", json.dumps(asdict(point)), str(done), "--machine", "tester"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchbook.running.job",
+        json.dumps(asdict(point)),
+        str(done),
+        "--machine",
+        "tester",
+    ]
     process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL)
     kill_kernel_at_its_first_row(process, layout.runs("tester"))
     assert process.wait(60) == 0

@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
-from benchbook import processes, temporary
 from benchbook.__main__ import describe
+from benchbook.machine import processes, temporary
 
 
 def start(code: str, **variables: str) -> subprocess.Popen:
@@ -25,7 +25,7 @@ def start(code: str, **variables: str) -> subprocess.Popen:
 @pytest.mark.parametrize("number", processes.STOPS)
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
-        "import os, signal, sys, time\nfrom benchbook import processes\n"
+        "import os, signal, sys, time\nfrom benchbook.machine import processes\n"
         "for each in processes.STOPS: signal.signal(each, signal.SIG_DFL)\n"  # the tests may run under nohup
         "processes.stop_on_signals()\n"
         "try:\n    print(flush=True)\n    time.sleep(30)\n"
@@ -40,7 +40,7 @@ def test_the_first_signal_stops_and_those_that_follow_wait(number):
 
 def test_nohup_stays_in_force():
     code = (
-        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook import processes\n"
+        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook.machine import processes\n"
         "processes.stop_on_signals()\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -61,7 +61,7 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed()
 def test_a_process_ends_with_the_one_that_it_watches():
     watched = subprocess.Popen(["sleep", "60"])
     code = (
-        "import os, time\nfrom benchbook import processes\n"
+        "import os, time\nfrom benchbook.machine import processes\n"
         f"processes.when_gone({watched.pid}, lambda: os._exit(7), 0.05)\nprint(flush=True)\ntime.sleep(60)"
     )
     process = start(code)
@@ -72,7 +72,7 @@ def test_a_process_ends_with_the_one_that_it_watches():
 
 
 def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
-    code = "import atexit; from benchbook import processes; atexit.register(print, 'late'); print('said')"
+    code = "import atexit; from benchbook.machine import processes; atexit.register(print, 'late'); print('said')"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; processes.leave(); print('after')"],
         capture_output=True,
@@ -96,7 +96,8 @@ def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_p
 
 
 def test_the_birth_of_a_process_is_the_same_whoever_asks():
-    code = "import os, psutil\nfrom benchbook import processes\nprint(processes.birth(psutil.Process(os.getppid())))"
+    code = "import os, psutil\nfrom benchbook.machine import processes\n"
+    code += "print(processes.birth(psutil.Process(os.getppid())))"
     answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert float(answer) == processes.birth(psutil.Process())
 

@@ -10,8 +10,10 @@ import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from benchbook import devices, layout, profile_files, profiles
-from benchbook.devices import DeviceUnavailable, FrameworkMissing, survey
+from benchbook.frameworks import devices, survey
+from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
+from benchbook.machine import layout
+from benchbook.running import profile_files, profiles
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50

@@ -6,9 +6,10 @@ import pandas
 import pytest
 import torch
 
-from benchbook import measure, protocol, records
-from benchbook.datasets import Dataset
-from benchbook.protocol import Plan
+from benchbook.measuring import measure, protocol
+from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import CPU, Clock, FakeWorkload, Sensor, run
 

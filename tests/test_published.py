@@ -5,7 +5,9 @@ from decimal import Decimal
 import pandas
 import pytest
 
-from benchbook import articles, claims, layout, records
+from benchbook.machine import layout
+from benchbook.record import articles, claims
+from benchbook.rows import records
 
 # What a printed unit is in the unit of a row's column.
 UNITS = {"min": 60, "s": 1, "h:m": 60, "ms/image": Decimal("0.001"), "nats": 1, "img/s": 1, "samples/s": 1}

@@ -3,8 +3,10 @@
 import pandas
 import pytest
 
-from benchbook import articles, quantities, studies
-from benchbook.study import Evidence
+from benchbook import studies
+from benchbook.record import articles
+from benchbook.studies import quantities
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 NO_PRICES = articles.prices()[:0]

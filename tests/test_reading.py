@@ -6,8 +6,11 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import cli, condition, machines, manifests, records, report
-from benchbook.records import checking, reading
+from benchbook import report
+from benchbook.commands import cli
+from benchbook.machine import condition
+from benchbook.report import machines
+from benchbook.rows import checking, manifests, reading, records
 from rows import make_row
 
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}

@@ -8,7 +8,9 @@ import tomllib
 import pytest
 import yaml
 
-from benchbook import cli, layout, profiles
+from benchbook.commands import cli
+from benchbook.machine import layout
+from benchbook.running import profiles
 
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 HIDDEN = layout.root() / ".github"

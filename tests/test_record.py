@@ -6,8 +6,10 @@ import re
 import pandas
 import pytest
 
-from benchbook import chips, layout, record, records
-from benchbook.record import ledger, marks
+from benchbook import record
+from benchbook.machine import layout
+from benchbook.record import chips, ledger, marks
+from benchbook.rows import records
 
 HEADER = ",".join(ledger.COLUMNS).encode() + b"\n"
 

@@ -8,9 +8,8 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import records
-from benchbook.records import checking
-from benchbook.records.schema import NEAR_MISS, RULES, whole
+from benchbook.rows import checking, records
+from benchbook.rows.schema import NEAR_MISS, RULES, whole
 from rows import make_row, make_rows
 
 FULL_ROW = make_row(

@@ -16,10 +16,13 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from benchbook import articles, figures, headline, ledger, report, studies
-from benchbook.answers import reading
-from benchbook.report import executed, tables
-from benchbook.study import Evidence
+from benchbook import report, studies
+from benchbook.record import articles
+from benchbook.report import executed, headline, tables
+from benchbook.report.answers import reading
+from benchbook.running import ledger
+from benchbook.studies import figures
+from benchbook.studies.study import Evidence
 
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
 PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)

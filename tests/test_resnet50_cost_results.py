@@ -5,10 +5,12 @@ import json
 import pandas
 import pytest
 
-from benchbook import articles, layout, records
+from benchbook.machine import layout
+from benchbook.record import articles
+from benchbook.rows import records
 from benchbook.studies.resnet50_cost import charts, money, tables
 from benchbook.studies.resnet50_cost.results import STUDY
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 PUBLISHED = records.read(layout.published() / "resnet50_cost.csv")

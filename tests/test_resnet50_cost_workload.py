@@ -10,16 +10,16 @@ import pytest
 import torch
 from PIL import Image
 
-from benchbook import parity
-from benchbook.datasets import DatasetUnavailable
-from benchbook.datasets.collections import Collection, Pictures, collect
-from benchbook.devices import Device
+from benchbook.frameworks import batches
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity
+from benchbook.studies.datasets import DatasetUnavailable
+from benchbook.studies.datasets.collections import Collection, Pictures, collect
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import Plan, schedule
 from benchbook.studies.resnet50_cost.torch import decayed_apart
-from benchbook.training import batches
-from benchbook.workload import Settings
 from fakes import CPU, run
 
 
@@ -223,7 +223,7 @@ def test_options_that_make_no_sense_are_refused(pictures, options, message):
 
 
 def test_a_batch_that_no_memory_holds_is_out_of_memory():
-    from benchbook import runs
+    from benchbook.measuring import runs
 
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         resnet50.build(None, CPU, batch_size=10**9)

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from benchbook import devices, measure, records, roofline, statistics
-from benchbook.devices import Device
-from benchbook.roofline import operations
+from benchbook.frameworks import devices, flops, operations
+from benchbook.frameworks.devices import Device
+from benchbook.judging import statistics
+from benchbook.measuring import measure, roofline
+from benchbook.rows import records
 from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.training import flops
 from fakes import CPU, Clock, Sensor, run
 from rows import make_row, make_rows
 

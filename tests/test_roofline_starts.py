@@ -5,9 +5,12 @@ import subprocess
 
 import pytest
 
-from benchbook import devices, intervals, records, roofline
-from benchbook.devices import Device
-from benchbook.roofline import operations, starts
+from benchbook.frameworks import devices, operations
+from benchbook.frameworks.devices import Device
+from benchbook.judging import intervals
+from benchbook.measuring import roofline
+from benchbook.measuring.roofline import starts
+from benchbook.rows import records
 from fakes import run
 
 CPU = Device("cpu", "a CPU")

@@ -10,8 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook import condition, layout, machine, points, processes, profiles, records, runs
-from benchbook.devices import DeviceUnavailable
+from benchbook.frameworks.devices import DeviceUnavailable
+from benchbook.machine import condition, identity, layout, processes
+from benchbook.measuring import runs
+from benchbook.rows import points, records
+from benchbook.running import profiles
 from fakes import CPU, run
 
 
@@ -358,8 +361,8 @@ def test_manifest_has_parameters_environment_and_condition_before_and_after():
     manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
     expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
     assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.PLACES}
-    assert manifest["environment"] == machine.environment()
-    assert manifest["machine"] == machine.as_dictionary(machine.identify())
+    assert manifest["environment"] == identity.environment()
+    assert manifest["machine"] == identity.as_dictionary(identity.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
     assert _files(record.folder) == {f"{record.run_id}.json"}
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from benchbook import datasets, devices, parity, search
-from benchbook.devices import Device
-from benchbook.parity import reference
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity, search
+from benchbook.measuring.parity import reference
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.workload import Settings
 
 CPU = Device("cpu", "a test's CPU")
 SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}

@@ -7,11 +7,12 @@ import pandas
 import pytest
 from matplotlib.figure import Figure
 
-from benchbook import articles, datasets, naming
+from benchbook.record import articles, naming
+from benchbook.studies import datasets
 from benchbook.studies.segmentation_scaling import charts, tables
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.results import STUDY
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 

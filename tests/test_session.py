@@ -14,9 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 import toy
-from benchbook import cli, layout, loop, machine, profiles, records, session
 from benchbook.__main__ import describe
-from benchbook.profiles import Point
+from benchbook.commands import cli
+from benchbook.machine import identity, layout
+from benchbook.rows import records
+from benchbook.running import loop, profiles, session
+from benchbook.running.profiles import Point
 from processes import study
 
 MEASURED = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured"}
@@ -131,7 +134,7 @@ def test_a_point_without_rows_is_an_error_that_names_it(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 1, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
-        session.summary([point], machine.identify().name)
+        session.summary([point], identity.identify().name)
 
 
 def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
@@ -197,7 +200,7 @@ def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, status, same
 
 def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name = machine.identify().name
+    name = identity.identify().name
     point = profiles.read("paper", "mnist_speedup")[0]
     assert session.estimate_seconds([point], name)["seconds"].isna().all()
     folder = layout.runs(name) / "mnist_speedup" / "p"
@@ -214,7 +217,7 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
 
 def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name = machine.identify().name
+    name = identity.identify().name
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
     folder = layout.runs(name) / "resnet50_cost" / "p"
     folder.mkdir(parents=True)
@@ -241,7 +244,7 @@ def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, mon
 
 def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name = machine.identify().name
+    name = identity.identify().name
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
     row = MEASURED | {"study": "resnet50_cost", "machine": name}
     row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": "cpu", "batch_size": 8}
@@ -263,7 +266,7 @@ def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(session, "STOP_SECONDS", 0.2)
     job = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.job'])"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.running.job'])"
     graph = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     graph.stdout.readline()
     family = psutil.Process(graph.pid).children()

@@ -8,9 +8,10 @@ import time
 import pandas
 import pytest
 
-from benchbook import sharing, verdicts
-from benchbook.profiles import Point
-from benchbook.progress import Line
+from benchbook.judging import verdicts
+from benchbook.machine import contention
+from benchbook.running.profiles import Point
+from benchbook.running.progress import Line
 from rows import make_row, make_rows
 
 IDLE = {"cpu_cores": 2, "cpu_busy_seconds": 100.0, "cpu_own_seconds": 10.0, "cpu_stolen_seconds": 1.0}
@@ -38,31 +39,34 @@ def spinner(one_core):
 
 def test_others_take_what_is_busy_and_not_ours():
     after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
-    assert sharing.shares(IDLE, after, 20.0) == ((30 - 25) / 40, 2 / 40)
-    assert sharing.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (0, 0)  # counters tick one after the other
-    assert sharing.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
+    assert contention.shares(IDLE, after, 20.0) == ((30 - 25) / 40, 2 / 40)
+    assert contention.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (
+        0,
+        0,
+    )  # counters tick one after the other
+    assert contention.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
 
 
 def test_a_look_that_began_before_measures_since_then_and_waits_for_the_rest_alone(monkeypatch):
     after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
     slept = []
-    monkeypatch.setattr(sharing.time, "sleep", slept.append)
-    monkeypatch.setattr(sharing, "cpu_seconds", lambda: after)
-    long_ago = sharing.Moment(IDLE, time.monotonic() - 20.0)
-    assert sharing.look(0.5, long_ago) == pytest.approx((30 - 25) / 40, rel=0.01)
+    monkeypatch.setattr(contention.time, "sleep", slept.append)
+    monkeypatch.setattr(contention, "cpu_seconds", lambda: after)
+    long_ago = contention.Moment(IDLE, time.monotonic() - 20.0)
+    assert contention.look(0.5, long_ago) == pytest.approx((30 - 25) / 40, rel=0.01)
     assert slept == [0.0]
 
 
 def test_what_children_have_done_is_ours_after_they_have_ended():
-    before = sharing.cpu_seconds()["cpu_own_seconds"]
+    before = contention.cpu_seconds()["cpu_own_seconds"]
     code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert sharing.cpu_seconds()["cpu_own_seconds"] - before >= 0.35
+    assert contention.cpu_seconds()["cpu_own_seconds"] - before >= 0.35
 
 
 @pinned
 def test_a_process_that_spins_beside_us_is_seen(spinner):
-    assert sharing.look(0.5) > 0.3
+    assert contention.look(0.5) > 0.3
 
 
 @pinned

@@ -5,9 +5,9 @@ import json
 import numpy
 import pytest
 
-from benchbook import articles
+from benchbook.record import articles
 from benchbook.studies.simclr_epochs import charts, matrix, results, tables
-from benchbook.study import Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 CHARTS = {chart.name: chart for chart in results.STUDY.charts}

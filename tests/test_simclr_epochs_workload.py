@@ -9,13 +9,14 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import RandomSampler
 
-from benchbook import machine, parity
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
-from benchbook.parity import reference
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.machine import identity
+from benchbook.measuring import parity
+from benchbook.measuring.parity import reference
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.simclr_epochs import neighbours
 from benchbook.studies.simclr_epochs import workload as simclr
-from benchbook.workload import Settings
 from fakes import CPU, run
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
@@ -153,7 +154,7 @@ def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
 def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
     monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
     monkeypatch.setattr(simclr.flops, "torch_flops_per_sample", lambda model, *inputs: 0.0)
-    monkeypatch.setattr(machine, "usable_cores", lambda: 3)
+    monkeypatch.setattr(identity, "usable_cores", lambda: 3)
     for variant, options, workers in (
         ("reference", {"num_workers": 2}, 8),
         ("controlled", {}, 3),

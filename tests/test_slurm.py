@@ -13,7 +13,8 @@ import pytest
 
 import slurm_cluster
 import toy
-from benchbook import machine, records
+from benchbook.machine import identity
+from benchbook.rows import records
 from processes import environment_of_tests
 
 pytestmark = [
@@ -45,7 +46,8 @@ toy:
 RUN = """
 import sys
 from pathlib import Path
-from benchbook import cluster, processes, profiles, sites
+from benchbook.running import cluster, profiles, sites
+from benchbook.machine import processes
 processes.stop_on_signals()
 site = sites.read(Path(sys.argv[1]))
 try:
@@ -90,7 +92,7 @@ class Desk:
 
     def __init__(self, project: Path, outputs: Path) -> None:
         self.project, self.outputs, self.process = project, outputs, None
-        self.machine = f"desk-{machine.fingerprint()[:4]}"
+        self.machine = f"desk-{identity.fingerprint()[:4]}"
 
     def start(
         self, studies: str = "tot", site: str = "", profile: str = "cluster", retry: str = "", **settings: str

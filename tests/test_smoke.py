@@ -7,8 +7,13 @@ from pathlib import Path
 import pandas
 import pytest
 
-from benchbook import devices, layout, parity, profile_files, profiles, records, report, studies
-from benchbook.profiles import Point
+from benchbook import report, studies
+from benchbook.frameworks import devices
+from benchbook.machine import layout
+from benchbook.measuring import parity
+from benchbook.rows import records
+from benchbook.running import profile_files, profiles
+from benchbook.running.profiles import Point
 from processes import framework_of, run_cells
 
 

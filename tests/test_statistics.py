@@ -6,8 +6,8 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import intervals, statistics
-from benchbook.intervals import History, Interval
+from benchbook.judging import intervals, statistics
+from benchbook.judging.intervals import History, Interval
 from rows import make_row, make_rows
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
-from benchbook import devices, measure, protocol, records, statistics, support
-from benchbook.devices import Device
-from benchbook.workload import Settings
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.judging import statistics
+from benchbook.measuring import measure, protocol, support
+from benchbook.rows import records
 from fakes import CPU, Clock, FakeWorkload, run
 
 SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 4.0}

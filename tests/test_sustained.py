@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchbook import measure, sustained
+from benchbook.measuring import measure, sustained
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 

@@ -5,7 +5,7 @@ import threading
 import numpy
 import pytest
 
-from benchbook.training import batches
+from benchbook.frameworks import batches
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchbook.training.keras import evaluation_batch_size
+from benchbook.frameworks.keras.training import evaluation_batch_size
 
 
 @pytest.mark.parametrize(

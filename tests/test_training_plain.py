@@ -2,7 +2,7 @@
 
 import numpy
 
-from benchbook.training.plain import LabelsByImage, all_of
+from benchbook.frameworks.plain import LabelsByImage, all_of
 
 
 def test_labels_are_looked_up_by_their_images_whatever_the_order_and_rounding():

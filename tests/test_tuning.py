@@ -6,9 +6,12 @@ import platform
 import pandas
 import pytest
 
-from benchbook import allocator, confirmation, intervals, measure, protocol, records, search, tuning
-from benchbook.intervals import History
-from benchbook.workload import Settings
+from benchbook.frameworks import allocator
+from benchbook.frameworks.workload import Settings
+from benchbook.judging import confirmation, intervals
+from benchbook.judging.intervals import History
+from benchbook.measuring import measure, protocol, search, tuning
+from benchbook.rows import records
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 

@@ -6,10 +6,10 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import articles
+from benchbook.record import articles
+from benchbook.studies.study import Evidence
 from benchbook.studies.vae_stability import charts, tables
 from benchbook.studies.vae_stability.results import STUDY
-from benchbook.study import Evidence
 from rows import make_row, make_rows
 
 COLUMNS = {

@@ -6,10 +6,11 @@ import numpy
 import pytest
 import torch
 
-from benchbook import protocol, records
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
-from benchbook.protocol import Plan
+from benchbook.frameworks.devices import Device
+from benchbook.measuring import protocol
+from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.vae_stability import workload as vae
 from fakes import CPU, run

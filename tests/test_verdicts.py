@@ -4,7 +4,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import statistics, verdicts
+from benchbook.judging import statistics, verdicts
 from rows import make_row, make_rows
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]

@@ -4,7 +4,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import verdicts, wording
+from benchbook.judging import verdicts, wording
 
 
 @pytest.mark.parametrize(

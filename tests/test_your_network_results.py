@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchbook.predictions import tables as learning
-from benchbook.predictions.answer import of_the_record
+from benchbook.record.predictions.answer import of_the_record
+from benchbook.studies import prediction_tables as learning
+from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import charts, results, sizes, tables
-from benchbook.study import Evidence
 from rows import make_row, make_rows
 
 OWN = {"study": "your_network", "point": "reference-cpu-1234abcd", "variant": "reference", "model": "resnet18"}

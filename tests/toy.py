@@ -5,13 +5,13 @@ from pathlib import Path
 
 import nbformat
 
-from benchbook import layout
+from benchbook.machine import layout
 
 PARTS = ("lib", "notebooks", "outputs/published", "Snakefile", "CITATION.cff", "pyproject.toml")
 WORKLOAD = '''
 import numpy
 
-from benchbook.workload import Evaluation
+from benchbook.frameworks.workload import Evaluation
 
 
 class Line:
@@ -56,8 +56,8 @@ class Line:
         self.epoch, self.slope = state
 '''
 RESULTS = """
-from benchbook import figures
-from benchbook.study import Chart, Drawing, Study
+from benchbook.studies import figures
+from benchbook.studies.study import Chart, Drawing, Study
 
 
 def losses(evidence):
@@ -81,7 +81,9 @@ CELL = """
 import os
 import time
 
-from benchbook import devices, profiles, protocol, runs
+from benchbook.frameworks import devices
+from benchbook.running import profiles
+from benchbook.measuring import protocol, runs
 from benchbook.studies.toy.workload import Line
 
 run = runs.start("toy", profiles.collect("toy", globals()), devices.pick(device))

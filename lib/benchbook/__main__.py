@@ -12,10 +12,10 @@ STOPPED = "What was measured is kept; the same command goes on from there."
 def main() -> None:
     """Run the command line; the README lists the statuses it exits with."""
     try:
-        from benchbook import processes
+        from benchbook.machine import processes
 
         processes.stop_on_signals()
-        from benchbook import cli
+        from benchbook.commands import cli
 
         cli.app()
     except SystemExit:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import devices, parallel
-from benchbook.devices.frameworks import FRAMEWORKS
-from benchbook.training.keras import import_keras
+from benchbook.frameworks import devices
+from benchbook.frameworks.keras.training import import_keras
+from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.measuring import parallel
 from processes import FRAMEWORK, environment_of_tests
 
 FOLDER = Path(__file__).parent

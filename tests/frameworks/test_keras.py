@@ -3,10 +3,8 @@
 import numpy
 import pytest
 
-from benchbook import devices, parity
-from benchbook.parity import reference
-from benchbook.training import flops
-from benchbook.training.keras import (
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.keras.training import (
     KerasWorkload,
     ResidentArrays,
     cross_entropy,
@@ -15,8 +13,10 @@ from benchbook.training.keras import (
     to_host,
     top1,
 )
-from benchbook.training.plain import SGD, Plain
-from benchbook.workload import Settings
+from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity
+from benchbook.measuring.parity import reference
 from fakes import run
 from processes import FRAMEWORK
 

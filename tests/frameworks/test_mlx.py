@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from benchbook import devices, roofline
-from benchbook.roofline import operations
+from benchbook.frameworks import devices, operations
+from benchbook.measuring import roofline
 
 pytestmark = pytest.mark.frameworks("mlx")
 SIZE = 400  # of matrices: some milliseconds each

@@ -6,14 +6,16 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from benchbook import datasets, devices, measure, parity, protocol, roofline, search
-from benchbook.datasets.generated import shapes
-from benchbook.devices import Device
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import measure, parity, protocol, roofline, search
+from benchbook.studies import datasets
+from benchbook.studies.datasets.generated import shapes
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
-from benchbook.workload import Settings
 from fakes import apple_gpu, run
 
 pytestmark = pytest.mark.frameworks("mlx")
@@ -108,7 +110,7 @@ def test_a_frozen_network_trains_its_head_alone_and_counts_all_its_parameters():
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
-    from benchbook.training.mlx.network import Network
+    from benchbook.frameworks.mlx.network import Network
 
     right = Network._gradients
 
@@ -126,7 +128,7 @@ def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, m
 def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
     import mlx.core as mx
 
-    from benchbook.training.mlx import network
+    from benchbook.frameworks.mlx import network
 
     workload = build("mnist", batch_size=64)
     batch = next(workload.batches(0))

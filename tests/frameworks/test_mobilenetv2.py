@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from benchbook import devices, parity
-from benchbook.datasets import Dataset
-from benchbook.parity import reference
+from benchbook.frameworks import batches, devices
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity
+from benchbook.measuring.parity import reference
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.training import batches
-from benchbook.workload import Settings
 from fakes import run
 from processes import FRAMEWORK
 
@@ -58,7 +58,7 @@ def state(made) -> dict[str, numpy.ndarray]:
         return {
             name: part.numpy().copy() for name, part in made.model.state_dict().items() if "num_batches" not in name
         }
-    from benchbook.training.keras import to_host
+    from benchbook.frameworks.keras.training import to_host
 
     return {weight.path: to_host(weight.value) for weight in made.model.weights}
 
@@ -80,7 +80,7 @@ def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarra
     images = inputs.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
     images = images.astype("float64" if precision == "fp64" else "float32")
     if made.device.framework != "torch":
-        from benchbook.training.keras import to_host
+        from benchbook.frameworks.keras.training import to_host
 
         exact = replace(made, settings=Settings(precision))
         exact.network.load([to_host(weight.value) for weight in made.model.weights])

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from benchbook import devices
+from benchbook.frameworks import devices
 from benchbook.studies.resnet50_cost import workload as resnet50
 from processes import FRAMEWORK
 

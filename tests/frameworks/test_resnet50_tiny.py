@@ -6,13 +6,14 @@ import numpy
 import pytest
 import torch
 
-from benchbook import devices, parallel
-from benchbook.parity import reference
+from benchbook.frameworks import devices
+from benchbook.frameworks.keras.training import to_host
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parallel
+from benchbook.measuring.parity import reference
 from benchbook.studies.resnet50_cost import keras as keras_side
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
-from benchbook.training.keras import to_host
-from benchbook.workload import Settings
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
@@ -24,7 +25,7 @@ def small(plan):
     """Return a network of one convolution, one batch norm and one layer."""
     import keras
 
-    from benchbook.training.keras.normalization import batch_norm
+    from benchbook.frameworks.keras.normalization import batch_norm
 
     keras.utils.set_random_seed(0)
     layers, pixels = keras.layers, keras.Input((32, 32, 3))

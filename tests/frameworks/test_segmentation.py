@@ -3,12 +3,14 @@
 import numpy
 import pytest
 
-from benchbook import datasets, devices, protocol
+from benchbook.frameworks import devices
+from benchbook.frameworks.keras.training import to_host
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import protocol
+from benchbook.studies import datasets
 from benchbook.studies.segmentation_scaling import network
 from benchbook.studies.segmentation_scaling import workload as segmentation
 from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
-from benchbook.training.keras import to_host
-from benchbook.workload import Settings
 from fakes import run
 from processes import FRAMEWORK
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from benchbook import devices, machine, roofline
+from benchbook.frameworks import devices
+from benchbook.machine import identity
+from benchbook.measuring import roofline
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
@@ -12,7 +14,7 @@ CPU = devices.pick("cpu", FRAMEWORK)
 def test_a_device_has_its_software_memory_and_precision():
     framework = pytest.importorskip(FRAMEWORK)
     assert devices.available(FRAMEWORK)[-1] == "cpu"
-    assert CPU.name == machine.identify().chip
+    assert CPU.name == identity.identify().chip
     software = devices.software(CPU)
     assert (software["framework"], software["framework_version"]) == (FRAMEWORK, framework.__version__)
     assert devices.peak_memory(CPU)[1] == "process_peak_resident"

@@ -9,11 +9,14 @@ import textwrap
 import numpy
 import pytest
 
-from benchbook import devices, layout, parity, records, support
-from benchbook.datasets import Dataset
+from benchbook.frameworks import devices
+from benchbook.frameworks.workload import Settings
+from benchbook.machine import layout
+from benchbook.measuring import parity, support
+from benchbook.rows import records
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import workload as your_network
-from benchbook.workload import Settings
 from fakes import run
 from processes import FRAMEWORK
 
@@ -175,7 +178,7 @@ def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_name
     verdict = parity.check(your_network.build(plan(**text(own, network=own("casting")))), record, 1)
     assert not verdict.passed
     assert verdict.num_steps == 0
-    [row] = importlib.import_module("benchbook.records").read(record.path).to_dict("records")
+    [row] = importlib.import_module("benchbook.rows.records").read(record.path).to_dict("records")
     assert row["status"] == "unsupported"
     assert REFUSED[FRAMEWORK] in row["message"]
     assert row["message"] in verdict.reason
@@ -202,10 +205,10 @@ def test_dropout_within_layers_is_put_off_and_back_on(own, tmp_path):
 def dropping(workload) -> list[bool]:
     """Return of each layer for dropout whether it drops anything in training."""
     if IS_KERAS:
-        from benchbook.training.keras.runtime import dropouts
+        from benchbook.frameworks.keras.runtime import dropouts
 
         return [layer.rate > 0 for layer in dropouts(workload.network.model)]
-    from benchbook.training.torch.parity import random_layers
+    from benchbook.frameworks.torch.parity import random_layers
 
     return [layer.training for layer in random_layers(workload.model)]
 
@@ -326,7 +329,7 @@ def test_every_batch_size_is_a_row_and_one_that_fails_ends_it(own, tmp_path):
         return your_network.build(chosen.of_size(batch_size), Settings())
 
     sizes.try_each(build, record, sizes.read("16 2 8 32"), 0.01)
-    rows = importlib.import_module("benchbook.records").read(record.path)
+    rows = importlib.import_module("benchbook.rows.records").read(record.path)
     assert rows["batch_size"].tolist() == [2, 2, 8, 8, 16]
     assert rows["status"].tolist() == ["ok"] * 4 + ["out_of_memory"]
     assert (rows["samples"][:4] % rows["batch_size"][:4] == 0).all()

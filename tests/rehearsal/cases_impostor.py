@@ -11,16 +11,17 @@ import pytest
 import torch
 from PIL import Image
 
-from benchbook import devices, parity, protocol, search
-from benchbook.datasets import Dataset
-from benchbook.datasets.collections import Collection, Pictures
-from benchbook.protocol import Plan
+from benchbook.frameworks import devices
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity, protocol, search
+from benchbook.measuring.protocol import Plan
+from benchbook.studies.datasets import Dataset
+from benchbook.studies.datasets.collections import Collection, Pictures
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.simclr_epochs import workload as simclr
 from benchbook.studies.vae_stability import workload as vae
-from benchbook.workload import Settings
 from fakes import run
 
 KIND = os.environ["BENCHBOOK_TEST_KIND"]

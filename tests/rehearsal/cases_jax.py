@@ -8,16 +8,17 @@ import jax
 import numpy
 import pytest
 
-from benchbook import datasets, devices, measure
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
-from benchbook.roofline import operations
+from benchbook.frameworks import devices, operations
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, cross_entropy, import_keras
+from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import measure
+from benchbook.studies import datasets
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.segmentation_scaling import workload as segmentation
-from benchbook.training.keras import KerasWorkload, ResidentArrays, cross_entropy, import_keras
-from benchbook.training.plain import SGD, Plain
-from benchbook.workload import Settings
 
 import_keras("jax")
 FIRST, SECOND = jax.devices("cpu")

@@ -12,16 +12,18 @@ import pytest
 import tensorflow
 from tensorflow.python.framework import op_callbacks
 
-from benchbook import datasets, protocol
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
-from benchbook.roofline import operations
+from benchbook.frameworks import operations
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.keras.inputs import as_gathered
+from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, arithmetic, import_keras
+from benchbook.frameworks.tensorflow import placement
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import protocol
+from benchbook.studies import datasets
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.segmentation_scaling import workload as segmentation
-from benchbook.training.keras import KerasWorkload, ResidentArrays, arithmetic, import_keras, placement
-from benchbook.training.keras.inputs import as_gathered
-from benchbook.workload import Settings
 from fakes import run
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchbook import intervals, layout, records
+from benchbook.judging import intervals
+from benchbook.machine import layout
+from benchbook.rows import records
 from processes import needs
 
 pytestmark = needs("jax")
 
 HERE = Path(__file__).parent
-PICK = "from benchbook import devices; print(devices.pick('best', 'jax').kind)"
+PICK = "from benchbook.frameworks import devices; print(devices.pick('best', 'jax').kind)"
 # A process that runs PLAN, and while it lives a kernel of its own that picks the best device.
 PLAN_AND_PICK = f"""
 import subprocess, sys
@@ -39,13 +41,13 @@ def kind_beside(plan: str, lock: Path) -> str:
 
 
 def test_a_kernel_gets_the_accelerator_that_the_plan_saw(tmp_path):
-    plan = "from benchbook.devices import survey; assert survey.kinds('jax') == ('tpu', 'cpu')"
+    plan = "from benchbook.frameworks import survey; assert survey.kinds('jax') == ('tpu', 'cpu')"
     assert kind_beside(plan, tmp_path / "lock") == "tpu"
 
 
 def test_a_kernel_lacks_the_accelerator_that_the_planning_process_asked_for_itself(tmp_path):
     """The double does what libtpu does; without this, the test above would pass whatever the survey did."""
-    plan = "from benchbook import devices; assert devices.available('jax') == ('tpu', 'cpu')"
+    plan = "from benchbook.frameworks import devices; assert devices.available('jax') == ('tpu', 'cpu')"
     assert kind_beside(plan, tmp_path / "lock") == "cpu"
 
 

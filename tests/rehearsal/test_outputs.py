@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchbook import condition, machine, nvidia
+from benchbook.machine import condition, identity, nvidia
 
 THERM_M1_PRO = """Note: No thermal warning level has been recorded
 Note: No performance warning level has been recorded
@@ -92,17 +92,17 @@ def test_pages_are_of_the_size_that_vm_stat_prints(printed, page):
 @pytest.mark.parametrize("brand", BRANDS)
 def test_every_brand_makes_a_name_of_a_machine(monkeypatch, brand):
     monkeypatch.delenv("BENCHBOOK_MACHINE", raising=False)
-    monkeypatch.setattr(machine, "_chip", lambda: brand)
-    assert machine.identify().name.startswith("apple-")
+    monkeypatch.setattr(identity, "_chip", lambda: brand)
+    assert identity.identify().name.startswith("apple-")
 
 
 def test_a_linux_on_apple_silicon_names_no_processor_and_the_architecture_stands_in(monkeypatch, tmp_path):
     (tmp_path / "cpuinfo").write_text(CPUINFO_M1_LINUX)
-    monkeypatch.setattr(machine, "Path", lambda path: tmp_path / "cpuinfo" if path == "/proc/cpuinfo" else Path(path))
+    monkeypatch.setattr(identity, "Path", lambda path: tmp_path / "cpuinfo" if path == "/proc/cpuinfo" else Path(path))
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert machine.identify("a-name").chip == "aarch64"
+    assert identity.identify("a-name").chip == "aarch64"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from benchbook import datasets, devices, measure, parity, protocol, search
-from benchbook.devices import Device
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.torch import runtime
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import measure, parity, protocol, search
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.training.plain import SGD, Plain
-from benchbook.training.torch import TorchWorkload, runtime
-from benchbook.workload import Settings
 from fakes import CPU, run
 
 # What torch, its compiler and its libraries read; the old and the new ones exclude each other in torch 2.10 and 2.11.
@@ -148,7 +151,7 @@ def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(o
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(tmp_path, monkeypatch, fixed):
     if not fixed:  # as torch makes momentum itself
-        monkeypatch.setattr("benchbook.training.torch.begin_momentum", lambda optimizer: None)
+        monkeypatch.setattr("benchbook.frameworks.torch.training.begin_momentum", lambda optimizer: None)
     workload = scaled_workload("momentum fused")
     workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     verdict = parity.check(workload, run(tmp_path), 3)

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import chips, layout, networks, records
-from benchbook.record import marks
+from benchbook.machine import layout
+from benchbook.record import chips, marks, networks
+from benchbook.rows import records
 
 COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
 COLUMNS += ["unit", "origin", "source", "note"]

@@ -5,7 +5,8 @@ import functools
 import numpy
 import pandas
 
-from benchbook import chips, layout, networks
+from benchbook.machine import layout
+from benchbook.record import chips, networks
 
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
 TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units

@@ -6,9 +6,9 @@ import re
 import numpy
 import pandas
 
-from benchbook import chips, networks, records
-from benchbook.devices.frameworks import FRAMEWORKS
-from benchbook.record import ledger
+from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.record import chips, ledger, networks
+from benchbook.rows import records
 
 DEVICES = {"CPU": "cpu", "TPU": "tpu"}
 ENERGY = {"GPU": ("nvml", "board"), "CPU": ("rapl", "package")}  # by how a boundary begins: boards, or a package

@@ -15,14 +15,17 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook import articles, claims_chart, kernel, layout, studies
-from benchbook.answers import reading as answers
-from benchbook.answers.from_rows import rows_of
-from benchbook.predictions.charts import CHARTS as PREDICTIONS
-from benchbook.records import reading
-from benchbook.report import answer_pages, answering, citing, claim_pages, executed, tables
+from benchbook import studies
+from benchbook.machine import layout
+from benchbook.record import articles
+from benchbook.report import answer_pages, answering, citing, claim_pages, claims_chart, executed, tables
+from benchbook.report.answers import reading as answers
+from benchbook.report.answers.from_rows import rows_of
 from benchbook.report.citing import Published
-from benchbook.study import Chart, Study
+from benchbook.rows import reading
+from benchbook.running import kernel
+from benchbook.studies.prediction_charts import CHARTS as PREDICTIONS
+from benchbook.studies.study import Chart, Study
 
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile(r"[=+\-@\t\r]")

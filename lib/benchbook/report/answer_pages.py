@@ -6,11 +6,11 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook.answers import export
-from benchbook.answers.marks import Mark
-from benchbook.answers.tasks import TASKS, task
+from benchbook.judging.wording import duration
 from benchbook.report import answering
-from benchbook.wording import duration
+from benchbook.report.answers import export
+from benchbook.report.answers.marks import Mark
+from benchbook.report.answers.tasks import TASKS, task
 
 DATA = "data"
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
 
-from benchbook import layout
-from benchbook.answers import axis, costs, words
-from benchbook.answers.from_record import reference_operations, refusals
-from benchbook.answers.marks import KINDS, PREDICTED, Mark
-from benchbook.answers.tasks import TASKS, Task
-from benchbook.wording import duration, number
+from benchbook.judging.wording import duration, number
+from benchbook.machine import layout
+from benchbook.report.answers import axis, costs, words
+from benchbook.report.answers.from_record import reference_operations, refusals
+from benchbook.report.answers.marks import KINDS, PREDICTED, Mark
+from benchbook.report.answers.tasks import TASKS, Task
 
 FIRST = TASKS[0]
 NUMBERS = ("seconds", "low", "high", "joules", "rent", "purchase", "memory_gb", "count", "counted")

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable
 import pandas
 import yaml
 
-from benchbook import layout, naming, verdicts
+from benchbook.judging import verdicts
+from benchbook.machine import layout
+from benchbook.record import naming
 
 Published = Callable[[], pandas.DataFrame]  # reading them takes a moment, and not every figure needs them
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook import claims, layout, wording
+from benchbook.judging import wording
+from benchbook.machine import layout
+from benchbook.record import claims
 from benchbook.report import tables
 
 NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)

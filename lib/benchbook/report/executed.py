@@ -9,7 +9,8 @@ from pathlib import Path
 
 import jinja2
 
-from benchbook import layout, ledger
+from benchbook.machine import layout
+from benchbook.running import ledger
 
 SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
 # A notebook's own markup that is kept; everything else is dropped, so that no output runs or loads anything.

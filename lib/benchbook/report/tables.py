@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import naming, studies, wording
+from benchbook import studies
+from benchbook.judging import wording
+from benchbook.record import naming
 
 # The columns of each table that are shown, and what they are called there.
 COLUMNS = {

@@ -3,8 +3,8 @@
 import importlib
 import pkgutil
 
-from benchbook import layout
-from benchbook.study import Study
+from benchbook.machine import layout
+from benchbook.studies.study import Study
 
 
 def every() -> dict[str, Study]:

@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, naming, studies, wording
+from benchbook import studies
+from benchbook.judging import wording
+from benchbook.record import naming
+from benchbook.studies import figures
 from benchbook.studies.calibrate import tables
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 
 def ceilings(evidence: Evidence) -> Drawing:

@@ -1,8 +1,8 @@
 """What calibration says: what each device can do at most, and how much of it training reaches."""
 
-from benchbook import wording
+from benchbook.judging import wording
 from benchbook.studies.calibrate import charts, tables
-from benchbook.study import Chart, Evidence, Study
+from benchbook.studies.study import Chart, Evidence, Study
 
 
 def finding(evidence: Evidence) -> str:

@@ -2,8 +2,8 @@
 
 import pandas
 
-from benchbook import roofline
-from benchbook.study import Evidence
+from benchbook.measuring import roofline
+from benchbook.studies.study import Evidence
 
 ORDER = ("fp64", "fp32", "tf32", "bf16", "fp16")
 MEMORY = {"copy": "memory copy", "host_to_device": "host to device", "device_to_host": "device to host"}

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pandas
 
-from benchbook import figures, input_shares, wording
+from benchbook.judging import wording
+from benchbook.studies import figures, input_shares
 from benchbook.studies.mnist_speedup import tables
 from benchbook.studies.mnist_speedup.tables import EPOCH
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 
 def epochs(evidence: Evidence) -> Drawing:

@@ -9,16 +9,16 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook import datasets, devices
-from benchbook.devices import Device
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.batches import loaded, plain_order, shuffled_order
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.mlx.draw import as_torch
+from benchbook.frameworks.mlx.inputs import ResidentArrays
+from benchbook.frameworks.mlx.layers import Convolution, Dense
+from benchbook.frameworks.mlx.training import MlxWorkload
+from benchbook.frameworks.workload import Settings
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as torchs
-from benchbook.training import flops
-from benchbook.training.batches import loaded, plain_order, shuffled_order
-from benchbook.training.mlx import MlxWorkload
-from benchbook.training.mlx.draw import as_torch
-from benchbook.training.mlx.inputs import ResidentArrays
-from benchbook.training.mlx.layers import Convolution, Dense
-from benchbook.workload import Settings
 
 POOLED = (12, 12, 64)  # height, width and channels of what the dense layers take
 

@@ -1,10 +1,10 @@
 """What the MNIST study says: seconds for an epoch, the accelerator's speed-up, the input's share, a step's cost."""
 
-from benchbook import wording
-from benchbook.confirmation import UNCONFIRMED
+from benchbook.judging import wording
+from benchbook.judging.confirmation import UNCONFIRMED
 from benchbook.studies.mnist_speedup import charts, tables
 from benchbook.studies.mnist_speedup.tables import EPOCH
-from benchbook.study import Chart, Evidence, Rule, Study
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 
 WAYS = {
     "reference": "with the article's loader",

@@ -2,10 +2,11 @@
 
 import pandas
 
-from benchbook import confirmation, input_shares, intervals, statistics, verdicts
-from benchbook.epochs import ArticleEpoch
-from benchbook.intervals import Interval
-from benchbook.study import Evidence, longest, once
+from benchbook.judging import confirmation, intervals, statistics, verdicts
+from benchbook.judging.intervals import Interval
+from benchbook.studies import input_shares
+from benchbook.studies.epochs import ArticleEpoch
+from benchbook.studies.study import Evidence, longest, once
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's

@@ -13,17 +13,17 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from benchbook import datasets, devices
-from benchbook.devices import Device
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.batches import order_seed
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.options import check_options
+from benchbook.frameworks.plain import Adadelta, LabelsByImage, Plain
+from benchbook.frameworks.torch.runtime import Batch
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Settings
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
 from benchbook.studies.mnist_speedup.smallest import FRAMEWORKS
-from benchbook.training import flops
-from benchbook.training.batches import order_seed
-from benchbook.training.options import check_options
-from benchbook.training.plain import Adadelta, LabelsByImage, Plain
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import Batch
-from benchbook.workload import Settings
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000
@@ -140,8 +140,8 @@ def build(
         num_workers: with `controlled`, processes that prepare images (0: the training process itself).
         batch_size: images a step.
         seed: of weights, dropout and data order.
-        settings: how the network is computed, for `tuned`; found by `benchbook.search`. Adadelta has no fused form in
-            torch, so for `fused` its step is compiled.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`. Adadelta has no
+            fused form in torch, so for `fused` its step is compiled.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, or a number out of range.

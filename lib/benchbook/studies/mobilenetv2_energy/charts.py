@@ -7,10 +7,13 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, naming, records, wording
-from benchbook.naming import Names
+from benchbook.judging import wording
+from benchbook.record import naming
+from benchbook.record.naming import Names
+from benchbook.rows import records
+from benchbook.studies import figures
 from benchbook.studies.mobilenetv2_energy import tables
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 DASHES = {"tensorflow": "-", "jax": "--", "torch": ":", "mlx": "-."}
 MARKERS = "os^vDP*X"

@@ -4,10 +4,8 @@ import functools
 
 import numpy
 
-from benchbook.studies.mobilenetv2_energy import inputs, weights
-from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan
-from benchbook.training import batches
-from benchbook.training.keras import (
+from benchbook.frameworks import batches
+from benchbook.frameworks.keras.training import (
     KerasWorkload,
     ResidentArrays,
     cross_entropy,
@@ -15,7 +13,9 @@ from benchbook.training.keras import (
     import_keras,
     kernels_of_zeros,
 )
-from benchbook.training.plain import Adam, Plain
+from benchbook.frameworks.plain import Adam, Plain
+from benchbook.studies.mobilenetv2_energy import inputs, weights
+from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan
 
 
 def build(plan: Plan) -> KerasWorkload:

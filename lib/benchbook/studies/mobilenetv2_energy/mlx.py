@@ -6,7 +6,12 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook import devices
+from benchbook.frameworks import batches, devices, flops
+from benchbook.frameworks.mlx.inputs import ResidentArrays
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift
+from benchbook.frameworks.mlx.runtime import leaves
+from benchbook.frameworks.mlx.training import MlxWorkload
+from benchbook.frameworks.plain import Plain
 from benchbook.studies.mobilenetv2_energy import inputs, weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
@@ -17,12 +22,6 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     NORM_EPSILON,
     Plan,
 )
-from benchbook.training import batches, flops
-from benchbook.training.mlx import MlxWorkload
-from benchbook.training.mlx.inputs import ResidentArrays
-from benchbook.training.mlx.layers import BatchNorm, Convolution, Dense, Shift
-from benchbook.training.mlx.runtime import leaves
-from benchbook.training.plain import Plain
 
 
 class Block(nn.Module):

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
+from benchbook.frameworks import batches
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import LabelsByImage
+from benchbook.frameworks.workload import Settings
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy.weights import Weights, for_parity
-from benchbook.training import batches
-from benchbook.training.plain import LabelsByImage
-from benchbook.workload import Settings
 
 # Of two copies of the article's notebook.
 DROPOUT = 0.4
@@ -79,12 +79,12 @@ class Plan:
     def settle(self) -> Callable | None:
         """Return what makes the weights at which all layers are compared; a head alone is compared at the present ones.
 
-        See `benchbook.training.plain.Plain`.
+        See `benchbook.frameworks.plain.Plain`.
         """
         return (lambda make, begun: for_parity(begun)) if self.trainable else None
 
     def label_finder(self, channels_first: bool = False) -> Callable[[tuple, int], numpy.ndarray]:
-        """Return what says which labels of a batch are those of its images; see `benchbook.training.plain.Plain`.
+        """Return what says which labels of a batch are those of its images; see `benchbook.frameworks.plain.Plain`.
 
         Of an enlarged image one pixel is taken for each that the data set has.
         """

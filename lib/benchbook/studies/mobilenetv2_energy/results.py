@@ -1,8 +1,10 @@
 """What the MobileNetV2 study says: images a second, joules an image, what is learnt, and what breaks."""
 
-from benchbook import findings, records, wording
+from benchbook.judging import wording
+from benchbook.rows import records
+from benchbook.studies import findings
 from benchbook.studies.mobilenetv2_energy import charts, tables
-from benchbook.study import Chart, Evidence, Rule, Study
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 
 
 def finding(evidence: Evidence) -> str:

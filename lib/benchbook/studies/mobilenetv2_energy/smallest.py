@@ -1,8 +1,8 @@
 """This study's workload at its smallest: whether a device computes it rightly, not how fast."""
 
-from benchbook.datasets.generated import shapes
-from benchbook.devices import Device
-from benchbook.workload import Workload
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
+from benchbook.studies.datasets.generated import shapes
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
 

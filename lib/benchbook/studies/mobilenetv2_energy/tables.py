@@ -2,9 +2,11 @@
 
 import pandas
 
-from benchbook import articles, curves, quantities, statistics
-from benchbook.devices.frameworks import PREFERRED
-from benchbook.study import Evidence, longest, once
+from benchbook.judging import statistics
+from benchbook.machine.libraries import PREFERRED
+from benchbook.record import articles
+from benchbook.studies import curves, quantities
+from benchbook.studies.study import Evidence, longest, once
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's

@@ -9,7 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook import devices
+from benchbook.frameworks import batches, devices, flops
+from benchbook.frameworks.plain import Adam, Plain
+from benchbook.frameworks.torch.runtime import Batch
+from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.mobilenetv2_energy import inputs, weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
@@ -20,10 +23,6 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     NORM_EPSILON,
     Plan,
 )
-from benchbook.training import batches, flops
-from benchbook.training.plain import Adam, Plain
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import Batch
 
 
 class Padding(nn.Module):

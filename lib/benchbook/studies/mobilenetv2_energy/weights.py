@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy
 
-from benchbook.datasets import DatasetUnavailable, sources
+from benchbook.studies.datasets import DatasetUnavailable, sources
 
 KINDS = ("imagenet", "random")
 # Random weights with Keras's 0.999 leave the moving statistics so far behind that test accuracy stays at chance.

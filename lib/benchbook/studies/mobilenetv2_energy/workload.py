@@ -8,13 +8,13 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from benchbook import datasets
-from benchbook.devices import Device
-from benchbook.devices.frameworks import part_of
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.options import check_fits, check_options
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.machine.libraries import part_of
+from benchbook.studies import datasets
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from benchbook.studies.mobilenetv2_energy.plan import Plan
-from benchbook.training.options import check_fits, check_options
-from benchbook.workload import Settings, Workload
 
 VARIANTS = ("reference", "tuned")
 
@@ -52,7 +52,7 @@ def build(
         num_workers: threads that prepare images ahead (0: the training thread itself).
         num_test_images: test on the first so many; 0: on all.
         seed: of weights, dropout and data order.
-        settings: how the network is computed, for `tuned`; found by `benchbook.search`.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, images without colours, or a number out of

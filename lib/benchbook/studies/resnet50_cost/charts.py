@@ -6,10 +6,12 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from benchbook import figures, naming, wording
-from benchbook.naming import Names
+from benchbook.judging import wording
+from benchbook.record import naming
+from benchbook.record.naming import Names
+from benchbook.studies import figures
 from benchbook.studies.resnet50_cost import money, tables
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 PERCENT = PercentFormatter(1, decimals=0)
 UNITS = {"hours": "hours", "dollars": "US dollars"}

@@ -7,6 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy
 
+from benchbook.frameworks.batches import loaded, plain_order
+from benchbook.frameworks.keras.training import (
+    KerasWorkload,
+    cross_entropy,
+    evaluation_batch_size,
+    import_keras,
+    kernels_of_zeros,
+)
+from benchbook.frameworks.plain import all_of
+from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost.plan import (
     DROP,
     DROPS,
@@ -20,10 +30,6 @@ from benchbook.studies.resnet50_cost.plan import (
     Plan,
 )
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
-from benchbook.training.batches import loaded, plain_order
-from benchbook.training.keras import KerasWorkload, cross_entropy, evaluation_batch_size, import_keras, kernels_of_zeros
-from benchbook.training.plain import all_of
-from benchbook.workload import Evaluation
 
 
 @dataclass
@@ -72,7 +78,7 @@ def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     from keras import Input, Model, layers
 
-    from benchbook.training.keras.normalization import batch_norm
+    from benchbook.frameworks.keras.normalization import batch_norm
 
     norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, momentum=NORM_KEPT, epsilon=NORM_EPSILON)
 

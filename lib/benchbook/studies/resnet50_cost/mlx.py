@@ -6,6 +6,12 @@ import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
+from benchbook.frameworks import flops
+from benchbook.frameworks.batches import loaded, plain_order
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense
+from benchbook.frameworks.mlx.runtime import leaves
+from benchbook.frameworks.mlx.training import MlxWorkload
+from benchbook.frameworks.plain import Plain
 from benchbook.studies.resnet50_cost.plan import (
     DROP,
     DROPS,
@@ -21,12 +27,6 @@ from benchbook.studies.resnet50_cost.plan import (
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
 from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
-from benchbook.training import flops
-from benchbook.training.batches import loaded, plain_order
-from benchbook.training.mlx import MlxWorkload
-from benchbook.training.mlx.layers import BatchNorm, Convolution, Dense
-from benchbook.training.mlx.runtime import leaves
-from benchbook.training.plain import Plain
 
 
 class Convolved(nn.Module):

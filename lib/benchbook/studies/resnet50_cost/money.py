@@ -5,9 +5,11 @@ import itertools
 import numpy
 import pandas
 
-from benchbook import estimate, figures, quantities, statistics
+from benchbook.judging import statistics
+from benchbook.record import estimate
+from benchbook.studies import figures, quantities
 from benchbook.studies.resnet50_cost import tables
-from benchbook.study import Evidence, once
+from benchbook.studies.study import Evidence, once
 
 TARGET_ACCURACY = 0.757  # the article's
 RENTED = ("on_demand", "reserved")

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from benchbook.datasets.collections import Collection
-from benchbook.devices import Device
+from benchbook.frameworks import batches
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.workload import Settings
+from benchbook.studies.datasets.collections import Collection
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.weights import Weights, for_parity
-from benchbook.training import batches
-from benchbook.training.plain import SGD, Plain
-from benchbook.training.several.group import Group
-from benchbook.workload import Settings
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -131,7 +131,7 @@ class Plan:
         """Return what training is held against: the article's momentum and weight decay, in plain code.
 
         Args:
-            make_network, loss, inputs: see `benchbook.training.plain.Plain`.
+            make_network, loss, inputs: see `benchbook.frameworks.plain.Plain`.
             is_of_batch_norm: from a parameter's name to whether weight decay leaves it out.
         """
 

@@ -1,8 +1,9 @@
 """What the ResNet-50 study says: images a second by batch and device count, dollars, and what an accuracy costs."""
 
-from benchbook import findings, wording
+from benchbook.judging import wording
+from benchbook.studies import findings
 from benchbook.studies.resnet50_cost import charts, money, tables
-from benchbook.study import Chart, Evidence, Rule, Study
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 
 MILLION = 1e6  # images
 

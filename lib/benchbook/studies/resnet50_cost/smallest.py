@@ -1,7 +1,7 @@
 """This study's workload at its smallest: whether a device computes it rightly, not how fast."""
 
-from benchbook.devices import Device
-from benchbook.workload import Workload
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
 

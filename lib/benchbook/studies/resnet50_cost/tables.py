@@ -3,9 +3,13 @@
 import numpy
 import pandas
 
-from benchbook import articles, intervals, quantities, records, roofline, verdicts
-from benchbook.intervals import Interval
-from benchbook.study import Evidence, longest, once
+from benchbook.judging import intervals, verdicts
+from benchbook.judging.intervals import Interval
+from benchbook.measuring import roofline
+from benchbook.record import articles
+from benchbook.rows import records
+from benchbook.studies import quantities
+from benchbook.studies.study import Evidence, longest, once
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates

@@ -12,17 +12,16 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchbook import devices
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.several import replicas
+from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.torch.runtime import STORED, Batch, compute, count_parameters, move, prepare
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions
-from benchbook.training import flops
-from benchbook.training.plain import Plain
-from benchbook.training.several import replicas
-from benchbook.training.several.group import Group
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import STORED, Batch, compute, count_parameters, move, prepare
-from benchbook.workload import Evaluation
 
 
 class Network(torchvision.models.ResNet):

@@ -7,15 +7,15 @@ is torchvision's; Keras's own ResNet50 is v1 with convolution biases, so that th
 from types import ModuleType
 from typing import Any
 
-from benchbook.datasets import collections
-from benchbook.datasets.collections import Collection
-from benchbook.devices import Device
-from benchbook.devices.frameworks import part_of
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.options import check_fits, check_options
+from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.machine.libraries import part_of
+from benchbook.studies.datasets import collections
+from benchbook.studies.datasets.collections import Collection
 from benchbook.studies.resnet50_cost import weights as initial
 from benchbook.studies.resnet50_cost.plan import EPOCHS, IMAGENET_CLASSES, SYNTHETIC, Plan
-from benchbook.training.options import check_fits, check_options
-from benchbook.training.several.group import Group
-from benchbook.workload import Settings, Workload
 
 __all__ = ["REPLICA", "VARIANTS", "Group", "build", "build_replica", "collect", "source", "trainable_parameters"]
 

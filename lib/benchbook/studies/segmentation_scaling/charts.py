@@ -7,12 +7,14 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benchbook import figures, sustained, wording
-from benchbook.naming import Names
+from benchbook.judging import wording
+from benchbook.measuring import sustained
+from benchbook.record.naming import Names
+from benchbook.studies import figures
 from benchbook.studies.segmentation_scaling import tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.tables import STAGES, setting
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 SHADES = {"start": "evaluate", "end": "accelerator"}  # names of figures.COLOURS
 OPACITY = 0.65  # of a mask over its image

@@ -3,7 +3,7 @@
 Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, utils/Loss_and_metrics.py.
 """
 
-from benchbook.training.keras import Array
+from benchbook.frameworks.keras.training import Array
 
 PIXELS = (1, 2, 3)  # axes of (n, height, width, 1)
 

@@ -1,11 +1,12 @@
 """What the segmentation study says: milliseconds an image, masks, minutes without a pause."""
 
-from benchbook import findings, wording
-from benchbook.predictions.charts import core_pairs, cores_title
+from benchbook.judging import wording
+from benchbook.studies import findings
+from benchbook.studies.prediction_charts import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import charts, tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
 from benchbook.studies.segmentation_scaling.tables import NAME, NUM_IMAGES
-from benchbook.study import Chart, Evidence, Rule, Study
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 
 
 def finding(evidence: Evidence) -> str:

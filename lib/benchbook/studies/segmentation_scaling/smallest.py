@@ -1,8 +1,8 @@
 """This study's workload at its smallest: whether a device computes it rightly, not how fast."""
 
-from benchbook import datasets
-from benchbook.devices import Device
-from benchbook.workload import Workload
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
+from benchbook.studies import datasets
 
 FRAMEWORKS = ("tensorflow", "jax")
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook import articles, datasets, estimate, manifests
+from benchbook.record import articles, estimate
+from benchbook.rows import manifests
+from benchbook.studies import datasets
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
-from benchbook.study import Evidence, once
+from benchbook.studies.study import Evidence, once
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # whose hours the article printed

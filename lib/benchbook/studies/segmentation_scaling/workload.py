@@ -9,21 +9,21 @@ from collections.abc import Callable
 
 import numpy
 
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
-from benchbook.studies.segmentation_scaling import network
-from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
-from benchbook.training.batches import loaded, plain_order, training_order
-from benchbook.training.keras import (
+from benchbook.frameworks.batches import loaded, plain_order, training_order
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.keras.training import (
     KerasWorkload,
     ResidentArrays,
     evaluation_batch_size,
     import_keras,
     kernels_of_zeros,
 )
-from benchbook.training.options import check_options
-from benchbook.training.plain import SGD, LabelsByImage, Plain
-from benchbook.workload import Settings
+from benchbook.frameworks.options import check_options
+from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
+from benchbook.frameworks.workload import Settings
+from benchbook.studies.datasets import Dataset
+from benchbook.studies.segmentation_scaling import network
+from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
 
 VARIANTS = ("reference", "tuned")
 NUM_EPOCHS, LEARNING_RATE, POWER, MOMENTUM = 2, 0.25, 0.9, 0.95  # of the article's release
@@ -58,7 +58,7 @@ def build(
         data_resident: not with `reference`: keep all images on the device and scale them there.
         num_workers: threads that prepare batches ahead (0: the training thread itself).
         seed: of weights and dropout.
-        settings: how the network is computed, for `tuned`; chosen by `benchbook.search`.
+        settings: how the network is computed, for `tuned`; chosen by `benchbook.measuring.search`.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, labels that are no masks, or a number out of

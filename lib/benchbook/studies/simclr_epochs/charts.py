@@ -6,10 +6,11 @@ import numpy
 import pandas
 from matplotlib.ticker import PercentFormatter
 
-from benchbook import figures, input_shares, wording
+from benchbook.judging import wording
+from benchbook.studies import figures, input_shares
 from benchbook.studies.simclr_epochs import matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
-from benchbook.study import Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 DASHES = {"reference": "-", "controlled": "--"}  # of tuned dots, with joint views dots and dashes
 

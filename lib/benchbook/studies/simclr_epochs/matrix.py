@@ -6,9 +6,12 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, naming, quantities, support, wording
-from benchbook.naming import Names
-from benchbook.study import Evidence, once
+from benchbook.judging import wording
+from benchbook.measuring import support
+from benchbook.record import naming
+from benchbook.record.naming import Names
+from benchbook.studies import figures, quantities
+from benchbook.studies.study import Evidence, once
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
 ROW = ["machine", "study", "device", "framework_version", "compiled"]  # what a row of fields shares

@@ -1,10 +1,10 @@
 """What the SimCLR study says: minutes an epoch, the input's share, accuracy, which precisions and compilers work."""
 
-from benchbook import wording
-from benchbook.confirmation import UNCONFIRMED
+from benchbook.judging import wording
+from benchbook.judging.confirmation import UNCONFIRMED
 from benchbook.studies.simclr_epochs import charts, matrix, tables
 from benchbook.studies.simclr_epochs.tables import EPOCH
-from benchbook.study import Chart, Evidence, Rule, Study
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 
 ACCELERATOR = "device != 'cpu' and reading.isna() and batch_size == 128 and epochs == {}"
 

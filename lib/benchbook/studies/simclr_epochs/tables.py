@@ -2,10 +2,11 @@
 
 import pandas
 
-from benchbook import confirmation, curves, input_shares, quantities, statistics
-from benchbook.confirmation import TUNED_NAMES
-from benchbook.epochs import ArticleEpoch
-from benchbook.study import Evidence, longest, once
+from benchbook.judging import confirmation, statistics
+from benchbook.judging.confirmation import TUNED_NAMES
+from benchbook.studies import curves, input_shares, quantities
+from benchbook.studies.epochs import ArticleEpoch
+from benchbook.studies.study import Evidence, longest, once
 
 NAME = "simclr_epochs"
 BATCH_SIZE, EPOCHS = 128, 200  # the article's

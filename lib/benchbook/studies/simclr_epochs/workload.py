@@ -14,16 +14,17 @@ import numpy
 import torch
 from torch.utils.data import DataLoader
 
-from benchbook import datasets, devices, machine
-from benchbook.devices import Device
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.batches import order_seed
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import SGD, Arrays, Plain
+from benchbook.frameworks.torch.runtime import STORED, Batch, compute
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.machine import identity
+from benchbook.studies import datasets
 from benchbook.studies.simclr_epochs import neighbours, views
 from benchbook.studies.simclr_epochs.network import Network, nt_xent
-from benchbook.training import flops
-from benchbook.training.batches import order_seed
-from benchbook.training.plain import SGD, Arrays, Plain
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import STORED, Batch, compute
-from benchbook.workload import Evaluation, Settings
 
 BATCH_SIZE = 128
 LEARNING_RATE = 0.06  # for so many images in a step
@@ -107,14 +108,14 @@ def build(
         schedule_epochs: epochs after which the cosine ends at 0.
         num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
         parity_batch_size: images in a step that is compared with float64.
-        settings: how the network is computed, for `tuned`; found by `benchbook.search`.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`.
 
     Raises:
         ValueError: an unknown variant, an option of another variant, a number out of range, or images without colour.
     """
     _check_options(dataset, variant, num_workers, joint_views, batch_size, schedule_epochs)
     workers = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(variant, num_workers)
-    workers = machine.usable_cores() if workers == EVERY_CORE else workers
+    workers = identity.usable_cores() if workers == EVERY_CORE else workers
     devices.seed(seed)
     model = Network(joint_views).to(device.kind, STORED[settings.precision])
     optimizer = torch.optim.SGD(

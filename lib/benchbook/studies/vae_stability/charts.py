@@ -4,10 +4,13 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook import figures, naming, parity, wording
-from benchbook.naming import Names
+from benchbook.judging import wording
+from benchbook.measuring import parity
+from benchbook.record import naming
+from benchbook.record.naming import Names
+from benchbook.studies import figures
+from benchbook.studies.study import Drawing, Evidence
 from benchbook.studies.vae_stability import tables
-from benchbook.study import Drawing, Evidence
 
 SMALLEST_ERROR = 1e-9  # drawn for no error at all, on an axis that has no zero
 DASHES = ("-", "--", ":", "-.")  # one for each precision of a device

@@ -1,8 +1,9 @@
 """What the autoencoder study says: whether the loss runs away, and whether steps agree with float64."""
 
-from benchbook import findings, wording
+from benchbook.judging import wording
+from benchbook.studies import findings
+from benchbook.studies.study import Chart, Evidence, Rule, Study
 from benchbook.studies.vae_stability import charts, tables
-from benchbook.study import Chart, Evidence, Rule, Study
 
 LOGGED = "images_seen_in_epoch == {}"
 

@@ -3,8 +3,10 @@
 import numpy
 import pandas
 
-from benchbook import curves, parity, quantities, statistics
-from benchbook.study import Evidence
+from benchbook.judging import statistics
+from benchbook.measuring import parity
+from benchbook.studies import curves, quantities
+from benchbook.studies.study import Evidence
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's

@@ -11,16 +11,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook import datasets, devices
-from benchbook.devices import Device
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.batches import order_seed
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.options import check_options
+from benchbook.frameworks.plain import Adam, Plain
+from benchbook.frameworks.torch.runtime import Batch
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Evaluation
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.workload import columns, inputs
-from benchbook.training import flops
-from benchbook.training.batches import order_seed
-from benchbook.training.options import check_options
-from benchbook.training.plain import Adam, Plain
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import Batch
-from benchbook.workload import Evaluation
 
 BATCH_SIZE = 128
 LATENT_SIZE = 20

@@ -2,9 +2,11 @@
 
 import pandas
 
-from benchbook import figures, input_shares, records, wording
+from benchbook.judging import wording
+from benchbook.rows import records
+from benchbook.studies import figures, input_shares
+from benchbook.studies.study import Drawing, Evidence
 from benchbook.studies.your_network import tables
-from benchbook.study import Drawing, Evidence
 
 
 def rates(evidence: Evidence) -> Drawing:

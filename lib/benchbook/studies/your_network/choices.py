@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from benchbook import datasets, support
+from benchbook.measuring import support
+from benchbook.studies import datasets
 from benchbook.studies.your_network import loading, sizes
 
 VARIANTS = ("reference", "tuned")

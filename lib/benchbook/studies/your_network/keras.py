@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from benchbook.frameworks import flops
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, import_keras, top1
+from benchbook.frameworks.workload import Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
-from benchbook.training import flops
-from benchbook.training.keras import KerasWorkload, cross_entropy, import_keras, top1
-from benchbook.workload import Settings
 
 
 @dataclass

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchbook import runs
+from benchbook.measuring import runs
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
 HINT = "packages beside the lock come from a file: make study EXTRAS=my-requirements.txt"

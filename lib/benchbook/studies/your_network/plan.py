@@ -6,15 +6,15 @@ from functools import cached_property
 
 import numpy
 
-from benchbook.datasets import Dataset
-from benchbook.devices import Device
+from benchbook.frameworks import batches
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.options import check_fits
+from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
+from benchbook.frameworks.workload import Settings
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.inputs import nearest
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.choices import EXAMPLE, SYNTHETIC
-from benchbook.training import batches
-from benchbook.training.options import check_fits
-from benchbook.training.plain import SGD, Adam, Optimizer, Plain
-from benchbook.workload import Settings
 
 MOMENTUM = 0.9  # of sgd
 POOL = 4  # different batches of synthetic data or of an example, which an epoch repeats
@@ -158,7 +158,7 @@ class Plan:
         torchvision's networks none agreed with float64. So both are compared where hardly any is shut.
 
         Args:
-            make_network, loss: see `benchbook.training.plain.Plain`.
+            make_network, loss: see `benchbook.frameworks.plain.Plain`.
             offsets: to the names of the batch norms' offsets.
         """
 

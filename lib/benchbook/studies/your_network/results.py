@@ -1,8 +1,8 @@
 """What is said of a user's own network: how fast it trains here, in which batches, and what other chips would take."""
 
-from benchbook import findings
+from benchbook.studies import findings
+from benchbook.studies.study import Chart, Evidence, Study
 from benchbook.studies.your_network import charts, tables
-from benchbook.study import Chart, Evidence, Study
 
 
 def finding(evidence: Evidence) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import psutil
 
-from benchbook import measure, protocol, runs
-from benchbook.runs import Run
-from benchbook.workload import Workload
+from benchbook.frameworks.workload import Workload
+from benchbook.measuring import measure, protocol, runs
+from benchbook.measuring.runs import Run
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
 NUM_WINDOWS = 2

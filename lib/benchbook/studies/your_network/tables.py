@@ -4,9 +4,12 @@ import datetime
 
 import pandas
 
-from benchbook import estimate, input_shares, records, support
+from benchbook.measuring import support
+from benchbook.record import estimate
+from benchbook.rows import records
+from benchbook.studies import input_shares
+from benchbook.studies.study import Evidence, longest, once
 from benchbook.studies.your_network import sizes
-from benchbook.study import Evidence, longest, once
 
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
@@ -97,8 +100,8 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    from benchbook.predictions import judging  # imports scipy, which takes a second
-    from benchbook.predictions.features import Unknown
+    from benchbook.record.predictions import judging  # imports scipy, which takes a second
+    from benchbook.record.predictions.features import Unknown
 
     points = evidence.points(NAME)
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
@@ -111,10 +114,10 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
 
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scipy, which takes a second.
-    from benchbook.predictions import money
-    from benchbook.predictions import tables as learned
-    from benchbook.predictions.features import Unknown
-    from benchbook.predictions.question import Question
+    from benchbook.record.predictions import money
+    from benchbook.record.predictions.features import Unknown
+    from benchbook.record.predictions.question import Question
+    from benchbook.studies import prediction_tables as learned
 
     forecaster, lines = learned.learn(evidence), []
     for chip in CHIPS:

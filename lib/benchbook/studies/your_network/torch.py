@@ -6,13 +6,12 @@ import torch
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
-from benchbook import devices
+from benchbook.frameworks import devices, flops
+from benchbook.frameworks.torch.runtime import Batch
+from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.workload import Evaluation, Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
-from benchbook.training import flops
-from benchbook.training.torch import TorchWorkload
-from benchbook.training.torch.runtime import Batch
-from benchbook.workload import Evaluation, Settings
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 import math
 
-from benchbook import datasets
-from benchbook.devices import Device
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.studies import datasets
 from benchbook.studies.your_network import choices, loading
 from benchbook.studies.your_network.plan import Plan
-from benchbook.workload import Settings, Workload
 
 
 def plan(device: Device, variant: str, dataset: str, data_root: str, **chosen) -> Plan:

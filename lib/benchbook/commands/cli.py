@@ -1,0 +1,390 @@
+"""The command line: `benchbook --help` lists the commands."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import pandas
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchbook.commands import measure, record
+from benchbook.frameworks import survey
+from benchbook.frameworks.devices import installed
+from benchbook.judging import compare as comparison
+from benchbook.judging import confirmation, verdicts
+from benchbook.machine import condition, layout
+from benchbook.machine import identity as machine
+from benchbook.record import estimate
+from benchbook.rows import crosschecks, manifests, packing, records
+from benchbook.running import cluster, profiles, session, sites
+from benchbook.running.progress import rate_text
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.command()(measure.measure)
+app.command()(record.predict)
+app.command()(record.chips)
+app.command()(record.sources)
+
+SOME_FAILED = 3  # the status of a study that ended, some points of which did not
+SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
+REPORT_SECONDS = 60.0  # a report takes so long at most
+
+Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
+Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
+MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
+Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
+SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
+DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
+    """Measure what training costs on this machine, merge what others measured, and report it."""
+    if debug:
+        os.environ["BENCHBOOK_DEBUG"] = "1"
+
+
+@app.command()
+def study(
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+    retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
+    executor: Executor = "local",
+    site: SiteFile = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="seconds until this command ends; a point that no longer fits is left out")
+    ] = None,
+) -> None:
+    """Measure this machine, or nodes of a cluster, then write figures and report."""
+    begun = time.monotonic() - (time.time() - psutil.Process().create_time())
+    until = None if deadline is None else begun + deadline
+    for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
+        if os.environ.get(name):  # the graph runs in another folder
+            os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
+    cluster_site = sites.chosen(executor, site)
+    if cluster_site and deadline is not None:
+        raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
+    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
+    _say_left_out(profile, studies, points)
+    left_out = []
+    if cluster_site:
+        lines = cluster.run(points, machine, cluster_site, retry, _say)
+    else:
+        _say_unnamed(points)
+        _say_first_use(points)
+        name = _identify(machine).name
+        left_out = session.measure(points, name, retry, until)
+        lines = session.summary(points, name, left_out)
+    has_time = until is None or until - time.monotonic() > REPORT_SECONDS
+    page = _write_report() if has_time else None
+    _print_summary(lines)
+    if page:
+        _say(f"Report: {_short(page)}")
+    else:
+        _say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+    if left_out:
+        for each in left_out:
+            _say(f"Left out: {each.point.title} ({each.reason})")
+        _say("Next: run the same command again; it measures what was left out.")
+        raise typer.Exit(SOME_LEFT_OUT)
+    following = {"smoke": "quick", "quick": "paper"}.get(profile)
+    if (lines["status"] != "ok").any():
+        _say("Next: see the failures above and in the report; RETRY=1 runs them again.")
+        raise typer.Exit(SOME_FAILED)
+    if following:
+        _say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
+    else:
+        _say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
+
+
+@app.command()
+def plan(
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+    price: Annotated[float, typer.Option(help="US dollars for an hour of this machine; 0: none")] = 0.0,
+    executor: Executor = "local",
+    site: SiteFile = None,
+) -> None:
+    """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
+    cluster_site = sites.chosen(executor, site)
+    name = cluster.check_name(machine) if cluster_site else _identify(machine).name
+    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
+    _say_left_out(profile, studies, points)
+    if not cluster_site:
+        _say_unnamed(points)
+        _say_first_use(points)
+    lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
+    shown = lines.assign(
+        point=lines["point"].str.rpartition("-")[0],  # without the hash
+        seconds=lines["seconds"].map(_duration),
+        limit_seconds=lines["limit_seconds"].map(_duration),
+    )
+    names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
+    for study, group in shown.groupby("study", sort=False):
+        _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
+    if cluster_site:
+        _print_table("One job each", cluster.jobs(points, cluster_site))
+    estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
+    hours = _duration(lines["seconds"].sum())
+    _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
+    _say(f"At the very most {_duration(most)}.")
+    if price > 0:
+        costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
+        _say(f"At ${price:g} an hour: ${costs[0]:,.2f} for what was estimated, ${costs[1]:,.2f} at the very most.")
+
+
+@app.command()
+def report() -> None:
+    """Merge all rows into figures, tables and the report."""
+    _say(f"Report: {_short(_write_report())}")
+
+
+@app.command()
+def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
+    """Check rows against the schema, each other and their manifests; the first fault is named with file and line."""
+    if not path.exists():
+        raise ValueError(f"{path} does not exist")
+    paths = records.find(path)
+    rows = records.merge(paths)
+    if wrong := manifests.faults(paths):
+        raise manifests.ManifestError(wrong[0])
+    described = manifests.every(path if path.is_dir() else path.parent)
+    in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
+    measured = rows if in_runs else rows[rows["source"] == "measured"]
+    for complaint in crosschecks.complaints(measured, described).itertuples():
+        raise ValueError(crosschecks.describe(complaint))
+    unproven = sorted(set(measured["run_id"]) - set(described))
+    if unproven:
+        _say(f"{len(unproven)} runs have no manifest and are unproven: {', '.join(unproven[:3])}")
+    _say(f"{len(rows)} rows in {len(paths)} files are valid.")
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="a machine, session, commit, library such as torch==2.10.0, folder or CSV")],
+    b: Annotated[str, typer.Argument(help="what to hold against it")],
+    csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
+    fail_if_slower: Annotated[
+        float | None, typer.Option(help="exit 1 if B is slower than A by more than so many percent")
+    ] = None,
+) -> None:
+    """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
+    folder = layout.outputs() / "runs"
+    rows = records.gather(records.find(folder) if folder.exists() else [], _say)
+    sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
+    lines = comparison.table(*sides, comparison.samples(a, b, folder), rows)
+    if csv:
+        lines.to_csv(csv, index=False)
+    _print_comparison(lines, a, b)
+    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
+        if points:
+            _say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
+    if fail_if_slower is not None and len(open_points := comparison.undecided(lines)):
+        _say(
+            f"Not decided, for too few windows or kernels were measured: {', '.join(open_points['point'])}. More"
+            " kernels help, as does `make study STUDIES=calibrate`, which learns how much they differ here."
+        )
+    if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
+        _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
+        raise typer.Exit(1)
+
+
+@app.command()
+def pack(
+    machine: MachineName = "",
+    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
+) -> None:
+    """Write a zip of this machine's rows and manifests, checked, to send."""
+    path, rows = packing.pack(_identify(machine).name, to)
+    _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(path)}")
+
+
+@app.command()
+def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
+    """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was.
+
+    A bad zip in a folder is named and does not stop the others.
+    """
+    packs = sorted(path.glob("*.zip")) if path.is_dir() else [path]
+    if not packs:
+        raise ValueError(f"{path} has no archive; allowed: a folder of .zip files made by `benchbook pack`")
+    bad = []
+    for each in packs:
+        try:
+            folder, rows = packing.add(each)
+            _say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
+        except ValueError as error:
+            if each == path:
+                raise
+            bad.append(each.name)
+            _say(f"{each.name}: not added: {error}")
+    if bad:
+        raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
+
+
+@app.command()
+def doctor(
+    minutes: Annotated[float, typer.Option(help="the longest it may take")] = 10.0,
+    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
+    device: DeviceKind = "all",
+) -> None:
+    """Try every device of every framework on this machine: what is right, wrong and missing, and what to do next."""
+    from benchbook.commands import doctor as trying
+
+    findings = []
+    for finding in trying.examine(60 * minutes, device):
+        findings.append(finding)
+        place = f"{finding.framework} {finding.device}".strip()
+        _say(f"{place}, {finding.check}: {finding.state}")
+    table = pandas.DataFrame(findings)
+    table.insert(0, "where", (table.pop("framework") + " " + table.pop("device")).str.strip())
+    _print_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
+    counts = table["state"].value_counts()
+    _say(", ".join(f"{counts.get(state, 0)} {state}" for state in (trying.RIGHT, trying.WRONG, trying.MISSING)) + ".")
+    _say(f"To attach to an issue: {_short(trying.write(findings, to))}")
+    if counts.get(trying.WRONG, 0):
+        raise typer.Exit(1)
+
+
+@app.command(name="machine")
+def show_machine() -> None:
+    """Show who this computer is and in what condition; all of it may be published."""
+    this = _identify("")
+    values = _machine_values(this) | condition.read() | _devices()
+    table = Table("", this.name, title="This machine")
+    for name, value in values.items():
+        table.add_row(name, "unknown" if value is None else str(value))
+    Console().print(table)
+
+
+def _machine_values(this: machine.Machine) -> dict:
+    """Return what stays the same of a machine, name left out."""
+    return {name: value for name, value in machine.as_dictionary(this).items() if name != "name"}
+
+
+def _identify(name: str) -> machine.Machine:
+    return machine.identify(name)
+
+
+def _devices() -> dict:
+    """Return the frameworks that are installed, and the first one's devices: asking all of them takes long."""
+    names = installed()
+    return {"frameworks": ", ".join(names)} | {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
+
+
+def _write_report() -> Path:
+    from benchbook import report as pages
+
+    page = pages.write()
+    for line in pages.left_out(page.with_name(pages.AGGREGATED)):
+        _say(line)
+    return page
+
+
+def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:
+    """Say which of all studies have no point here: their framework is not installed, or has not the device."""
+    present = {point.study for point in points}
+    absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
+    if absent:
+        _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+
+
+def _say_unnamed(points: list[profiles.Point]) -> None:
+    """Say which accelerator is not measured, because the table of devices lacks it."""
+    for framework in sorted({point.parameters.get("framework", "torch") for point in points}):
+        if unnamed := survey.unnamed(framework):
+            _say(f"Left out: {unnamed!r} of {framework}, which is not in benchbook's table of devices; its CPU is not.")
+
+
+def _say_first_use(points: list[profiles.Point]) -> None:
+    """Say which points have a longer limit, because kernels are compiled before the first of them can be measured."""
+    places = {(point.parameters["device"], point.parameters.get("framework", "torch")) for point in points}
+    for kind, framework in sorted(places):
+        if survey.compiles_first(kind, framework):
+            minutes = profiles.FIRST_USE_SECONDS // 60
+            _say(
+                f"{framework} has no binaries for this GPU: its first point waits, once, for up to half an hour, until "
+                f"they are compiled. Its points may take {minutes} minutes longer than the profile says."
+            )
+
+
+def _print_summary(lines: pandas.DataFrame) -> None:
+    columns = {"point": "point", "samples_per_second": "images/s", "spread": "spread", "verdict": "verdict"}
+    columns |= {"status": "status"}
+    for study, group in lines.groupby("study", sort=False):
+        shown = group.reindex(columns=list(columns))
+        shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
+        shown["samples_per_second"] = shown["samples_per_second"].map(rate_text, na_action="ignore")
+        shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
+        _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
+    for line in lines[lines["message"].notna()].to_dict("records"):
+        _say(f"{line['point']}: {line['status']}: {line['message']}")
+
+
+def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
+    shown = pandas.DataFrame(
+        {
+            "point": lines["point"].str.rpartition("-")[0],
+            "A": lines["a"].map("{:,.0f}".format),
+            "B": lines["b"].map("{:,.0f}".format),
+            "B / A": lines["ratio"].map("{:.3f}".format),
+            "95 % interval": [
+                f"{line.low:.3f} to {line.high:.3f}" + (" (range)" if line.interval == "range" else "")
+                for line in lines.itertuples()
+            ],
+            "verdict": lines["verdict"],
+        }
+    )
+    for study, group in shown.groupby(lines["study"]):
+        _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
+    for line in lines.to_dict("records"):
+        for side, name in (("a", a), ("b", b)):
+            if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
+                _say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
+            stability = line[f"stability_{side}"]
+            if verdicts.is_unstable(stability) or verdicts.is_unproven(stability):
+                _say(f"{line['point']} of {name}: {stability}")
+    for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
+        note = f"; {line['energy_note']}" if line["energy_note"] else ""
+        kind = "95 % interval" if line["energy_interval"] == "interval" else "range"
+        bounds = f"{kind} {line['energy_low']:.3g} to {line['energy_high']:.3g}"
+        _say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")
+
+
+def _print_table(title: str, lines: pandas.DataFrame) -> None:
+    numeric = {"images/s", "A", "B", "B / A", "spread", "estimate", "at most", "kernels"}
+    table = Table(title=title)
+    for name in lines.columns:
+        table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
+    for values in lines.itertuples(index=False):
+        table.add_row(*("" if pandas.isna(value) else str(value) for value in values))
+    Console().print(table)
+
+
+def _duration(seconds: float) -> str:
+    if pandas.isna(seconds):
+        return "not known yet"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def _say(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _short(path: Path) -> str:
+    inside = path.is_relative_to(layout.root())
+    return str(path.relative_to(layout.root()) if inside else path)

@@ -1,0 +1,170 @@
+"""What `benchbook doctor` tries on one device, in a process of its own.
+
+Started as `python -m benchbook.commands.doctor.checks torch mps`.
+
+A line of JSON for each check, before it begins and after it: what ends the process is found by the check that began.
+"""
+
+import importlib
+import json
+import math
+import pkgutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchbook import studies
+from benchbook.frameworks import devices, operations
+from benchbook.frameworks.devices import Device
+from benchbook.measuring import measure, parity, protocol, roofline, runs
+from benchbook.measuring.runs import Run
+from benchbook.rows import records
+
+RIGHT, WRONG, MISSING = "right", "wrong", "missing"
+PARITY_STEPS = 3
+TRANSFER_BYTES = 2**26
+# No bus or memory that a device is reached by is as fast: PCIe 6.0 with 16 lanes has 121 GB/s, NVLink-C2C 450.
+FASTEST_BUS = 1e12  # bytes a second
+SENSOR_SECONDS = 2.5  # Apple's counters move every 2 s at the slowest
+ISSUE = "attach the zip to an issue"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says.
+
+    Attributes:
+        framework, device: where; device is empty where the framework itself is meant.
+        check: what was tried.
+        state: right, wrong or missing.
+        detail: what was seen.
+        next_step: what the user can do; empty where all is right.
+    """
+
+    framework: str
+    device: str
+    check: str
+    state: str
+    detail: str
+    next_step: str = ""
+
+
+Answer = tuple[str, str, str]  # state, detail, next step
+
+
+def check_waiting(device: Device) -> Answer:
+    """Prove that synchronising waits: else no time means anything."""
+    remaining = roofline.check_synchronize(device, work_seconds=0.1)
+    return RIGHT, f"{remaining:.1%} of the work was left after waiting", ""
+
+
+def check_memory(device: Device) -> Answer:
+    """See whether the use of memory is counted."""
+    devices.reset_peak_memory(device)
+    output = operations.copy(device, 2**20)(None)
+    devices.synchronize(device, output)
+    peak, method = devices.peak_memory(device)
+    if peak is None:
+        return MISSING, "nobody counts this device's memory", "nothing to do: its column stays empty"
+    return RIGHT, f"{peak / 2**20:,.0f} MiB ({method})", ""
+
+
+def check_energy(device: Device) -> Answer:
+    """Read the energy of some seconds."""
+    sensor = measure.open_sensor(device)
+    if isinstance(sensor, measure.NoSensor):
+        hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see README)"
+        if device.features.energy_counter == "rapl" and measure.RAPL.exists():
+            hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
+        return MISSING, "no counter can be read", hint
+    with measure.window(device, sensor) as window:
+        time.sleep(SENSOR_SECONDS)
+    if window.energy.joules is None:
+        return MISSING, f"{type(sensor).__name__} did not move in {SENSOR_SECONDS:g} s", f"{ISSUE}: which chip is it?"
+    watts = window.energy.joules / window.seconds
+    return RIGHT, f"{watts:.3g} W at rest ({window.energy.method}, {window.energy.boundary})", ""
+
+
+def check_transfers(device: Device) -> Answer:
+    """Time copies to the device and back; faster than any bus means that nothing was copied."""
+    if device.is_cpu:
+        return RIGHT, "a CPU has none", ""
+    rates = {}
+    for direction in ("host_to_device", "device_to_host"):
+        operation = operations.transfer(device, TRANSFER_BYTES, direction)
+        count = operations.calls_lasting(0.1, lambda number, run=operation: _seconds(device, run, number))
+        rates[direction] = count * TRANSFER_BYTES / _seconds(device, operation, count)
+    detail = ", ".join(f"{direction.replace('_', ' ')} {rate / 1e9:.3g} GB/s" for direction, rate in rates.items())
+    if max(rates.values()) > FASTEST_BUS:
+        return WRONG, f"{detail}: more than a bus has", f"{ISSUE}; do not publish this device's transfer ceilings"
+    return RIGHT, detail, ""
+
+
+def check_study(device: Device, module: str) -> Answer:
+    """Build a study's smallest workload, compare it with float64, take a step, go back and evaluate."""
+    workload = importlib.import_module(module).build(device)
+    with tempfile.TemporaryDirectory() as folder:
+        names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "doctor")
+        scratch = Run(Path(folder), "doctor", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
+        verdict = parity.check(workload, scratch, PARITY_STEPS)
+    if not verdict.passed:
+        return WRONG, f"not what float64 computes: {verdict.reason}", f"{ISSUE}; do not publish this study's figures"
+    fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
+    losses = []
+    for _ in range(2):
+        losses.append(protocol.train_window(workload, measure.NoSensor(), [batch])["loss"])
+        workload.restore(fresh)
+    evaluation = workload.evaluate()
+    loss = None if evaluation.loss is None else float(evaluation.loss)
+    if not all(math.isfinite(value) for value in (*losses, 0.0 if loss is None else loss)):
+        return WRONG, f"losses of training {losses}, of evaluation {loss}", f"{ISSUE}: a loss is not finite"
+    if abs(losses[1] - losses[0]) > parity.TOLERANCES["fp32"].loss * abs(losses[0]):
+        return WRONG, f"the same step has losses {losses}", f"{ISSUE}: going back to fresh weights changes something"
+    return RIGHT, f"one step and evaluation; {verdict.reason}", ""
+
+
+def answer(check: Callable[[], Answer]) -> Answer:
+    """Return what a check says; whatever a framework raises is an answer as well."""
+    try:
+        return check()
+    except roofline.NotSynchronized as error:
+        return WRONG, str(error), f"no time of this device means anything: publish none, and {ISSUE}"
+    except Exception as error:
+        return WRONG, runs.anonymous(f"{type(error).__name__}: {error}")[:500], ISSUE
+
+
+def checks(device: Device) -> dict[str, Callable[[], Answer]]:
+    """Return what is tried on a device, by name: the device itself, then every study that its framework trains."""
+    tried = {
+        "waiting": lambda: check_waiting(device),
+        "memory": lambda: check_memory(device),
+        "energy": lambda: check_energy(device),
+        "transfers": lambda: check_transfers(device),
+    }
+    for folder in pkgutil.iter_modules(studies.__path__):
+        module = f"{studies.__name__}.{folder.name}.smallest"
+        if importlib.util.find_spec(module) and device.framework in importlib.import_module(module).FRAMEWORKS:
+            tried[folder.name] = lambda module=module: check_study(device, module)
+    return tried
+
+
+def main() -> None:
+    """Try all checks on the device that the command line names, and print each."""
+    framework, kind = sys.argv[1:]
+    device = devices.pick(kind, framework)
+    for name, check in checks(device).items():
+        print(json.dumps({"begun": name}), flush=True)
+        print(json.dumps(asdict(Finding(framework, kind, name, *answer(check)))), flush=True)
+
+
+def _seconds(device: Device, operation: operations.Operation, count: int) -> float:
+    with measure.window(device, measure.NoSensor()) as window:
+        window.last = operations.queue(operation, count)
+    return window.seconds
+
+
+if __name__ == "__main__":
+    main()

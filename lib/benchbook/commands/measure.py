@@ -1,0 +1,112 @@
+"""The command `benchbook measure`: one network of the user's own, measured as a study is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchbook.judging import wording
+from benchbook.machine import layout
+from benchbook.machine.identity import identify
+from benchbook.running import profiles, session
+from benchbook.studies.study import Evidence
+from benchbook.studies.your_network import choices, loading
+
+STUDY = "your_network"
+MINUTES = 60  # that one kernel may take
+
+
+def measure(
+    network: Annotated[str, typer.Argument(help="module:callable or file.py:callable, to a torch or Keras network")],
+    framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
+    image_size: Annotated[int, typer.Option(help="pixels a side")] = 224,
+    channels: Annotated[int, typer.Option(help="of an image")] = 3,
+    num_classes: Annotated[int, typer.Option(help="of the labels")] = 1000,
+    arguments: Annotated[str, typer.Option(help='of the callable, such as "num_classes=10"')] = "",
+    example: Annotated[str, typer.Option(help="file.py:callable(batch_size, seed) to (inputs, target)")] = "",
+    loss: Annotated[str, typer.Option(help="file.py:callable(outputs, target) to a scalar; empty: cross-entropy")] = "",
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
+    learning_rate: Annotated[float, typer.Option(help="of all steps")] = 0.01,
+    batch_size: Annotated[int, typer.Option(help="samples a step")] = 32,
+    batch_sizes: Annotated[str, typer.Option(help='others to try, such as "8 64 128"')] = "",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
+    dataset: Annotated[str, typer.Option(help="synthetic, image_folder, cifar10 or mnist")] = "synthetic",
+    data_root: Annotated[str, typer.Option(help="folder of the data set")] = "",
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="look for the fastest settings first, for two minutes")
+    ] = False,
+    kernels: Annotated[
+        int, typer.Option(help="starts of a process; an interval takes five, or a calibration before")
+    ] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
+    machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",
+) -> None:
+    """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
+    given = {name: value for name, value in locals().items() if name not in ("tuned", "kernels", "machine")}
+    given |= {name: _absolute(given[name]) for name in loading.NAMED}
+    given |= {"data_root": str(Path(data_root).expanduser().resolve()) if data_root else ""}
+    given |= {"variant": "tuned" if tuned else "reference"}
+    if not 1 <= kernels <= 9:
+        raise ValueError(f"kernels {kernels}; allowed: 1 to 9")
+    choices.check(given)
+    entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": MINUTES}
+    points = profiles.points_of(STUDY, entry, "all")
+    name = identify(machine).name
+    if not session.is_cut_short(points, name):  # the code behind the same name may be another one by now
+        for point in points:
+            session.forget(layout.point(name, STUDY, point.name))
+    session.measure(points, name, retry=True)
+    lines = session.summary(points, name)
+    _say_results(points, lines)
+    if (lines["status"] != "ok").any():
+        raise typer.Exit(3)
+
+
+def _absolute(name: str) -> str:
+    """Return a name whose file, if it names one, is found from any folder."""
+    place, colon, attribute = name.rpartition(":")
+    return f"{Path(place).expanduser().resolve()}{colon}{attribute}" if place.endswith(".py") else name
+
+
+def _say_results(points: list, lines) -> None:
+    from benchbook.studies.your_network import charts, tables
+
+    evidence = Evidence.of_machine(lines["machine"].iloc[0])  # calibrations as well
+    names = [point.name for point in points]
+    for line in lines.to_dict("records"):
+        if line["status"] != "ok":
+            typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
+            continue
+        bounds = f"{line['interval']} {line['low']:,.3g} to {line['high']:,.3g}"
+        name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
+        typer.echo(f"{name}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
+    tried = tables.batch_sizes(evidence)
+    tried = tried[tried["point"].isin(names)]
+    if len(tried):
+        typer.echo(f"{charts.batch_sizes_title(tried)}.")
+    rates = tables.rates(evidence)
+    measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
+    if len(measured):
+        table = tables.elsewhere(evidence)
+        _say_elsewhere(table[table["model"].isin(measured["model"])])
+    folder = layout.runs(lines["machine"].iloc[0]) / STUDY
+    typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
+    if len(measured):
+        typer.echo(
+            "Next: `make report` shows it beside other chips; `benchbook compare` holds two of its commits together."
+        )
+
+
+def _say_elsewhere(table) -> None:
+    """Print what the record would have said of this machine, and what it says of others."""
+    from benchbook.studies.your_network import charts, tables
+
+    typer.echo(charts.held_out(table))
+    others = table[table["source"] == "predicted"]
+    for line in others[others["hours"].notna()].to_dict("records"):
+        rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
+        cost = f", ${line['dollars']:,.2f} rented" if line["dollars"] == line["dollars"] else ""
+        spent = f"{tables.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
+        typer.echo(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
+    for reason in others["reason"].dropna().unique()[:1]:
+        typer.echo(f"  Other chips: {reason}.")

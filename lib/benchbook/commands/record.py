@@ -1,0 +1,178 @@
+"""The commands that ask the public record: `predict`, `chips` and `sources`; they need no framework."""
+
+import datetime
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import pandas
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchbook import record
+from benchbook.record import chips as listed
+from benchbook.rows import records
+
+SPECIFICATIONS = {
+    "chip": "chip",
+    "released": "released",
+    "cores": "cores",
+    "fp32_tflops": "fp32",
+    "fp16_tflops": "fp16",
+    "bf16_tflops": "bf16",
+    "memory_gb": "GB",
+    "bandwidth_gb_s": "GB/s",
+    "tdp_watts": "W",
+    "launch_price_usd": "$ at launch",
+}
+
+
+def predict(
+    chip: Annotated[str, typer.Option(help="any name of it; `benchbook chips` lists them")] = "",
+    work: Annotated[str, typer.Option(help="a study or a network")] = "",
+    precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
+    flops: Annotated[float, typer.Option(help="operations of a training step for an image, for any network")] = 0.0,
+    image_size: Annotated[float, typer.Option(help="pixels of a side; 0: the work's own")] = 0.0,
+    batch_size: Annotated[float, typer.Option(help="of one device; 0: 64")] = 0.0,
+    count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
+    images: Annotated[float, typer.Option(help="to train on; the default is an epoch of ImageNet")] = 1_281_167.0,
+    price: Annotated[float, typer.Option(help="US dollars for an hour of one device; 0: those on record")] = 0.0,
+    prices: Annotated[Path | None, typer.Option(help="your own prices, a CSV as outputs/published/prices.csv")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
+    judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
+) -> None:
+    """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
+    # scipy's import takes a second: only who predicts pays for it.
+    from benchbook.record.predictions import judging, money
+    from benchbook.record.predictions.question import Question
+    from benchbook.studies import prediction_tables
+
+    if judge is not None:
+        lines, reasons = judging.judge(judge)
+        summary = judging.summarise(lines)
+        if as_json:
+            refused = reasons.value_counts().to_dict()
+            _say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
+        else:
+            _print_judgement(summary, lines, reasons, judging.singles(lines))
+        return
+    if not chip:
+        raise ValueError("no --chip; `benchbook chips` lists those that are known")
+    question = Question(
+        chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
+        batch_size=batch_size or None, count=count, images=images,
+    )  # fmt: skip
+    answer = prediction_tables.learn_here().ask(
+        question, datetime.date.today(), price or None, money.own_prices(prices)
+    )
+    if as_json:
+        values = {name: _plain(value) for name, value in vars(answer).items()}
+        _say(json.dumps(values, indent=2, ensure_ascii=False))
+    else:
+        _print_answer(answer)
+
+
+def chips(
+    text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print the chips as JSON, with their sources")] = False,
+) -> None:
+    """List the chips that the record knows, with what is printed of them; rates in TFLOP/s."""
+    chosen = listed.search(text)
+    if as_json:
+        _say(json.dumps(_plain(chosen), indent=2, ensure_ascii=False))
+        return
+    shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
+    _print_table(f"{len(chosen)} chips; what no source told is empty", shown, {"chip", "released"})
+
+
+def sources(
+    as_json: Annotated[bool, typer.Option("--json", help="print the sources as JSON")] = False,
+) -> None:
+    """List the record's sources: how many figures each has, what they mean, and what was refused and why."""
+    listed_sources, refused = record.sources(), record.refused()
+    if as_json:
+        _say(json.dumps({"sources": _plain(listed_sources), "refused": _plain(refused)}, indent=2, ensure_ascii=False))
+        return
+    shown = listed_sources[["article", "figures", "marked", "refused", "licence", "means"]]
+    _print_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown, {"article", "licence", "means"})
+    for line in refused.to_dict("records"):
+        _say(f"  {line['figures']} refused: {line['refused']}: {line['article']}")
+
+
+def _print_answer(answer) -> None:
+    question, rate, seconds = answer.question, answer.rate, answer.seconds
+    what = question.work or f"{question.flops_per_sample:.3g} operations an image"
+    devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
+    _say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
+    _say(f"  rate    {rate.value:,.0f} images/s (90 %: {rate.low:,.0f} to {rate.high:,.0f})")
+    _say(f"          from {rate.basis}; {answer.error}")
+    hours = [value / 3600 for value in (seconds.value, seconds.low, seconds.high)]
+    _say(f"  time    {hours[0]:,.2f} h for {question.images:,.0f} images (90 %: {hours[1]:,.2f} to {hours[2]:,.2f})")
+    for line in answer.rented.to_dict("records"):
+        _say(
+            f"  rent    ${line['dollars']:,.2f} (90 %: {line['low']:,.2f} to {line['high']:,.2f}) at"
+            f" ${line['usd_per_hour']:.2f} an hour of {line['chip']}, {line['provider']}{_dated(line)};"
+            f" includes: {line['includes']}"
+        )
+    for line in answer.bought.to_dict("records"):
+        hours = line["hours_to_break_even"]
+        even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
+        _say(f"  buy     ${line['usd']:,.0f}{_dated(line)}; {line['includes']}{even}")
+    joules = answer.joules_per_image
+    if joules is None:
+        _say("  energy  nobody on record measured this chip's power in training")
+    else:
+        _say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
+    for note in answer.notes:
+        _say(f"  note    {note}")
+    _say("  nearest published or measured:")
+    for line in answer.nearest.to_dict("records"):
+        what = f"{line['chip']}, {line['work']}, {line['precision']}"
+        _say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
+
+
+def _print_judgement(
+    summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series, singles: pandas.DataFrame
+) -> None:
+    shown = summary.assign(
+        median_error=summary["median_error"].map("{:.1%}".format),
+        within_2=summary["within_2"].map("{:.0%}".format),
+        coverage=summary["coverage"].map("{:.0%}".format),
+    )
+    names = {"of": "of", "pairs": "pairs", "median_error": "median error", "within_2": "within a factor of 2"}
+    _print_table("Predicted with the chip hidden", shown[[*names, "coverage"]].rename(columns=names), {"of"})
+    for line in singles.to_dict("records"):
+        bounds = f"{line['predicted']:,.4g} ({line['low']:,.4g} to {line['high']:,.4g})"
+        what = f"{line['chip']}, {line['work']}, {line['precision']}"
+        _say(f"  one by one: {what}: printed {line['printed']:,.4g}, predicted {bounds}")
+    _say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
+    for reason, count in reasons.value_counts().items():
+        _say(f"  {count} refused: {reason}")
+
+
+def _dated(line: dict) -> str:
+    if pandas.isna(line["age_years"]):
+        return ", price without a date" if pandas.notna(line["date"]) else ""
+    return f", price of {line['date']}, {line['age_years']:.1f} years old"
+
+
+def _plain(value):
+    """Return a value as JSON has it: a table as a list of its lines, what is missing as null."""
+    if isinstance(value, pandas.DataFrame):
+        return json.loads(value.to_json(orient="records"))
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def _print_table(title: str, lines: pandas.DataFrame, words: set[str]) -> None:
+    table = Table(title=title)
+    for name in lines.columns:
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+    for values in lines.itertuples(index=False):
+        table.add_row(*("" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v) for v in values))
+    Console().print(table)
+
+
+def _say(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)

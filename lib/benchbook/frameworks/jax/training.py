@@ -1,0 +1,115 @@
+"""A Keras model trained by JAX: a jitted function from state to state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy
+
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.keras.networks import Network
+from benchbook.frameworks.keras.runtime import Array, arithmetic, place
+
+
+def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
+    """Return how several devices hold an array: each a copy, or each its share, by the number of dimensions.
+
+    XLA makes one program of all devices: gradients are summed, and batch norms see the whole batch.
+    Source: https://keras.io/api/distribution/data_parallel/
+    """
+    from keras import distribution
+
+    chosen = distribution.list_devices()[device.index : device.index + device.count]
+    spread = distribution.DataParallel(devices=chosen)
+    mesh = spread.device_mesh.backend_mesh
+    copies = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return copies, lambda dimensions: spread.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
+
+
+class JaxNetwork(Network):
+    """A Keras model trained by a jitted function from state to state; the model's own variables follow on request."""
+
+    FUNCTIONS = ("_jitted",)
+
+    def _prepare(self) -> None:
+        self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
+        self._jitted = {
+            "train": jax.jit(self._train_body, donate_argnums=0),
+            "score": jax.jit(self._score_body),
+            "predict": jax.jit(self._predict_body),
+            "differentiate": jax.jit(self._differentiate_body),
+        }
+        self.update_state()
+
+    def update_state(self) -> None:
+        """Copy the model's variables into the state: what a step is given, it may overwrite."""
+        with arithmetic(self.device, self.precision):
+            self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
+
+    def spread(self, *parts: Array) -> list[Array]:
+        """Return parts of a batch on the device, or the share of each; each has all of what does not divide."""
+        num_images = parts[0].shape[0] if parts[0].ndim else 1
+        if self._layouts is None or num_images % self.device.count:
+            return [self._keep(part) for part in parts]
+        return [jax.device_put(part, self._layouts[1](part.ndim)) for part in parts]
+
+    def _keep(self, array: Array) -> Array:
+        """Return an array on the device, or a copy of it on each device."""
+        return place(self.device, array) if self._layouts is None else jax.device_put(array, self._layouts[0])
+
+    def update_model(self) -> None:
+        """Copy the state into the model's variables."""
+        with arithmetic(self.device, self.precision):
+            for group, values in zip(self._groups(), self._state, strict=True):
+                for variable, value in zip(group, values, strict=True):
+                    variable.assign(numpy.array(value))
+
+    def _groups(self) -> tuple[list, list, list]:
+        model = self.model
+        return model.trainable_variables, model.non_trainable_variables, self.optimizer.variables
+
+    def _train(self, inputs: Array, target: Array) -> Array:
+        self._state, loss = self._jitted["train"](self._state, inputs, target)
+        return loss
+
+    def _score(self, inputs: Array, target: Array) -> tuple[Array, Array]:
+        return self._jitted["score"](*self._state[:2], inputs, target)
+
+    def _predict(self, inputs: Array) -> Array:
+        return self._jitted["predict"](*self._state[:2], inputs)
+
+    def _differentiate(self, inputs: Array, target: Array, scale: Array) -> tuple[Array, list[Array]]:
+        return self._jitted["differentiate"](*self._state[:2], inputs, target, scale)
+
+    def _train_body(self, state: list, inputs: Array, target: Array) -> tuple[list, Array]:
+        trainable, others, optimizer = state
+
+        def scaled_loss(trainable: list) -> tuple[Array, tuple]:
+            loss, updated = self._loss(trainable, others, inputs, target)
+            with self.keras.StatelessScope(list(zip(self.optimizer.variables, optimizer, strict=True))):
+                return self.optimizer.scale_loss(loss), (loss, updated)
+
+        (_, (loss, others)), gradients = jax.value_and_grad(scaled_loss, has_aux=True)(trainable)
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
+        return [list(trainable), others, list(optimizer)], loss
+
+    def _differentiate_body(
+        self, trainable: list, others: list, inputs: Array, target: Array, scale: Array
+    ) -> tuple[Array, list[Array]]:
+        def scaled_loss(trainable: list) -> tuple[Array, Array]:
+            loss, _ = self._loss(trainable, others, inputs, target)
+            return loss * scale, loss
+
+        gradients, loss = jax.grad(scaled_loss, has_aux=True)(trainable)
+        return loss, gradients
+
+    def _loss(self, trainable: list, others: list, inputs: Array, target: Array) -> tuple[Array, list]:
+        outputs, updated = self.model.stateless_call(trainable, others, inputs, training=True)
+        return self.loss(self._outputs(outputs), target), list(updated)
+
+    def _score_body(self, trainable: list, others: list, inputs: Array, target: Array) -> tuple[Array, Array]:
+        outputs = self._predict_body(trainable, others, inputs)
+        return self.loss(outputs, target), self.accuracy(outputs, target)
+
+    def _predict_body(self, trainable: list, others: list, inputs: Array) -> Array:
+        return self._outputs(self.model.stateless_call(trainable, others, inputs, training=False)[0])

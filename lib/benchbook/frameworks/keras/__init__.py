@@ -1,0 +1,1 @@
+"""What Keras shares on TensorFlow and on JAX."""

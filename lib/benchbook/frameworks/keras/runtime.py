@@ -1,0 +1,175 @@
+"""Keras on TensorFlow or on JAX: which of the two, on which device, in which precision."""
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.machine.libraries import import_alone
+
+FRAMEWORKS = ("tensorflow", "jax")
+# What Keras calls the precisions of rows: how variables are kept and what layers compute in.
+POLICIES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "amp_bf16": "mixed_bfloat16",
+    "amp_fp16": "mixed_float16",
+}
+
+Array = Any  # a NumPy array, or a tensor of the framework
+
+
+def import_keras(framework: str) -> ModuleType:
+    """Return Keras, computing with a framework; the first call in a process decides which.
+
+    Raises:
+        ValueError: a framework that Keras is not used with here.
+        DeviceUnavailable: the framework, or Keras, is not installed.
+        RuntimeError: Keras was imported before and computes with another framework.
+    """
+    if framework not in FRAMEWORKS:
+        raise ValueError(f"Keras on {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
+    devices.available(framework)  # imports the framework, quietly, or says what is installed
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = framework
+    try:
+        keras = import_alone("keras")
+    except ImportError as error:
+        raise devices.DeviceUnavailable(f"keras cannot be imported here ({error})") from error
+    if keras.backend.backend() != framework:
+        raise RuntimeError(
+            f"Keras computes with {keras.backend.backend()} in this process and cannot change to {framework}; "
+            "allowed: another process, such as a restarted kernel"
+        )
+    return keras
+
+
+@contextmanager
+def arithmetic(device: Device, precision: str) -> Iterator[None]:
+    """Compute on a device in a precision inside a `with` block: building, tracing and calling alike.
+
+    Raises:
+        ValueError: an unknown precision.
+        NotImplementedError: tf32 where the device has no such units.
+    """
+    if precision not in POLICIES:
+        raise ValueError(f"precision {precision!r}; allowed: {', '.join(POLICIES)}")
+    device.check_precision(precision)
+    with _SCOPES[device.framework](device, precision), _keras_in_float64(precision == "fp64"):
+        yield
+
+
+@contextmanager
+def kernels_of_zeros() -> Iterator[None]:
+    """Begin with kernels of zeros inside a `with` block, or a function, that makes a model whose weights are then set.
+
+    To draw them would be for nothing, and JAX compiles a generator for each of their shapes: on a CPU that takes
+    MobileNetV2 11 s.
+    """
+    import keras
+
+    kind = keras.initializers.VarianceScaling  # Keras's default for kernels is one of its names
+    draw = kind.__call__
+
+    def zeros(_initializer, shape: tuple[int, ...], dtype: str | None = None) -> Array:
+        return keras.ops.convert_to_tensor(numpy.zeros(shape, "float32"), dtype)
+
+    try:
+        kind.__call__ = zeros
+        yield
+    finally:
+        kind.__call__ = draw
+
+
+@contextmanager
+def _keras_in_float64(wanted: bool) -> Iterator[None]:
+    """Keep Keras's own operations on JAX from rounding float64 to float32, batch norms and means among them.
+
+    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy and whether or not JAX has
+    float64 enabled, and offers no way around it: a reference in float64 would be one in name alone.
+
+    Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
+    """
+    rounded = importlib.import_module("keras.src.backend.common.dtypes").BIT64_TO_BIT32_DTYPE if wanted else {}
+    kept = rounded.pop("float64", None)
+    try:
+        yield
+    finally:
+        if kept is not None:
+            rounded["float64"] = kept
+
+
+@contextmanager
+def _tensorflow_scope(device: Device, precision: str) -> Iterator[None]:
+    import tensorflow
+
+    devices.set_precision("tf32" if precision == "tf32" else "fp32", "tensorflow")
+    with tensorflow.device(devices.handle(device)):
+        yield
+
+
+@contextmanager
+def _jax_scope(device: Device, precision: str) -> Iterator[None]:
+    import jax
+
+    products = "tensorfloat32" if precision == "tf32" else "float32"
+    with (
+        jax.default_device(devices.handle(device)),
+        jax.default_matmul_precision(products),
+        jax.enable_x64(precision == "fp64"),
+    ):
+        yield
+
+
+_SCOPES = {"tensorflow": _tensorflow_scope, "jax": _jax_scope}
+
+
+def compile_function(device: Device, function: Callable, compiled: bool = False) -> Callable:
+    """Return a function of arrays as the framework runs it: a TensorFlow graph, with XLA if asked, or JAX's XLA."""
+    if device.framework == "jax":
+        import jax
+
+        return jax.jit(function)
+    import tensorflow
+
+    # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have the
+    # same source.
+    return tensorflow.function(functools.partial(function), jit_compile=compiled)
+
+
+def place(device: Device, array: Array) -> Array:
+    """Return an array on a device; one that is there already is not copied."""
+    if device.framework == "jax":
+        import jax
+
+        return jax.device_put(array, devices.handle(device))
+    import tensorflow
+
+    with tensorflow.device(devices.handle(device)):
+        return tensorflow.convert_to_tensor(array)
+
+
+def to_host(array: Array) -> numpy.ndarray:
+    """Return a copy of a tensor or of a variable's value as NumPy has it; this waits for it."""
+    return numpy.array(array.numpy() if hasattr(array, "numpy") else array)
+
+
+def dropouts(model) -> list:
+    """Return the dropout layers of a Keras model, those inside its other layers among them."""
+    return [layer for layer in model._flatten_layers() if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")]
+
+
+def is_moving(variable) -> bool:
+    """Return whether a Keras variable is a batch norm's moving statistic."""
+    return variable.path.rpartition("/")[2].startswith("moving_")

@@ -1,0 +1,98 @@
+"""The few operations that a device is calibrated with, for all frameworks alike.
+
+Every operation takes what the one before it returned. torch and tensorflow ignore it; JAX may run independent work
+side by side, and MLX leaves undone what nobody asks for, so there a computation hangs on its predecessor, and waiting
+for the last one waits for all. What each framework makes of them stands in a module of this package by its name.
+"""
+
+import importlib
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+
+Operation = Callable[[Any], Any]
+DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> Operation:
+    """Return an operation that multiplies two matrices of normal random numbers.
+
+    Args:
+        device: where.
+        size: rows and columns of both.
+        precision: fp32, tf32, bf16 or fp16.
+        seed: of the numbers.
+
+    Raises:
+        ValueError: another precision.
+    """
+    if precision not in DTYPES:
+        raise ValueError(f"precision {precision!r}; allowed: {', '.join(DTYPES)}")
+    devices.set_precision("tf32" if precision == "tf32" else "fp32", device.framework)
+    generator = numpy.random.default_rng(seed)
+    host = [generator.standard_normal((size, size), numpy.float32) for _ in range(2)]
+    return _of(device).multiplication(device, *host, DTYPES[precision])
+
+
+def copy(device: Device, num_bytes: int) -> Operation:
+    """Return an operation that reads this many bytes of device memory and writes as many."""
+    return _of(device).copy(device, _host(num_bytes))
+
+
+def transfer(device: Device, num_bytes: int, direction: str) -> Operation:
+    """Return an operation that copies bytes between host and device: host_to_device or device_to_host."""
+    if direction not in ("host_to_device", "device_to_host"):
+        raise ValueError(f"direction {direction!r}; allowed: host_to_device, device_to_host")
+    return getattr(_of(device), direction)(device, _host(num_bytes))
+
+
+def launch(device: Device) -> Operation:
+    """Return an operation so small that only its start costs: one is added to one number."""
+    return _of(device).launch(device)
+
+
+def read(device: Device, output: Any) -> float:
+    """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
+    return _of(device).read(output)
+
+
+def queue(operation: Operation, count: int) -> Any:
+    """Call an operation many times without waiting; return the last output."""
+    last = None
+    for _ in range(count):
+        last = operation(last)
+    return last
+
+
+def calls_lasting(seconds: float, run: Callable[[int], float]) -> int:
+    """Return how many calls fill the seconds.
+
+    Args:
+        seconds: how long they should take together.
+        run: makes so many calls and returns their time. The first warms up; the faster of two counts, since one
+            that was interrupted would make every window too short.
+    """
+    run(1)
+    count = 1
+    while (taken := min(run(count), run(count))) < seconds / 4:
+        count *= max(2, min(10, math.floor(seconds / 2 / max(taken, 1e-9))))
+    return max(1, round(count * seconds / taken))
+
+
+def training_step(device: Device) -> Operation:
+    """Return a step of the small training that starts of a process measure; see `benchbook.frameworks.small`."""
+    return _of(device).training_step(device)
+
+
+def _of(device: Device) -> ModuleType:
+    return importlib.import_module(f"benchbook.frameworks.{device.framework}.operations")
+
+
+def _host(num_bytes: int) -> numpy.ndarray:
+    return numpy.ones(num_bytes // 4, numpy.float32)

@@ -1,0 +1,134 @@
+"""Ask the frameworks for their devices in processes that end at once: `python -m benchbook.frameworks.survey jax`.
+
+To ask a framework is to hold what it shows. JAX takes a TPU for its process alone, so that a kernel of the same study
+would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. So the process that plans a
+study imports no framework. Each framework gets a process of its own: their libraries do not all bear each other, and
+one that crashes leaves the others answered.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.device import Device, DeviceUnavailable, FrameworkMissing
+from benchbook.machine import identity, processes
+
+TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
+ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissing, ValueError)}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The devices of one kind that a framework sees.
+
+    Attributes:
+        kind: as rows name it.
+        name: the chip of the first one.
+        count: how many there are; for torch on a CPU, the usable cores.
+        compiles_first: see `devices.compiles_first`.
+        capability: see `Device`.
+    """
+
+    kind: str
+    name: str
+    count: int
+    compiles_first: bool = False
+    capability: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a framework answers.
+
+    Attributes:
+        kinds: its devices, the fastest first.
+        unnamed: an accelerator that it has and `KINDS` lacks, so that it is not measured; None where there is none.
+    """
+
+    kinds: tuple[Kind, ...]
+    unnamed: str | None = None
+
+
+def kinds(framework: str) -> tuple[str, ...]:
+    """Return the kinds of device this machine has for a framework, the fastest first; as `devices.available`.
+
+    Raises:
+        ValueError: the framework is not one of `devices.FRAMEWORKS`.
+        FrameworkMissing: the framework is not installed; the message lists those that are.
+        RuntimeError: the framework ended the process that asked it.
+    """
+    return tuple(each.kind for each in ask(framework).kinds)
+
+
+def device(kind: str, framework: str) -> Device:
+    """Return the device of the kind that was asked for, as `devices.pick` does, but leave it free for other processes.
+
+    Every framework computes on the CPU, so that none is asked for that.
+
+    Raises:
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
+    """
+    if kind == "cpu":
+        return Device("cpu", identity.identify().chip, framework)
+    kind = devices.choose_kind(kind, kinds(framework), framework, unnamed(framework))
+    [first] = (each for each in ask(framework).kinds if each.kind == kind)
+    return Device(kind, first.name, framework, capability=first.capability)
+
+
+def unnamed(framework: str) -> str | None:
+    """Return an accelerator that a framework has and `devices.KINDS` lacks, None where there is none."""
+    return ask(framework).unnamed
+
+
+def compiles_first(kind: str, framework: str) -> bool:
+    """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.compiles_first`."""
+    return any(each.compiles_first for each in ask(framework).kinds if each.kind == kind)
+
+
+def ask(framework: str) -> Answer:
+    """Return a framework's devices as another process sees them; `kinds` lists the errors.
+
+    A framework that this process has imported is asked here: if its device is exclusive, this process may hold it.
+    """
+    return _look(framework) if framework in sys.modules else _answered(framework)
+
+
+@functools.cache
+def _answered(framework: str) -> Answer:
+    """Return the answer of a process that asks the framework and ends; it is started once."""
+    command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+    if done.returncode:
+        reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise RuntimeError(f"{framework} could not be asked for its devices: {reasons[-1]}")
+    answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
+    if "error" in answer:
+        raise ERRORS[answer["error"]](answer["message"])
+    return Answer(tuple(Kind(**each) for each in answer["kinds"]), answer["unnamed"])
+
+
+def _look(framework: str) -> Answer:
+    """Return a framework's devices, asked in this process."""
+    picked = [devices.pick(kind, framework) for kind in devices.available(framework)]
+    seen = (
+        Kind(each.kind, each.name, devices.count(each), devices.compiles_first(each), each.capability)
+        for each in picked
+    )
+    return Answer(tuple(seen), devices.unnamed_accelerator(framework))
+
+
+def main() -> None:
+    """Print the devices of the framework named on the command line as one line of JSON, or the error."""
+    try:
+        answer = asdict(_look(sys.argv[1]))
+    except tuple(ERRORS.values()) as error:
+        answer = {"error": type(error).__name__, "message": str(error)}
+    print("\n" + json.dumps(answer))
+    processes.leave()
+
+
+if __name__ == "__main__":
+    main()

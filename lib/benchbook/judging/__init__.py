@@ -1,0 +1,1 @@
+"""What may be said of rows: intervals, summaries, verdicts, comparisons."""

@@ -1,0 +1,106 @@
+"""Whether a tuned point is faster than its reference: windows of both that alternated in one kernel, and what they say.
+
+A search promises, from short windows of small batches; what it chose is then held against the study's reference, its
+loader included, in rows of phase `confirm`. Where tuned is not faster with its whole interval, the point trains as the
+reference does, and is called so.
+"""
+
+from collections.abc import Mapping
+
+import pandas
+
+from benchbook.judging import intervals, statistics
+from benchbook.judging.intervals import NO_HISTORY, History, Interval
+
+PHASE = "confirm"
+REFERENCE, TUNED = "reference", "tuned"  # what a window of that phase trained, and what the point then measured
+NOTHING_FASTER = "tuned: nothing faster found"
+UNCONFIRMED = "tuned, not confirmed"  # searched for, but never held against the reference afterwards
+UNSEARCHED = "not tuned"  # asked for as tuned, without time for a search
+TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
+NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
+COLUMNS = [*statistics.POINT_KEY, "device", "framework", "dataset", "promised", "confirmed", "low", "high", "interval"]
+COLUMNS += ["num_pairs", "outcome"]
+# What of rows is read: a table of few columns is divided much faster.
+READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", "started_at", "variant", "settings"]
+READ += ["device", "framework", "dataset", "samples_per_second"]
+
+
+def ratio(rows: pandas.DataFrame, history: History = NO_HISTORY) -> Interval | None:
+    """Return how many times as fast as the reference tuned is, from neighbouring windows of both.
+
+    Args:
+        rows: of one point; those of other phases are passed over.
+        history: how much kernels of this device differ, see `intervals.histories`; without it there is a range.
+
+    Returns:
+        None where the two did not alternate, or a window of one diverged.
+    """
+    windows = rows[rows["phase"] == PHASE]
+    if windows.empty or (windows["status"] != "ok").any():
+        return None
+    ratios, kernels = [], []
+    for run_id, run in windows.groupby("run_id", sort=True):
+        run = run.sort_values("index")
+        side = [settings.get("side") for settings in run["settings"]]
+        rates = run["samples_per_second"].astype(float).tolist()
+        for place in range(0, len(rates) - 1, 2):
+            pair = dict(zip(side[place : place + 2], rates[place : place + 2], strict=True))
+            if pair.keys() == {REFERENCE, TUNED}:
+                ratios.append(pair[TUNED] / pair[REFERENCE])
+                kernels.append(run_id)
+    return intervals.interval(ratios, kernels, history) if ratios else None
+
+
+def is_faster(tuned_over_reference: Interval | None) -> bool:
+    """Return whether tuned is faster with all of its interval."""
+    return tuned_over_reference is not None and tuned_over_reference.low > 1
+
+
+def name(line: Mapping) -> str | None:
+    """Return what a point's variant is called: tuned only where windows confirmed that it is faster.
+
+    Args:
+        line: a row or a line of a summary, with variant and settings.
+    """
+    variant, settings = line["variant"], line["settings"]
+    if variant != TUNED:
+        return variant
+    settings = settings if isinstance(settings, dict) else {}
+    if settings.get("search_seconds") == 0:
+        return UNSEARCHED
+    return NAMES.get(settings.get("chosen"), UNCONFIRMED)
+
+
+def name_variants(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """Return lines of a summary whose variants are called what `name` says."""
+    return lines.assign(
+        variant=pandas.Series(map(name, lines[["variant", "settings"]].to_dict("records")), lines.index, dtype="object")
+    )
+
+
+def table(rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History]) -> pandas.DataFrame:
+    """Return a line for each tuned point's last session: what its search promised, and what was confirmed after it.
+
+    Args:
+        rows: any; measured ones count.
+        history: from `intervals.histories`.
+
+    Returns:
+        Columns COLUMNS: promised is the gain of the settings alone that the search saw, confirmed is tuned over the
+        reference with its bounds; both are missing where nothing was confirmed. outcome is as `name` says.
+    """
+    tuned = rows.loc[(rows["source"] == "measured") & (rows["variant"] == TUNED), READ]
+    lines = []
+    for key, point in statistics.newest(tuned).groupby(statistics.POINT_KEY, sort=True):
+        last = point.iloc[-1].to_dict()
+        line = dict(zip(statistics.POINT_KEY, key, strict=True)) | {"outcome": name(last)}
+        line |= {column: last[column] for column in ("device", "framework", "dataset")}
+        learnt = history.get((intervals.RATE, last["machine"], last["device"]), NO_HISTORY)
+        confirmed = ratio(point, learnt)
+        if confirmed is not None:
+            line |= {"promised": point.loc[point["phase"] == PHASE, "settings"].iloc[0].get("promised")}
+            line |= {"confirmed": confirmed.value, "low": confirmed.low, "high": confirmed.high}
+            line |= {"interval": confirmed.kind, "num_pairs": int((point["phase"] == PHASE).sum()) // 2}
+        lines.append(line)
+    return pandas.DataFrame(lines, columns=COLUMNS)

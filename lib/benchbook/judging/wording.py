@@ -1,0 +1,155 @@
+"""Numbers and hedges as a reader says them, and tables without their empty columns. All digits stay in the tables."""
+
+import math
+import re
+
+import pandas
+
+from benchbook.judging import confirmation, intervals, verdicts
+
+LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+LENGTHS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
+# Shares that have a name, in order.
+PARTS = {
+    1 / 10: "a tenth",
+    1 / 8: "an eighth",
+    1 / 6: "a sixth",
+    1 / 5: "a fifth",
+    1 / 4: "a quarter",
+    1 / 3: "a third",
+    2 / 5: "two fifths",
+    1 / 2: "half",
+    3 / 5: "three fifths",
+    2 / 3: "two thirds",
+    3 / 4: "three quarters",
+    4 / 5: "four fifths",
+}
+NEAR = 0.08  # a share this close to one that has a name, relative to it, goes by that name
+ALIKE = 1.05  # speeds closer than this factor are about the same
+ONE_START, FEW_REPEATS = "one start only", "few repeats"
+# Why a point is unstable, as `verdicts` writes it, and how a reader says it.
+REASONS = (
+    (r"spread .*|drift .*|.* windows apart", "its speed varied"),
+    (r"thermal pressure", "it was too hot for full speed"),
+    (r"swap growth", "it was short of memory"),
+    (r"on battery", "it ran on battery"),
+    (r"low-power mode", "it was in low-power mode"),
+    (r"sleep", "it slept meanwhile"),
+    (r"another process on the GPU|other processes took .*", "the machine was busy"),
+    (r"the hypervisor took .*", "the machine's host was busy"),
+    (r"under Rosetta", "it ran under Rosetta"),
+)
+
+
+def number(value: float) -> str:
+    """Return a number with two significant digits, or three from 100 on; of millions in words."""
+    for size, word in LARGE:
+        if abs(value) >= 0.9995 * size:
+            return f"{_rounded(value / size)} {word}"
+    return _rounded(value)
+
+
+def duration(seconds: float) -> str:
+    """Return a time with two or three digits in the unit that fits: ms, s, min, h or days."""
+    if seconds < 0.1:
+        return f"{_rounded(seconds * 1e3)} ms"
+    unit, length, _ = next(one for one in LENGTHS if seconds < one[2])
+    return f"{_rounded(seconds / length)} {unit}"
+
+
+def percent(share: float) -> str:
+    """Return a share as percent, with two digits."""
+    return f"{_rounded(share * 100)} %"
+
+
+def part(share: float) -> str:
+    """Return a share as a reader says it: about a fifth, about two thirds, else percent."""
+    nearest = min(PARTS, key=lambda named: abs(math.log(max(share, 1e-9) / named)))
+    return f"about {PARTS[nearest]}" if abs(share / nearest - 1) <= NEAR else percent(share)
+
+
+def times(ratio: float) -> str:
+    """Return how many times as fast something is: three digits below 2, where two would hide the difference."""
+    return _rounded(ratio, 3) if 1 <= ratio < 2 else number(ratio)
+
+
+def span(values: pandas.Series, say=number) -> str:
+    """Return the least and the most of some values, of which there is at least one; what reads alike stands once."""
+    low, high = say(values.min()), say(values.max())
+    if low == high:
+        return low
+    unit = f" {high.rpartition(' ')[2]}" if " " in high else ""
+    return f"{low.removesuffix(unit)} to {high}"
+
+
+def joined(words: list[str]) -> str:
+    """Return words as a list in a sentence: a, b and c."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
+    text = text.strip()
+    return text if not text else text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def hedges(point: dict) -> list[str]:
+    """Return what a reader has to know before trusting a point's speed, in a few words each.
+
+    Args:
+        point: a line of a summary or of a table made from it: num_kernels, interval, verdict, variant and status where
+            it has them.
+    """
+    said = []
+    kernels = point.get("num_kernels")
+    if pandas.notna(kernels) and kernels == 1:
+        said.append(ONE_START)
+    elif point.get("interval") == intervals.RANGE:
+        said.append(FEW_REPEATS)
+    verdict = point.get("verdict")
+    if verdicts.is_unstable(verdict):
+        said += map(reason, verdict.rpartition("; ")[2].partition(": ")[2].split(", "))
+    if verdicts.is_unproven(verdict):
+        said.append("not fully checked against float64")
+    if point.get("variant") == confirmation.UNCONFIRMED:
+        said.append("tuning not confirmed")
+    if point.get("status") == "diverged":
+        said.append("its loss ran away")
+    return list(dict.fromkeys(said))
+
+
+def hedged(points: list[dict], *further: str) -> str:
+    """Return hedges of all points in brackets, to stand after their numbers; nothing where there is none.
+
+    Args:
+        points: see `hedges`; what holds for several is said once.
+        further: hedges that stand first; empty ones are left out.
+    """
+    words = list(dict.fromkeys([*filter(None, further), *(hedge for point in points for hedge in hedges(point))]))
+    if ONE_START in words and FEW_REPEATS in words:
+        words.remove(FEW_REPEATS)
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def reason(text: str) -> str:
+    """Return why a point is unstable, in a reader's words; a reason without such words is returned as it is."""
+    return next((words for pattern, words in REASONS if re.fullmatch(pattern, text.strip())), text.strip())
+
+
+def filled(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table without the columns in which every line is empty; a table without lines keeps its columns."""
+    if table.empty:
+        return table
+    empty = table.isna() | table.astype("object").eq("")
+    return table.loc[:, ~empty.all()]
+
+
+def _rounded(value: float, digits: int = 0) -> str:
+    """Return a number with these significant digits, or with two, from 100 on three; and commas between thousands."""
+    if value == 0:
+        return "0"
+    digits = digits or (3 if abs(value) >= 100 else 2)
+    rounded = float(f"{value:.{digits}g}")
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{places}f}"

@@ -1,0 +1,251 @@
+"""In what condition the machine is: power, heat, clocks, memory pressure, load; before, during and after a run.
+
+Nothing here needs root. Everything may be published: processes of others are counted, never named, and no
+battery's or disk's serial number is read. The parsers are pure functions of what a tool prints.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas
+import psutil
+
+from benchbook.machine import contention, nvidia
+
+SYSTEM_FILES = Path("/sys")
+# Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
+PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
+SETTINGS = ("low_power_mode", "power_source", "translated")  # of the condition before a run, which hold throughout
+MOST_CPUS = 16  # reading an idle core's clock can wake it; these are enough
+
+
+def read() -> dict:
+    """Return all that may change between two runs. Keys hold their unit; what this system does not tell is None."""
+    values = {
+        "seconds_since_boot": round(time.time() - psutil.boot_time()),
+        "available_memory_bytes": psutil.virtual_memory().available,
+        "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
+        **_clocks_and_counters(),
+        **(_mac() if platform.system() == "Darwin" else linux()),
+        "gpus": nvidia.gpus(),
+    }
+    return dict.fromkeys(KEYS) | values
+
+
+def sample() -> dict:
+    """Return the part of the condition that may change within a run; what the system does not say is left out.
+
+    It takes some milliseconds, and belongs between two windows, where no clock runs.
+    """
+    system = _mac_heat() if platform.system() == "Darwin" else linux_heat()
+    values = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def samples(described: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return the samples of runs, as their manifests hold them, in the order taken.
+
+    Args:
+        described: manifests by run id, from `manifests.every`.
+
+    Returns:
+        Column run_id, and one for each key of a sample; empty where no manifest has samples. A setting that
+        holds for a whole run (see SETTINGS) is that of the manifest's condition_before.
+    """
+    lines = []
+    for run_id, manifest in described.items():
+        before = manifest.get("condition_before") or {}
+        kept = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
+        lines += [kept | line for line in manifest.get("conditions") or ()]
+    return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
+
+
+def seconds_asleep(awake: tuple[float, float], elapsed: tuple[float, float]) -> float:
+    """Return how long the machine slept between two moments.
+
+    Args:
+        awake: a clock that stands still in sleep, at both moments, in seconds.
+        elapsed: one that goes on, at the same moments.
+    """
+    return max(0.0, (elapsed[1] - elapsed[0]) - (awake[1] - awake[0]))
+
+
+def clocks() -> tuple[float, float]:
+    """Return seconds of a clock that stands still while the machine sleeps, and of one that goes on.
+
+    Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS. Neither is set by network time.
+    """
+    if platform.system() == "Darwin":
+        return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+    return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def battery(printed: str) -> dict:
+    """Read power source and battery of `pmset -g batt`."""
+    source = re.search(r"drawing from '(\w+) Power'", printed)
+    percent = re.search(r"(\d+)%;", printed)
+    return {
+        "power_source": None if source is None else "mains" if source.group(1) == "AC" else "battery",
+        "battery_percent": None if percent is None else int(percent.group(1)),
+    }
+
+
+def low_power_mode(printed: str) -> bool | None:
+    """Read `pmset -g`: a line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs."""
+    match = re.search(r"^\s*(?:low)?powermode\s+(\d)", printed, re.MULTILINE)
+    return None if match is None else match.group(1) == "1"
+
+
+def speed_limit(printed: str) -> int | None:
+    """Read the percentage of `pmset -g therm`; Apple silicon prints none."""
+    match = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", printed)
+    return None if match is None else int(match.group(1))
+
+
+def thermal_pressure(printed: str) -> str | None:
+    """Read the level of `notifyutil -g com.apple.system.thermalpressurelevel`."""
+    match = re.search(r"thermalpressurelevel\s+(\d+)\s*$", printed)
+    return PRESSURES[int(match.group(1))] if match and int(match.group(1)) < len(PRESSURES) else None
+
+
+def swapped(printed: str) -> dict:
+    """Read bytes swapped in and out since boot, of macOS's `vm_stat` or Linux's /proc/vmstat."""
+    page = re.search(r"page size of (\d+) bytes", printed)
+    size = int(page.group(1)) if page else os.sysconf("SC_PAGESIZE")
+    counts = {
+        name: re.search(rf"^(?:{words}):?\s+(\d+)", printed, re.MULTILINE)
+        for name, words in {"swapped_in_bytes": "Swapins|pswpin", "swapped_out_bytes": "Swapouts|pswpout"}.items()
+    }
+    return {name: None if match is None else int(match.group(1)) * size for name, match in counts.items()}
+
+
+def number(printed: str) -> int | None:
+    """Read a whole number, as `sysctl -n` prints one."""
+    return int(printed) if re.fullmatch(r"\s*-?\d+\s*", printed) else None
+
+
+def linux(root: Path = SYSTEM_FILES) -> dict:
+    """Return power, profile and heat as Linux's sysfs tells them."""
+    profile = _text(root / "firmware/acpi/platform_profile")
+    governor = _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    most = _numbers(root, "devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
+    return {
+        "platform_profile": profile,
+        "low_power_mode": None if profile is None else profile == "low-power",
+        "cpu_governor": governor,
+        "cpu_clock_limit_mhz": most[0] / 1000 if most else None,
+        **linux_power(root),
+        **linux_heat(root),
+    }
+
+
+def linux_power(root: Path = SYSTEM_FILES) -> dict:
+    """Return the power source; the battery of a mouse or a keyboard (scope Device) does not count."""
+    supplies = [path for path in (root / "class/power_supply").glob("*") if _text(path / "scope") != "Device"]
+    batteries = [path for path in supplies if _text(path / "type") == "Battery"]
+    connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
+    discharging = any(_text(path / "status") == "Discharging" for path in batteries)
+    charges = [number(_text(path / "capacity") or "") for path in batteries]
+    return {
+        "power_source": "mains" if connected else None if not batteries else "battery" if discharging else "mains",
+        "battery_percent": min((charge for charge in charges if charge is not None), default=None),
+    }
+
+
+def linux_heat(root: Path = SYSTEM_FILES) -> dict:
+    """Return temperature, throttle counters since boot, and power source, which a pulled plug changes in a run."""
+    counts = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_count")
+    times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
+    return {
+        "cpu_temperature_celsius": _cpu_temperature(root),
+        "cpu_throttle_count": sum(counts) if counts else None,
+        "cpu_throttle_seconds": max(times) / 1000 if times else None,
+        "power_source": linux_power(root)["power_source"],
+    }
+
+
+KEYS = (
+    *("power_source", "battery_percent", "low_power_mode", "platform_profile", "translated", "cpu_governor"),
+    *("cpu_clock_limit_mhz", "cpu_temperature_celsius", "cpu_throttle_count", "cpu_throttle_seconds"),
+    *("cpu_speed_limit_percent", "cpu_thermal_level", "thermal_pressure"),
+)
+
+
+def _clocks_and_counters() -> dict:
+    """Return what every system tells: clocks, load, swap, who takes the CPU."""
+    awake, elapsed = clocks()
+    printed = _output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
+    return {
+        "awake_seconds": round(awake, 3),
+        "elapsed_seconds": round(elapsed, 3),
+        "load_average_1_minute": round(os.getloadavg()[0], 2),
+        "swap_used_bytes": psutil.swap_memory().used,
+        **swapped(printed),
+        "cpu_clock_mhz": _cpu_clock(SYSTEM_FILES),
+        **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
+    }
+
+
+def _mac() -> dict:
+    translated = number(_output("sysctl", "-n", "sysctl.proc_translated"))
+    return {
+        "low_power_mode": low_power_mode(_output("pmset", "-g")),
+        "translated": None if translated is None else translated == 1,
+        "cpu_thermal_level": number(_output("sysctl", "-n", "machdep.xcpm.cpu_thermal_level")),
+        **_mac_heat(),
+        **battery(_output("pmset", "-g", "batt")),
+    }
+
+
+def _mac_heat() -> dict:
+    return {
+        "cpu_speed_limit_percent": speed_limit(_output("pmset", "-g", "therm")),
+        "thermal_pressure": thermal_pressure(_output("notifyutil", "-g", "com.apple.system.thermalpressurelevel")),
+        "power_source": battery(_output("pmset", "-g", "batt"))["power_source"],
+    }
+
+
+def _cpu_clock(root: Path) -> float | None:
+    """Return the fastest core's clock in MHz."""
+    cores = [f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in range(MOST_CPUS)]
+    clocks = [clock for core in cores for clock in _numbers(root, core)]
+    if clocks:
+        return max(clocks) / 1000
+    try:
+        return getattr(psutil.cpu_freq(), "current", None)
+    except (AttributeError, OSError, RuntimeError):  # psutil has none for this chip
+        return None
+
+
+def _cpu_temperature(root: Path) -> float | None:
+    """Return the hottest reading of the CPU's own sensor, else of the board's thermal zones, in Celsius."""
+    chips = [path for path in (root / "class/hwmon").glob("*") if _text(path / "name") in ("coretemp", "k10temp")]
+    readings = [value for path in chips for value in _numbers(path, "temp*_input")]
+    readings = readings or _numbers(root, "class/thermal/thermal_zone*/temp")
+    return max(readings) / 1000 if readings else None
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    numbers = [number(_text(path) or "") for path in sorted(folder.glob(pattern))]
+    return [value for value in numbers if value is not None]
+
+
+def _text(path: Path) -> str | None:
+    """Return a small file's text; None if it is missing, or the driver behind it refuses."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _output(*command: str) -> str:
+    """Return what a command prints, or an empty string if it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

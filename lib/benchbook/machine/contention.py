@@ -1,0 +1,91 @@
+"""How much of the computer others take: their processes, and the hypervisor of a virtual machine."""
+
+import os
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from benchbook.machine import identity, processes
+
+OTHERS_SHARE = 0.05  # of the CPU time of the cores that we may use; an idle system takes about a hundredth
+STOLEN_SHARE = 0.05
+LOOK_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
+
+
+def cpu_seconds() -> dict[str, float]:
+    """Return CPU seconds since boot of the cores that this process may use, and those of this run's processes.
+
+    Returns:
+        cpu_cores (a count), cpu_busy_seconds (all processes), cpu_own_seconds (this run's: from whoever supervises it
+        down to loader workers, ended ones included) and cpu_stolen_seconds (the hypervisor's; 0 where no one tells).
+    """
+    cores = identity.cores()
+    times = [core for number, core in enumerate(psutil.cpu_times(percpu=True)) if number in cores]
+    busy = ("user", "nice", "system", "irq", "softirq")
+    return {
+        "cpu_cores": len(times),
+        "cpu_busy_seconds": sum(getattr(core, name, 0.0) for core in times for name in busy),
+        "cpu_own_seconds": sum(map(_consumed, processes.family(_root()))),
+        "cpu_stolen_seconds": sum(getattr(core, "steal", 0.0) for core in times),
+    }
+
+
+def shares(before: dict, after: dict, seconds: float) -> tuple[float, float]:
+    """Return the shares of the CPU time between two moments that other processes and the hypervisor took.
+
+    Args:
+        before, after: from `cpu_seconds`; 0 and 0 where one of them is of an older version that did not count.
+        seconds: that lay between.
+    """
+    names = ("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds")
+    if seconds <= 0 or any(end.get(name) is None for end in (before, after) for name in names):
+        return 0.0, 0.0
+    busy, own, stolen = (after[name] - before[name] for name in names)
+    offered = after["cpu_cores"] * seconds
+    return max(0.0, busy - own) / offered, max(0.0, stolen) / offered
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a look at others begins.
+
+    Attributes:
+        counters: from `cpu_seconds`.
+        clock: of `time.monotonic`, then.
+    """
+
+    counters: dict
+    clock: float
+
+
+def begin() -> Moment:
+    """Begin a look that goes on while this process does something else, which is not counted as others' work."""
+    return Moment(cpu_seconds(), time.monotonic())
+
+
+def look(seconds: float = LOOK_SECONDS, begun: Moment | None = None) -> float:
+    """Return the share of the CPU that others take now.
+
+    Args:
+        seconds: to measure over, at least.
+        begun: since when; what is left of the seconds is waited for. None: since now.
+    """
+    begun = begun or begin()
+    time.sleep(max(0.0, seconds - (time.monotonic() - begun.clock)))
+    return shares(begun.counters, cpu_seconds(), time.monotonic() - begun.clock)[0]
+
+
+def _root() -> int:
+    """Return the process that all of this run's descend from: its supervisor where it has one."""
+    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
+    return supervisor if supervisor and processes.is_running(supervisor) else os.getpid()
+
+
+def _consumed(process: psutil.Process) -> float:
+    """Return the CPU seconds of a process and of its children that have ended."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:  # it has just ended
+        return 0.0
+    return times.user + times.system + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)

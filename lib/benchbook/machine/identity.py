@@ -1,0 +1,228 @@
+"""Who this computer is, and what software it runs.
+
+Everything here may be published: no user, host name, home path, serial number or process name.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from benchbook.machine import layout, nvidia
+
+KIND = 4  # digits of a fingerprint that tell kinds of computer of one name apart
+
+INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # that training may use
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What does not change while a machine is switched on.
+
+    Attributes:
+        name: the machine's folder under outputs/runs, see `layout.check_name`.
+        chip: the processor's marketing name.
+        physical_cores, logical_cores: cores the operating system shows.
+        usable_cores: cores this process may use (a container or a scheduler may allow fewer).
+        memory_bytes: main memory.
+        system: operating system with its version (macOS: with its build).
+        accelerators: one name per NVIDIA GPU; on Apple silicon the chip's own.
+        fingerprint: of the kind of computer, see `fingerprint`; not of this one or its owner.
+    """
+
+    name: str
+    chip: str
+    physical_cores: int
+    logical_cores: int
+    usable_cores: int
+    memory_bytes: int
+    system: str
+    accelerators: tuple[str, ...]
+    fingerprint: str
+
+
+def identify(name: str = "") -> Machine:
+    """Describe this computer.
+
+    Args:
+        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores and memory, and of the
+            fingerprint where rows of another kind of computer have that name already.
+
+    Raises:
+        ValueError: the name has characters that cannot stand in a folder's name, or rows of another kind of computer
+            have it.
+    """
+    chip, memory = _chip(), psutil.virtual_memory().total
+    physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
+    own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
+    name = own or _default_name(chip, physical, memory)
+    if not own and _is_taken(name, print_of_kind):
+        name = with_kind(name, print_of_kind)
+    layout.check_name(name, "machine name")
+    if own and _is_taken(name, print_of_kind):
+        raise ValueError(
+            f"machine name {name!r}: rows of another kind of computer have it, or rows that do not say of which kind"
+            f" they are; allowed: a name of its own, such as {with_kind(name, print_of_kind)}"
+        )
+    return Machine(
+        name=name,
+        chip=chip,
+        physical_cores=physical,
+        logical_cores=psutil.cpu_count(),
+        usable_cores=usable_cores(),
+        memory_bytes=memory,
+        system=_system(),
+        accelerators=tuple(nvidia.names()) or ((chip,) if _is_apple_silicon() else ()),
+        fingerprint=print_of_kind,
+    )
+
+
+def with_kind(name: str, print_of_kind: str) -> str:
+    """Return a machine's name followed by the digits that tell its kind of computer from others of that name.
+
+    Raises:
+        ValueError: a name or a fingerprint that cannot be part of a folder's name.
+    """
+    return layout.check_name(f"{name[: layout.LONGEST_NAME - KIND - 1]}-{print_of_kind[:KIND]}", "machine name")
+
+
+def fingerprint() -> str:
+    """Return twelve digits that computers of one kind share, and that say nothing of their owners.
+
+    They are made of the processor's family, model and stepping, the instruction sets that training uses, cores, caches,
+    memory to a GiB, the family of the operating system, and the GPUs with their memory.
+    """
+    return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def cores() -> set[int]:
+    """Return the numbers of the logical cores that this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(psutil.cpu_count()))
+
+
+def usable_cores() -> int:
+    """Return how many logical cores this process may run on."""
+    return len(cores())
+
+
+def environment() -> dict:
+    """Return the software a run used: Python, every installed package, and the lock's SHA-256."""
+    lock = layout.lock()
+    return {
+        "python": platform.python_version(),
+        "packages": dict(sorted(_packages())),
+        "lock": lock.name if lock else None,
+        "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
+    }
+
+
+def commit() -> str:
+    """Return the project's git commit, with '+changed' if library or notebooks differ; empty outside git."""
+    head = _output("git", "-C", str(layout.root()), "rev-parse", "--short=12", "HEAD")
+    watched = ("lib", "notebooks", "Snakefile")
+    changed = _output("git", "-C", str(layout.root()), "status", "--porcelain", "--", *watched)
+    return f"{head}+changed" if head and changed else head
+
+
+def as_dictionary(machine: Machine) -> dict:
+    """Return a machine as plain values, for JSON."""
+    return asdict(machine) | {"accelerators": list(machine.accelerators)}
+
+
+def _traits() -> dict:
+    """Return what the fingerprint is made of."""
+    mac = platform.system() == "Darwin"
+    return {
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "chip": _chip(),
+        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "gpus": nvidia.kinds(),
+        **(_mac_traits() if mac else _linux_traits(Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache"))),
+    }
+
+
+def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
+    """Return family, model, stepping and instruction sets of the first core, and its caches."""
+    first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
+    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
+    sets = fields.get("flags", fields.get("Features", "")).split()
+    names = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
+    return {
+        **{name: fields.get(name) for name in names},
+        "instruction_sets": sorted(name for name in sets if INSTRUCTION_SETS.match(name)),
+        "caches": [path.read_text().strip() for path in sorted(caches.glob("index*/size"))],
+    }
+
+
+def _mac_traits() -> dict:
+    """Return the processor's family and its caches, cores by kind."""
+    names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
+    return {name: _output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+
+
+def _is_taken(name: str, print_of_kind: str) -> bool:
+    """Return whether the rows that have a name come from another kind of computer, or do not say from which."""
+    first = min(layout.runs(name).rglob("*Z-*.json"), default=None)
+    if first is None:
+        return False
+    try:
+        manifest = json.loads(first.read_text(encoding="utf-8"))
+        return manifest["machine"].get("fingerprint") != print_of_kind
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # a bad file is named where rows are read
+
+
+def _default_name(chip: str, cores: int, memory: int) -> str:
+    gigabytes = max(1, round(memory / 2**30))
+    plain = re.sub(r"\((r|tm)\)|processor|cpu|@.*", " ", chip.lower())
+    words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{gigabytes}gb"]
+    return "-".join(words)[:64].strip("-")
+
+
+def _chip() -> str:
+    if platform.system() == "Darwin":
+        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _system() -> str:
+    if platform.system() == "Darwin":
+        return f"macOS {platform.mac_ver()[0]} ({_output('sysctl', '-n', 'kern.osversion')})"
+    return f"{platform.system()} {platform.release()}"
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    """Yield name and version of every installed package; one whose installation broke off has neither.
+
+    The first lines of each package's metadata are searched: a parser of the whole of it takes twenty times as long.
+    """
+    for package in metadata.distributions():
+        header = (package.read_text("METADATA") or package.read_text("PKG-INFO") or "").partition("\n\n")[0]
+        name, version = (re.search(rf"^{field}: *(\S+)", header, re.MULTILINE) for field in ("Name", "Version"))
+        if name and version:
+            yield name[1].lower(), version[1]
+
+
+def _is_apple_silicon() -> bool:
+    return platform.system() == "Darwin" and platform.machine() == "arm64"
+
+
+def _output(*command: str) -> str:
+    """Return what a command prints, or an empty string if it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

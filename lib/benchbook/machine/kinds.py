@@ -1,0 +1,93 @@
+"""The table of the kinds of device: what every device of a kind can do. A new kind is a line here, and nothing else.
+
+Rows name a device by its kind. What differs between two devices of a kind, such as the age of an NVIDIA GPU, a
+`Device` knows; what a framework does to drive one stands in its module of this package.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Features:
+    """What all devices of a kind have in common and can do.
+
+    Attributes:
+        frameworks: those that drive it.
+        word: what people call it.
+        precisions: besides fp32, what a search for the fastest settings tries, in this order.
+        least_capability: by precision, the NVIDIA compute capability from which a device has units for it.
+        has_tf32: whether float32 products can go through TF32 units.
+        settings: what a search may turn on besides the precision, in the order in which it is tried, where a
+            framework has it; see `devices.frameworks`.
+        energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
+        energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.measure.Energy`.
+        pins_memory: whether pinned host memory makes transfers faster.
+        group_backend: what torch's processes talk through when several such devices train together; None: they cannot.
+        own_chip: whether the device is a chip of its own, which its driver names; else it is the machine's.
+        aborts: whether an operation that it lacks may end the whole process, so that nothing can catch it.
+    """
+
+    frameworks: tuple[str, ...]
+    word: str = "GPU"
+    precisions: tuple[str, ...] = ()
+    least_capability: dict[str, float] = field(default_factory=dict)
+    has_tf32: bool = False
+    settings: tuple[str, ...] = ("channels_last", "fused", "compiled")
+    energy_counter: str | None = None
+    energy_boundary: str = "board"
+    pins_memory: bool = False
+    group_backend: str | None = None
+    own_chip: bool = True
+    aborts: bool = False
+
+
+# Tensor cores with TF32 and bfloat16 came with Ampere, compute capability 8.0.
+# Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
+_AMPERE = dict.fromkeys(("tf32", "bf16", "amp_bf16"), 8.0)
+
+KINDS: dict[str, Features] = {
+    "cpu": Features(
+        frameworks=("torch", "tensorflow", "jax", "mlx"),
+        word="CPU",
+        precisions=("amp_bf16",),
+        energy_counter="rapl",
+        energy_boundary="package",
+        group_backend="gloo",
+        own_chip=False,
+    ),
+    # Apple's GPU as torch drives it. Metal's assertions end the process.
+    "mps": Features(
+        frameworks=("torch",),
+        precisions=("amp_fp16", "amp_bf16"),
+        energy_counter="apple_ioreport",
+        energy_boundary="soc",
+        own_chip=False,
+        aborts=True,
+    ),
+    # The same GPU as TensorFlow's plug-in drives it, and as MLX does.
+    "metal": Features(
+        frameworks=("tensorflow", "mlx"),
+        word="GPU through Metal",
+        precisions=("amp_fp16", "amp_bf16"),
+        energy_counter="apple_ioreport",
+        energy_boundary="soc",
+        own_chip=False,
+        aborts=True,
+    ),
+    "cuda": Features(
+        frameworks=("torch", "tensorflow", "jax"),
+        precisions=("tf32", "amp_bf16", "amp_fp16"),
+        least_capability=_AMPERE,
+        has_tf32=True,
+        settings=("autotuned", "channels_last", "fused", "compiled", "graphs"),
+        energy_counter="nvml",
+        pins_memory=True,
+        group_backend="nccl",
+    ),
+    "tpu": Features(frameworks=("jax",), word="TPU", precisions=("amp_bf16",)),
+}
+
+
+def named_by_driver() -> tuple[str, ...]:
+    """Return the kinds whose devices have a name of their own; the others are the machine's chip."""
+    return tuple(name for name, kind in KINDS.items() if kind.own_chip)

@@ -1,0 +1,128 @@
+"""Where things lie: the project's folders and notebooks, and what a name may be that becomes part of a path."""
+
+import json
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+LONGEST_NAME = 128  # characters; a file system allows 255, and endings are added
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+NAME_RULE = f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-', the first a letter or a digit"
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value may be the name of a folder, or of a file without its ending."""
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+def check_name(value: str, what: str = "name") -> str:
+    """Return a value that becomes part of a path: a machine, study, point, run or group, or a file from a URL.
+
+    Raises:
+        ValueError: it could lead elsewhere, or is no plain name; the message says what it is, and what is allowed.
+    """
+    if not is_name(value):
+        raise ValueError(f"{what} {value[:80]!r}; allowed: {NAME_RULE}")
+    return value
+
+
+def root() -> Path:
+    """Return the project's top folder: the checkout that the package lies in, else where pip put the same files."""
+    return _checkout() or Path(sysconfig.get_path("data")) / "share" / "benchbook"
+
+
+def _checkout() -> Path | None:
+    folder = Path(__file__).resolve().parents[3]
+    return folder if (folder / "notebooks").is_dir() else None
+
+
+def outputs() -> Path:
+    """Return the folder that holds runs, figures and report: BENCHBOOK_OUTPUTS, the checkout's, or `outputs` here."""
+    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (_checkout() or Path.cwd()) / "outputs").resolve()
+
+
+def runs(machine: str) -> Path:
+    """Return the folder of one machine's rows.
+
+    Raises:
+        ValueError: see `check_name`.
+    """
+    return outputs() / "runs" / check_name(machine, "machine name")
+
+
+def point(machine: str, study: str, name: str) -> Path:
+    """Return the folder of one point's rows.
+
+    Raises:
+        ValueError: see `check_name`.
+    """
+    return runs(machine) / check_name(study, "study") / check_name(name, "point")
+
+
+def state(machine: str) -> Path:
+    """Return the folder of a session's locks, its name and what has ended: BENCHBOOK_STATE, else that of the rows.
+
+    Jobs of a cluster that measure side by side, on nodes of one kind, share a folder of rows and not this one.
+    """
+    return Path(os.environ.get("BENCHBOOK_STATE") or runs(machine))
+
+
+def published() -> Path:
+    """Return the folder of hand-checked published rows, claims and prices."""
+    return root() / "outputs" / "published"
+
+
+def published_rows() -> list[Path]:
+    """Return the files of published rows, one a study; what is no row (claims, prices, the list of figures) is not."""
+    no_rows = ("claims", "figures", "prices")
+    return [path for path in sorted(published().glob("*.csv")) if path.stem not in no_rows]
+
+
+def notebook(study: str) -> Path:
+    """Return the notebook of a study.
+
+    Raises:
+        ValueError: no notebook carries that study's name; the message lists those that exist.
+    """
+    paths = notebooks()
+    if study not in paths:
+        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(paths)}")
+    return paths[study]
+
+
+def notebooks() -> dict[str, Path]:
+    """Return every study's notebook by its name, without the leading number."""
+    return {path.stem.partition("_")[2]: path for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))}
+
+
+def cells(notebook: Path) -> list[dict]:
+    """Return a notebook's cells as the file has them, each `source` one text.
+
+    Plain JSON: nbformat's validator takes seconds to import, and every point would pay for it.
+    """
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    return [cell | {"source": "".join(cell["source"])} for cell in content["cells"]]
+
+
+def question(study: str) -> str:
+    """Return the question that a study's notebook asks in its title."""
+    return cells(notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
+
+
+def profile(name: str) -> Path:
+    """Return the YAML file of a profile.
+
+    Raises:
+        ValueError: there is no such profile; the message lists those that exist.
+    """
+    paths = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
+    if name not in paths:
+        raise ValueError(f"unknown profile {name!r}; allowed: {', '.join(paths)}")
+    return paths[name]
+
+
+def lock() -> Path | None:
+    """Return the lock this environment was installed from, or None where set-up was not by make."""
+    stamps = sorted((root() / ".venv").glob(".ready-*"))
+    return root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt" if stamps else None

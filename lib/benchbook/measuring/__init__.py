@@ -1,0 +1,1 @@
+"""Measure a workload: windows, the loop, calibration, the search, parity with float64."""

@@ -1,0 +1,143 @@
+"""Measure a workload on several devices: torchrun starts a process for each, and the first of them writes the rows.
+
+If one of them dies, or takes longer than the others wait, all are ended and the run fails; none is left behind.
+"""
+
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pandas
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device, DeviceUnavailable
+from benchbook.machine import identity, processes
+from benchbook.measuring import runs
+from benchbook.measuring.protocol import Plan
+from benchbook.measuring.runs import Run
+from benchbook.rows import records
+
+TIMEOUT_SECONDS = 300.0  # that a process waits for the others: the slowest may compile, or read a large data set
+LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
+
+
+class RankFailed(RuntimeError):
+    """A process of the group failed, or was ended."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every process of a group does.
+
+    Attributes:
+        build: a function, as "module:name", from a device, a group and the options to a workload.
+        options: its other arguments, as JSON can hold them.
+        device: what each process has one of.
+        device_count: processes.
+        plan: how much to measure.
+        num_warmup_steps: see `protocol.warm_up`.
+        timeout_seconds: how long a process waits for the others before it fails.
+
+    Raises:
+        ValueError: a plan that each process would judge by its own clock.
+        NotImplementedError: a kind of device, or a framework, that torchrun cannot serve.
+        DeviceUnavailable: this machine has fewer devices.
+    """
+
+    build: str
+    device: Device
+    device_count: int
+    plan: Plan
+    options: dict = field(default_factory=dict)
+    num_warmup_steps: int = 10
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        for name in ("widest_interval", "window_seconds"):  # each process would go by its own clock
+            if getattr(self.plan, name):
+                raise ValueError(f"{name} {getattr(self.plan, name)}; allowed on several devices: 0")
+        if self.device.framework != "torch" or self.device.features.group_backend is None:
+            where = f"{self.device.framework} on {self.device.kind}"
+            having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)
+            raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on {having}")
+        there = devices.count(self.device)
+        if self.device_count > there:
+            raise DeviceUnavailable(f"device_count {self.device_count} on this host; allowed: up to {there}, as it has")
+
+
+def measure(job: Job, record: Run) -> pandas.DataFrame:
+    """Warm up and measure in a process for each device; the first one appends the rows.
+
+    Args:
+        job: what to do.
+        record: the run that takes the rows, and the failure's if there is one.
+
+    Returns:
+        This run's rows.
+
+    Raises:
+        RankFailed: a process failed or died; MemoryError and NotImplementedError where that was why.
+    """
+    record.describe(device_count=job.device_count)
+    log = record.folder / f"{record.run_id}.ranks.log"
+    with record.during("setup"), tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        task = {"job": asdict(job), "run_id": record.run_id, "common": record.common, "folder": str(record.folder)}
+        (folder / "job.json").write_text(json.dumps(task))
+        failed = _run(job, folder, log)
+        _take_over(record, folder)
+        if failed:
+            raise _error(folder, log)
+    return records.read(record.path)
+
+
+def _run(job: Job, folder: Path, log: Path) -> bool:
+    """Run torchrun to its end; return whether it failed. None of its processes is left running.
+
+    Source: https://docs.pytorch.org/docs/stable/elastic/run.html
+    """
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.device_count}"]
+    words += ["--local-addr=127.0.0.1"]  # a host's own name may lead nowhere
+    words += ["-m", "benchbook.measuring.parallel.rank", str(folder)]
+    variables = os.environ | {"BENCHBOOK_KERNEL": str(os.getpid())}  # each process ends with this one
+    if job.device.is_cpu:
+        variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // job.device_count))
+    if platform.system() in LOOPBACK:
+        variables["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
+    with log.open("w") as file:
+        torchrun = subprocess.Popen(words, stdout=file, stderr=file, env=variables)
+        try:
+            return bool(torchrun.wait())
+        finally:
+            processes.kill(processes.family(torchrun.pid))
+            torchrun.wait()
+
+
+def _take_over(record: Run, folder: Path) -> None:
+    """Go on with what the first process knew last: its phase, its columns, and the condition at its windows."""
+    state = json.loads((folder / "state.json").read_text()) if (folder / "state.json").exists() else {}
+    record.phase = state.get("phase", record.phase)
+    record.common |= state.get("common", {})
+    record.manifest.setdefault("conditions", []).extend(state.get("conditions", ()))
+    record.forget_indices()
+
+
+def _error(folder: Path, log: Path) -> Exception:
+    """Return why the group failed, as an exception that stands for the row's status."""
+    errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
+    statuses = [runs.status_of(error["name"], error["message"]) for error in errors]
+    for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
+        if status in statuses:
+            error = errors[statuses.index(status)]
+            return kind(f"rank {error['rank']}: {error['name']}: {error['message']}")
+    killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first one's end
+    messages = "; ".join(f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors[:2])
+    ended = f"a rank was ended by {signal.Signals(int(killed[1])).name}" if killed else ""
+    return RankFailed("; ".join(part for part in (ended, messages) if part) or "a rank died")

@@ -1,0 +1,293 @@
+"""The study's plain network trained in float64 on the CPU, by code that shares nothing with what it checks.
+
+Three ways to the same numbers: torch, Keras on TensorFlow, Keras on JAX. Each returns loss, gradients and moving
+statistics of one batch; the plain optimiser of `benchbook.frameworks.plain` moves the weights.
+"""
+
+import functools
+import hashlib
+import itertools
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.measuring import runs
+
+# Of operations that float64 does not have, in a network that has just been trained in another precision.
+REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
+LONGEST_REFUSAL = 500  # characters
+ROUNDING = 1e-9  # of the largest of an array's numbers
+DRAWS = "a step that is repeated comes out otherwise: the network draws at random in training, and not by layers alone"
+DRAWS += " that are put off for the comparison (dropout, attention's dropout, stochastic depth)"
+KEPT_STEPS = 2  # that are kept in memory: fewer than these are asked for again
+
+
+class Step(NamedTuple):
+    """One step of the reference.
+
+    Attributes:
+        weights, statistics: before it, by name.
+        loss: the batch's mean.
+        gradients: by name.
+        next_statistics: moving statistics after it.
+    """
+
+    weights: Arrays
+    statistics: Arrays
+    loss: float
+    gradients: Arrays
+    next_statistics: Arrays
+
+
+@contextmanager
+def naming_refusals() -> Iterator[None]:
+    """Name the operation that float64 on the CPU does not have, as of a network that casts to another precision itself.
+
+    Raises:
+        NotImplementedError: the framework refused an operation; other errors and a lack of memory stay what they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        # TensorFlow's errors share no class with Python's.
+        refused = isinstance(error, REFUSALS) or type(error).__module__.startswith("tensorflow")
+        if not refused or runs.status_of(type(error).__name__, str(error)) == "out_of_memory":
+            raise
+        first = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        words, at = " ".join(str(first).split()), traceback.extract_tb(first.__traceback__)[-1].line
+        refusal = f"float64 on the CPU: {type(first).__name__} at `{at}`: {words[:LONGEST_REFUSAL]}"
+        raise NotImplementedError(refusal) from error
+
+
+class Torch:
+    """The plain network in torch.
+
+    Args:
+        plain: of the study.
+        weights, statistics: of the workload, by name; those that the plain network lacks are passed over.
+        dtype: what it computes in.
+    """
+
+    def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64") -> None:
+        import torch
+
+        from benchbook.frameworks.torch.parity import random_layers
+
+        self.plain, self.torch, self.dtype = plain, torch, getattr(torch, dtype)
+        with torch.random.fork_rng(devices=[]):
+            self.network = plain.make_network().cpu().to(self.dtype)
+        for layer in random_layers(self.network):
+            layer.eval()
+        self.parameters = {name: part for name, part in self.network.named_parameters() if part.requires_grad}
+        self.buffers = {name: part for name, part in self.network.named_buffers() if part.is_floating_point()}
+        self.load(weights, statistics)
+
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        """Take over weights and moving statistics."""
+        with self.torch.no_grad():
+            for parts, arrays in ((self.parameters, weights), (self.buffers, statistics)):
+                for name in parts.keys() & arrays.keys():
+                    parts[name].copy_(self.torch.from_numpy(arrays[name]))
+
+    def differentiate(self, inputs: tuple, target: numpy.ndarray | None) -> tuple[float, Arrays, Arrays]:
+        """Return loss, gradients and moving statistics of one batch."""
+        outputs = self.network(*(self._tensor(part) for part in inputs))
+        loss = self.plain.loss(outputs, None if target is None else self._tensor(target))
+        derived = self.torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
+        gradients = {name: part.double().numpy() for name, part in zip(self.parameters, derived, strict=True)}
+        return loss.item(), gradients, {name: part.double().numpy().copy() for name, part in self.buffers.items()}
+
+    def _tensor(self, part: numpy.ndarray):
+        tensor = self.torch.from_numpy(numpy.ascontiguousarray(part))
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor.long()
+
+
+class Keras:
+    """The plain network in Keras, on TensorFlow or JAX; parameters go by the workload's names, in the model's order."""
+
+    def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
+        from benchbook.frameworks.keras.runtime import POLICIES, dropouts, import_keras, is_moving, to_host
+
+        self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
+        self.device, self.is_jax = devices.pick("cpu", framework), framework == "jax"
+        policy = self.keras.config.dtype_policy()
+        try:
+            self.keras.config.set_dtype_policy(POLICIES["fp64"])
+            with self._arithmetic():
+                self.model = plain.make_network()
+        finally:
+            self.keras.config.set_dtype_policy(policy)
+        for layer in dropouts(self.model):
+            layer.rate = 0.0
+        kinds = [], []
+        for variable in self.model.weights:
+            kinds[is_moving(variable)].append(id(variable))
+        self.names = {
+            place: name
+            for places, names in zip(kinds, (weights, statistics), strict=True)
+            for place, name in zip(places, names, strict=True)
+        }
+        self.load(weights, statistics)
+
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        """Take over weights and moving statistics."""
+        arrays = weights | statistics
+        with self._arithmetic():
+            for variable in self.model.weights:
+                if self.names[id(variable)] in arrays:
+                    variable.assign(arrays[self.names[id(variable)]])
+
+    def differentiate(self, inputs: tuple, target: numpy.ndarray) -> tuple[float, Arrays, Arrays]:
+        """Return loss, gradients and moving statistics of one batch."""
+        with self._arithmetic():
+            loss, gradients = (self._by_jax if self.is_jax else self._by_tensorflow)(inputs[0], target)
+        trainable = (self.names[id(variable)] for variable in self.model.trainable_variables)
+        statistics = [variable for variable in self.model.non_trainable_variables if id(variable) in self.names]
+        return (
+            float(loss),
+            dict(zip(trainable, map(self.to_host, gradients), strict=True)),
+            {self.names[id(variable)]: self.to_host(variable.value) for variable in statistics},
+        )
+
+    def _by_tensorflow(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
+        import tensorflow
+
+        with tensorflow.GradientTape() as tape:
+            loss = self.plain.loss(self.model(tensorflow.constant(images, "float64"), training=True), target)
+        gradients = tape.gradient(loss, self.model.trainable_variables, unconnected_gradients="zero")
+        return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's is sparse
+
+    def _by_jax(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
+        groups = self.model.trainable_variables, self.model.non_trainable_variables
+        values = [[variable.value for variable in group] for group in groups]
+        (value, updated), gradients = self._jitted(*values, images.astype("float64"), target)
+        for variable, array in zip(groups[1], updated, strict=True):
+            variable.assign(array)
+        return value, gradients
+
+    @functools.cached_property
+    def _jitted(self) -> Callable:
+        import jax
+
+        def loss(trainable: list, others: list, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
+            outputs, updated = self.model.stateless_call(trainable, others, images, training=True)
+            return self.plain.loss(outputs, target), updated
+
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))
+
+    def _arithmetic(self):
+        from benchbook.frameworks.keras.runtime import arithmetic
+
+        return arithmetic(self.device, "fp64")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a reference begins; two are the same where weights, batches and optimiser are.
+
+    Attributes:
+        digest: of all that.
+        framework: torch, tensorflow or jax.
+        plain, weights, statistics: see `Torch`.
+        batches: on the host, as a loader delivers them.
+    """
+
+    digest: bytes
+    framework: str = field(compare=False)
+    plain: Plain = field(compare=False)
+    weights: Arrays = field(compare=False)
+    statistics: Arrays = field(compare=False)
+    batches: list = field(compare=False)
+
+    @classmethod
+    def of(cls, framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list) -> "Start":
+        """Return a start with its digest."""
+        optimizer = plain.make_optimizer()
+        rates = [optimizer.rate(plain.steps_passed + number) for number in range(len(batches))]
+        constants = [value for value in vars(optimizer).values() if not callable(value)]
+        digest = hashlib.blake2b(repr([type(optimizer).__name__, framework, rates, constants]).encode())
+        arrays = [*weights.items(), *statistics.items(), *(("", part) for batch in batches for part in batch)]
+        for name, array in arrays:
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(numpy.ascontiguousarray(array))
+        return cls(digest.digest(), framework, plain, weights, statistics, batches)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield each step, computed when it is asked for."""
+        make = Torch if self.framework == "torch" else functools.partial(Keras, framework=self.framework)
+        weights, statistics = self.weights, self.statistics
+        if self.plain.settle:
+            weights = self.plain.settle(lambda begun: make(self.plain, begun, statistics, dtype="float32"), weights)
+        with naming_refusals():
+            network, optimizer = make(self.plain, weights, statistics), self.plain.make_optimizer()
+        for number, batch in enumerate(self.batches):
+            if number:
+                network.load(weights, statistics)
+            inputs, target = self.plain.inputs(batch)
+            with naming_refusals():
+                loss, gradients, updated = network.differentiate(inputs, target)
+                again = network.differentiate(inputs, target) if self.plain.may_draw and not number else None
+            if again and not _are_same({"loss": loss} | gradients, {"loss": again[0]} | again[1]):
+                raise NotImplementedError(DRAWS)
+            mean = loss / len(batch[0]) if self.plain.is_sum else loss
+            updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
+            yield Step(weights, statistics, mean, gradients, updated)
+            if number + 1 < len(self.batches):
+                weights = weights | optimizer.step(weights, gradients, self.plain.steps_passed + number)
+                statistics = updated
+
+
+def follow(start: Start, folder: Path | None = None) -> Callable[[int], Step]:
+    """Return a function to the reference's steps by their number from 0, to be asked for in order.
+
+    Of a long path each step is forgotten; the first KEPT_STEPS may be asked for again.
+
+    Args:
+        start: where it begins.
+        folder: keeps the steps in files, for others that begin at the same place; None: none are kept.
+    """
+    path, done = start.steps(), 0
+    kept: dict[int, Step] = {}
+
+    def step(number: int) -> Step:
+        nonlocal done
+        if number in kept:
+            return kept[number]
+        file = folder / f"{start.digest.hex()[:32]}-{number}" if folder else None
+        if file and file.exists():
+            taken = Step(*pickle.loads(file.read_bytes()))
+        else:
+            taken = next(itertools.islice(path, number - done, None))
+            done = number + 1
+            if file:
+                file.write_bytes(pickle.dumps(tuple(map(_narrow, taken))))
+        if number < KEPT_STEPS:
+            kept[number] = taken
+        return taken
+
+    return step
+
+
+def _are_same(some: Arrays, others: Arrays) -> bool:
+    """Return whether numbers of the same names agree but for the order in which threads add them up."""
+    return all(
+        numpy.allclose(some[name], others[name], rtol=0, atol=ROUNDING * numpy.abs(some[name]).max(), equal_nan=True)
+        for name in some
+    )
+
+
+def _narrow(part: Arrays | float) -> Arrays | float:
+    """Return arrays in float32, which is finer than any tolerance and half as long."""
+    if not isinstance(part, dict):
+        return part
+    return {name: numpy.asarray(array, numpy.float32) for name, array in part.items()}

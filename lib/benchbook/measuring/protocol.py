@@ -1,0 +1,297 @@
+"""Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
+
+The rules are the project's measuring rules: the first call is a row of its own, warm-up is kept but never
+averaged and changes nothing that follows, losses are read after the clock has stopped.
+"""
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas
+from tqdm import tqdm
+
+from benchbook.frameworks.workload import Workload
+from benchbook.judging import intervals
+from benchbook.measuring import measure, roofline, runs
+from benchbook.measuring.runs import Run
+from benchbook.rows import records
+
+TELLING_SECONDS = 0.5  # a window this long tells how long a step is
+IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
+MOST_NAMED = 5  # of the operations that are computed elsewhere
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        num_repeats: how often to begin again from the same fresh weights.
+        num_windows: timed windows in a repeat, one after the other.
+        samples_per_window: images in a window, rounded to whole steps; 0 is one epoch.
+        cooldown_seconds: rest between repeats.
+        widest_interval: where the 95 % interval of this kernel's windows alone is wider than this fraction, more
+            windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
+        evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
+            end.
+        window_seconds: where above 0, a window has as many steps as last so long on this device, and samples_per_window
+            is the least it has; how many steps that are is tried out before, in rows of phase `warmup`.
+
+    Raises:
+        ValueError: a number is out of range, or an evaluation of each epoch where windows are parts of one.
+    """
+
+    num_repeats: int = 1
+    num_windows: int = 1
+    samples_per_window: int = 0
+    cooldown_seconds: float = 0.0
+    widest_interval: float = 0.0
+    evaluate_each_epoch: bool = False
+    window_seconds: float = 0.0
+
+    MOST = 4  # no annotation: a constant, not a field
+
+    def __post_init__(self) -> None:
+        least = {"num_repeats": 1, "num_windows": 1}
+        for name, value in vars(self).items():
+            if value < least.get(name, 0):
+                raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
+        if self.evaluate_each_epoch and not self.whole_epochs:
+            raise ValueError(
+                "evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 (whole epochs): True,"
+                " else False"
+            )
+
+    @property
+    def whole_epochs(self) -> bool:
+        """Return whether a window is an epoch."""
+        return not (self.samples_per_window or self.window_seconds)
+
+    def stretches(self) -> list["Plan"]:
+        """Return the parts of a repeat after each of which there is an evaluation."""
+        one = replace(self, num_windows=1, widest_interval=0.0) if self.evaluate_each_epoch else self
+        return [one] * (self.num_windows // one.num_windows)
+
+    def goes_on(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
+        """Return whether another window or repeat follows.
+
+        Args:
+            done, planned: how many there are, and should be at least.
+            rates: of this run's windows so far, whose interval may ask for more; None: no more than planned.
+        """
+        if done < planned:
+            return True
+        if rates is None or not self.widest_interval or done >= self.MOST * planned:
+            return False
+        return intervals.windows_width(rates) > self.widest_interval
+
+
+def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
+    """Make the first call, which builds kernels and graphs, then some steps; end with fresh weights again.
+
+    Both are rows, phases `compile` and `warmup`. Where a sensor reads energy, the idle device's watts come before them,
+    phase `idle`, and stand in all later rows. Weights, optimiser, schedule, random state and data order
+    afterwards are what they were before.
+
+    Args:
+        workload: with fresh weights.
+        record: the run that takes the rows.
+        num_steps: steps after the first call; 0 makes the first call alone.
+
+    Raises:
+        ValueError: a negative number of steps.
+    """
+    if num_steps < 0:
+        raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
+    record.describe(**workload.description())
+    record.describe(idle_watts=roofline.measure_idle(workload.device, record, IDLE_SECONDS))
+    sensor = measure.open_sensor(workload.device)
+    fresh, batches = workload.snapshot(), endless(workload)
+    for phase, count in (("compile", 1), ("warmup", num_steps)):
+        if count:
+            with record.during(phase):
+                taken = list(itertools.islice(batches, count))
+                record.append(**train_window(workload, sensor, taken))
+    batches.close()
+    workload.restore(fresh)
+    _tell_misplaced(workload, record)
+
+
+def _tell_misplaced(workload: Workload, record: Run) -> None:
+    """Print, and keep in the manifest, which operations of a step are not computed on the workload's device."""
+    misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks that refuse instead do not have it
+    if misplaced:
+        record.manifest["misplaced_operations"] = misplaced
+        most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(MOST_NAMED))
+        print(
+            f"Not computed on {workload.device.kind}: {sum(misplaced.values())} operations of each step, for which "
+            f"{workload.device.framework} has no kernel there. Their inputs and outputs are copied: {most}"
+        )
+
+
+def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
+    """Measure a workload as planned, appending each row as it is measured.
+
+    Args:
+        workload: with fresh weights, warmed up.
+        record: the run that takes the rows.
+        plan: how much to measure.
+
+    Returns:
+        This run's rows. A loss that is not finite ends its repeat early, in a row of status `diverged`.
+    """
+    sensor, fresh = measure.open_sensor(workload.device), workload.snapshot()
+    num_steps = _steps_of_a_window(workload, record, sensor, plan)
+    if plan.window_seconds:
+        workload.restore(fresh)
+    samples = num_steps * workload.batch_size or workload.description()["dataset_samples"]
+    total, rates = plan.num_repeats * plan.num_windows * samples, []
+    # One refresh a second: the bar must not slow what it shows.
+    with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
+        for repeat in itertools.count():
+            for stretch in plan.stretches():
+                last = _train(workload, record, sensor, stretch, num_steps, repeat, bar, rates)
+                with record.during("evaluate"):
+                    _evaluate(workload, record, sensor, repeat, last["epoch"])
+                if last["status"] == "diverged":
+                    break
+            if not plan.goes_on(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
+                break
+            time.sleep(plan.cooldown_seconds)
+            workload.restore(fresh)
+    return records.read(record.path)
+
+
+def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
+    """Train on the batches inside one window.
+
+    Args:
+        workload: what to train.
+        sensor: from `measure.open_sensor`.
+        batches: the window's input; the wait for each is `input_seconds`.
+        bar: a progress bar of images, or None.
+
+    Returns:
+        Measures of a row: samples, seconds, input_seconds, samples_per_second, energy, memory, loss.
+    """
+    started_at, losses, samples = runs.now(), [], 0
+    workload.enter()
+    with measure.window(workload.device, sensor) as window:
+        for batch in window.inputs(batches):
+            losses.append(workload.step(batch))
+            count = workload.num_samples(batch)
+            samples += count
+            if bar is not None:
+                bar.update(count)
+        window.last = losses[-1:]  # of one step's outputs none is ready before the step is done
+    loss = workload.mean_loss(losses)
+    return {
+        "started_at": started_at,
+        "samples": samples,
+        "samples_per_second": samples / window.seconds,
+        "loss": loss,
+        "status": _status(loss),
+        **window.columns(),
+    }
+
+
+def endless(workload: Workload) -> Iterator:
+    """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
+    while True:
+        yield from workload.batches(workload.epoch)
+        workload.end_epoch()
+
+
+def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int = 1) -> int:
+    """Return how many steps last so many seconds, by windows that grow until one is long enough to say it.
+
+    Args:
+        seconds: above 0.
+        train: takes so many steps and returns their seconds.
+        num_steps: the least number of steps.
+    """
+    tried = num_steps
+    while (took := train(tried)) < min(seconds / 2, TELLING_SECONDS):
+        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
+    return max(num_steps, math.ceil(tried * seconds / took))
+
+
+def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> int:
+    """Return the steps of a window, 0 for a whole epoch; to try out how many last long enough, train on."""
+    if plan.whole_epochs:
+        return 0
+    least = max(1, round(plan.samples_per_window / workload.batch_size))
+    if not plan.window_seconds:
+        return least
+    batches = endless(workload)
+    stream = started(batches)
+    with record.during("warmup"):
+        num_steps = steps_lasting(
+            plan.window_seconds,
+            lambda count: record.append(**train_window(workload, sensor, itertools.islice(stream, count)))["seconds"],
+            least,
+        )
+    batches.close()
+    return num_steps
+
+
+def _train(
+    workload: Workload,
+    record: Run,
+    sensor,
+    plan: Plan,
+    num_steps: int,
+    repeat: int,
+    bar: tqdm,
+    rates: list[float],
+) -> dict:
+    """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
+    stream = started(endless(workload)) if num_steps else None
+    with record.during("train"):
+        for number in itertools.count(1):
+            batches = itertools.islice(stream, num_steps) if stream else workload.batches(workload.epoch)
+            measures = train_window(workload, sensor, batches, bar)
+            epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
+            if stream is None:
+                workload.end_epoch()
+            row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
+            rates.append(measures["samples_per_second"])
+            goes_on = plan.goes_on(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
+            if not goes_on or measures["status"] == "diverged":
+                break
+    return row
+
+
+def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
+    started_at = runs.now()
+    workload.enter()
+    with measure.window(workload.device, sensor) as window:
+        evaluation = workload.evaluate()
+        window.last = evaluation.loss, evaluation.accuracy
+    loss = None if evaluation.loss is None else float(evaluation.loss)
+    record.append(
+        repeat=repeat,
+        epoch=epoch,
+        status="ok" if loss is None else _status(loss),
+        started_at=started_at,
+        samples=evaluation.samples,
+        samples_per_second=evaluation.samples / window.seconds,
+        loss=loss,
+        accuracy=float(evaluation.accuracy),
+        accuracy_metric=evaluation.metric,
+        flops_per_sample=None,  # the description counts a training step
+        **window.columns(),
+    )
+
+
+def _status(loss: float) -> str:
+    return "ok" if math.isfinite(loss) else "diverged"
+
+
+def started(batches: Iterator) -> Iterator:
+    """Fetch the first batch now: a window shorter than an epoch must not carry the loader's whole start."""
+    return itertools.chain([next(batches)], batches)

@@ -1,0 +1,229 @@
+"""Claims of published articles: recomputed from published rows, and held against measured ones.
+
+A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`; those of the
+second machine, where a claim compares two, begin with `other_`. What an article's own figures give is its arithmetic;
+only a measurement, or a count of a network, confirms or contradicts a claim.
+"""
+
+import ast
+import functools
+import itertools
+import operator
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas
+
+from benchbook.judging import intervals
+from benchbook.judging.intervals import Interval
+
+HOLDS, FAILS = "arithmetic holds", "arithmetic does not hold"
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+NOT_MEASURED = "not measured here"
+NOT_RECOMPUTED = "not recomputed"
+NOT_COMPARABLE = "not comparable (another chip)"
+COUNTED = "counted"  # the source of quantities of networks, which are no machine's
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+ARITHMETIC |= {ast.Pow: operator.pow}
+RELATIONS = ("equal", "at_least", "event")
+TEXTS = ("machine", "other", "reason", "unit")
+RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
+DERIVED_REASON = "the published rows were derived from this claim, so that they cannot test it"
+
+
+def read(path: Path) -> pandas.DataFrame:
+    """Return the claims.
+
+    Columns: id, study, article, sentence, machine (empty: a count of a network), other (the machine it is compared
+    with), formula, low, high, tolerance (in the same unit: how far beyond low and high a measurement may lie that
+    repeats the experiment with other software), unit, relation (equal: within the range; at_least: low or more; event:
+    it happened, which is 1), reason (why it cannot be recomputed from published rows; empty where it can).
+
+    Raises:
+        ValueError: an unknown relation, bounds that are missing or in the wrong order, or a tolerance below 0.
+    """
+    claims = pandas.read_csv(path, dtype=dict.fromkeys(TEXTS, "str"))
+    claims = claims.fillna({name: "" for name in TEXTS if name in claims} | {"tolerance": 0.0})
+    ordered = (claims["low"] <= claims["high"]) | (claims["relation"] != "equal")
+    wrong = claims[~claims["relation"].isin(RELATIONS) | ~ordered | claims["low"].isna() | (claims["tolerance"] < 0)]
+    if len(wrong):
+        raise ValueError(
+            f"{path.name}: claim {wrong['id'].iloc[0]}: allowed are relation {', '.join(RELATIONS)}, low <= high, "
+            f"tolerance 0 or more"
+        )
+    return claims
+
+
+def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
+    """Return a formula's value with its bounds; see `intervals.combine`.
+
+    Args:
+        formula: arithmetic over names.
+        quantities: one machine's, with columns name, value, low, high, interval.
+
+    Returns:
+        None if a name of the formula is not among the quantities.
+    """
+    numbers = {line["name"]: Interval.of(line, "value") for line in quantities.to_dict("records")}
+    names = names_in(formula)
+    if not set(names) <= set(numbers):
+        return None
+    return intervals.combine(
+        lambda *values: _evaluate(formula, dict(zip(names, values, strict=True))), *(numbers[name] for name in names)
+    )
+
+
+def names_in(formula: str) -> list[str]:
+    """Return the quantities that a formula names."""
+    return sorted(set(re.findall(r"\b[a-z_]\w*", formula)))
+
+
+def judge_arithmetic(claim: dict, low: float, high: float) -> str:
+    """Return HOLDS if what an article's own figures give meets what it claims, else FAILS."""
+    below = claim["relation"] == "equal" and low > claim["high"]
+    return FAILS if below or high < claim["low"] else HOLDS
+
+
+def judge(claim: dict, measured: Interval) -> str:
+    """Return what a measurement says of a claim.
+
+    Returns:
+        CONFIRMED if the whole interval lies within the claim's bounds and their tolerance, CONTRADICTED if all of it
+        lies outside, else UNDECIDED; so is a range.
+    """
+    if measured.kind == intervals.RANGE:
+        return UNDECIDED
+    low = claim["low"] - claim["tolerance"]
+    high = claim["high"] + claim["tolerance"] if claim["relation"] == "equal" else float("inf")
+    if measured.high < low or measured.low > high:
+        return CONTRADICTED
+    return CONFIRMED if low <= measured.low and measured.high <= high else UNDECIDED
+
+
+def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per claim and machine.
+
+    Args:
+        claims: from `read`.
+        quantities: from `quantities.gather`, for all studies claimed about.
+
+    Returns:
+        Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
+        reason. The article's own machine comes first. A measured machine of another chip is `not comparable`; of a
+        claim that compares two machines, pairs of the same two chips are shown. Machines that measured no such thing
+        are not. A claim about a network has one line, from our count.
+    """
+    lines = []
+    groups = _groups(quantities)
+    for claim in claims.to_dict("records"):
+        own = _printed(claim["machine"], groups)
+        if claim["reason"]:
+            head = _head(claim) | {"machine": _names(claim), "source": "published", "verdict": NOT_RECOMPUTED}
+            lines.append(head | {"reason": claim["reason"]})
+        elif own:
+            lines.append(_line(claim, _names(claim), _joined(claim, own, _printed(claim["other"], groups)), True))
+        measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if claim["machine"] else []
+        measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
+        if claim["machine"] and not measured:
+            measured = [_head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED}]
+        lines += measured
+    columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
+    return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason"])
+
+
+def _groups(quantities: pandas.DataFrame) -> dict[tuple, pandas.DataFrame]:
+    """Return the quantities by machine, chip and whether they were measured here."""
+    measured = quantities["source"] == "measured"
+    keys = ["machine", "chip", measured.rename("measured")]
+    return dict(iter(quantities.groupby(keys, dropna=False, sort=True)))
+
+
+def _printed(machine: str, groups: dict) -> tuple | None:
+    """Return the chip and quantities that an article printed of a machine."""
+    return next(((key[1], group) for key, group in groups.items() if key[0] == machine and not key[2]), None)
+
+
+def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
+    """Yield name, quantities and whether the chips are the article's, for every measured machine, or pair of them."""
+    measured = {key[:2]: group for key, group in groups.items() if key[2]}
+    if not claim["other"]:
+        needed = set(names_in(claim["formula"]))
+        for (machine, chip), group in measured.items():
+            if not needed <= set(group["name"]):
+                continue
+            yield machine, group, own is not None and chip == own[0]
+        return
+    other = _printed(claim["other"], groups)
+    for (machine, chip), (second, second_chip) in itertools.permutations(measured, 2):
+        if own and other and (chip, second_chip) == (own[0], other[0]):
+            pair = (chip, measured[machine, chip]), (second_chip, measured[second, second_chip])
+            yield f"{machine} / {second}", _joined(claim, *pair), True
+
+
+def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
+    """Return a machine's quantities, with the second machine's as `other_`."""
+    if not claim["other"] or other is None:
+        return own[1]
+    return pandas.concat([own[1], other[1].assign(name="other_" + other[1]["name"])], ignore_index=True)
+
+
+def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) -> dict:
+    used = quantities[quantities["name"].isin(names_in(claim["formula"]))]
+    sources = sorted(set(used["source"] if len(used) else quantities["source"]))
+    line = _head(claim) | {"machine": machine, "source": ", ".join(sources)}
+    result = recompute(claim["formula"], quantities)
+    if result is None:
+        return line | {"verdict": NOT_MEASURED}
+    line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
+    if not alike:
+        return line | {"verdict": NOT_COMPARABLE}
+    if "measured" in sources or COUNTED in sources:
+        reasons = [*_notes(used), *([RANGE_REASON] if result.kind == intervals.RANGE else [])]
+        return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
+    reason = DERIVED_REASON if sources == ["derived"] else ""
+    return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
+
+
+def _notes(used: pandas.DataFrame) -> list[str]:
+    """Return how quantities were measured, each once; of joules with their method and boundary."""
+    notes = used.reindex(columns=["name", "note"]).dropna()
+    return [f"{line['name']}: {line['note']}" for line in notes.to_dict("records") if line["note"]]
+
+
+def _names(claim: dict) -> str:
+    return f"{claim['machine']} / {claim['other']}" if claim["other"] else claim["machine"]
+
+
+def _head(claim: dict) -> dict:
+    low, high, unit = f"{claim['low']:,.8g}", f"{claim['high']:,.8g}", claim["unit"]
+    ranges = {
+        "equal": f"{low} to {high} {unit}" if low != high else f"{low} {unit}",
+        "at_least": f"at least {low} {unit}",
+    }
+    published = ranges.get(claim["relation"], "that it happens").strip()
+    if claim["tolerance"] > 0:
+        published += f" (measured: {claim['tolerance']:g} more is allowed)"
+    return {"id": claim["id"], "sentence": claim["sentence"], "published": published}
+
+
+def _evaluate(formula: str, values: dict) -> float:
+    return float(_value(_parsed(formula), values))
+
+
+@functools.cache
+def _parsed(formula: str) -> ast.expr:
+    return ast.parse(formula, mode="eval").body
+
+
+def _value(part: ast.expr, values: dict) -> float:
+    """Return the value of a part of a formula: sums, differences, products, quotients and powers, and nothing else."""
+    if isinstance(part, ast.BinOp) and type(part.op) in ARITHMETIC:
+        return ARITHMETIC[type(part.op)](_value(part.left, values), _value(part.right, values))
+    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
+        return -_value(part.operand, values)
+    if isinstance(part, ast.Name):
+        return values[part.id]
+    if isinstance(part, ast.Constant) and isinstance(part.value, int | float):
+        return part.value
+    raise ValueError(f"formula part {ast.unparse(part)!r}; allowed: names, numbers, +, -, *, /, ** and brackets")

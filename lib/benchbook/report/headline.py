@@ -1,0 +1,145 @@
+"""The headline: what training costs a machine in time, energy and money, a line for each study, variant and device."""
+
+from collections.abc import Mapping
+
+import numpy
+import pandas
+
+from benchbook.judging import verdicts
+from benchbook.record import articles, estimate
+from benchbook.rows import records
+from benchbook.studies.study import Evidence, Study
+
+COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
+COLUMNS += ["low", "high", "image_size"]
+COLUMNS += ["interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
+COLUMNS += ["dollars_per_million", "status", "place"]
+LINE = ["machine", "study", "variant", "device", "source"]
+OWN = ["image_size", "batch_size", "framework"]  # what makes a point that of the study's own setting
+NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
+
+
+def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
+    """Return one line per machine, study, variant and device, measured ones first.
+
+    Of several points one speaks for its line: one that trained before one that failed, then one in the study's own
+    setting (batch size, framework and image size that most of its published rows have), then one on the study's own
+    data set, then one that is not unproven, then one that is not unstable, and of those that are left the fastest (of
+    printed ones the first). A published machine has a line where a rate or a time of training was printed of it, from
+    the study's own setting if it has one; bounds are then the rounding.
+
+    An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
+    timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
+    size; else training alone. What is printed of an epoch holds what its article counted. Dollars are those of the
+    price that the run states, else of the one on demand. Where there is no price, dollars are missing.
+
+    Args:
+        evidence: measured and published rows of all studies, and prices.
+        studies: by name; a study without a line here has no line in the table.
+
+    Returns:
+        Columns: COLUMNS. place is the machine and device as people call them, source is measured or published, and
+        joules_per_image come with the boundary they were read at.
+    """
+    own = _own_settings(evidence.rows)
+    own = own[own.index.isin(list(studies))]
+    measured = _measured(evidence, studies, own["dataset_samples"])
+    printed = evidence.rows[(evidence.rows["source"] == "published") & evidence.rows["study"].isin(own.index)]
+    lines = pandas.DataFrame([*measured, *map(_printed, printed.to_dict("records"))], columns=_KEPT)
+    lines = lines[
+        (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
+    ]
+    lines = lines.astype(dict.fromkeys(NUMBERS, float))
+    spoken = _rank(lines, own).drop_duplicates(LINE)
+    listed = estimate.on_demand(evidence.prices)
+    dollars = [_dollars(line, listed) for line in spoken.to_dict("records")]
+    places = [evidence.names.place(line) for line in spoken.to_dict("records")]
+    spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
+    return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
+
+
+_KEPT = [*COLUMNS, *OWN[1:], "price_per_hour"]
+
+
+def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return each study's own setting and data set: what most of its published rows have."""
+    printed = rows[rows["source"] == "published"]
+    columns = [*OWN, "dataset", "dataset_samples"]
+    return printed.groupby("study")[columns].agg(lambda values: next(iter(values.dropna().mode()), None))
+
+
+def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines with those first that are to speak for the others."""
+    theirs = own[[*OWN, "dataset"]].reindex(lines["study"]).set_axis(lines.index)
+    same = pandas.DataFrame({name: (lines[name] == theirs[name]) | theirs[name].isna() for name in theirs})
+    keys = {
+        "failed": ~lines["status"].isin(records.TRAINED),
+        "other_setting": ~same[OWN].fillna(False).astype(bool).all(axis=1),
+        "other_data": ~same["dataset"].fillna(False).astype(bool),
+        "unproven": lines["verdict"].map(verdicts.is_unproven),
+        "unstable": lines["verdict"].map(verdicts.is_unstable),
+        "slowness": -lines["images_per_second"].where(lines["source"] == "measured", 0),
+    }
+    ranked = lines.assign(**keys).sort_values(list(keys), kind="stable", na_position="last")
+    return ranked.drop(columns=list(keys))
+
+
+def _measured(evidence: Evidence, studies: Mapping[str, Study], num_images: pandas.Series) -> list[dict]:
+    """Return the line of each measured point of these studies, with the seconds of the article's epoch."""
+    timed = {name: studies[name].epoch_seconds(evidence) for name in num_images.index if studies[name].epoch_seconds}
+    return [
+        _point(point, _epoch_seconds(point, timed.get(point["study"]), num_images[point["study"]]))
+        for point in evidence.summary.to_dict("records")
+        if point["study"] in num_images.index
+    ]
+
+
+def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) -> float:
+    """Return what the study says its epoch takes, else the images of the article's epoch over the point's rate."""
+    if timed is not None:
+        return timed.get((point["machine"], point["point"]), numpy.nan)
+    return num_images / point["samples_per_second"] if pandas.notna(num_images) else numpy.nan
+
+
+def _point(point: dict, epoch_seconds: float) -> dict:
+    trained = point["status"] in records.TRAINED
+    rate = point["samples_per_second"] if trained else numpy.nan
+    kept = ("machine", "chip", "study", "variant", "device", "device_count", "dataset")
+    kept += ("interval", "num_windows", "verdict", "status")
+    return {
+        **{name: point[name] for name in (*kept, *OWN)},
+        **{name: point[name] if trained else numpy.nan for name in ("low", "high")},
+        "source": "measured",
+        "images_per_second": rate,
+        "seconds_per_epoch": epoch_seconds if trained else numpy.nan,
+        "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
+        "energy_boundary": point["energy_boundary"] if trained else None,
+        "price_per_hour": point["settings"].get("price_per_hour"),
+    }
+
+
+def _printed(row: dict) -> dict:
+    """Return the line of a printed figure: a rate of training, or the time of something that holds an epoch."""
+    kept = ("machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "status", *OWN)
+    line = {name: row[name] for name in kept}
+    if row["phase"] == "train" and pandas.notna(row["samples_per_second"]):
+        low, high = articles.bounds(row, "samples_per_second")
+        line |= {"images_per_second": row["samples_per_second"], "low": low, "high": high}
+    elif row["phase"] == "train" and pandas.notna(row["seconds"]) and pandas.notna(row["samples"]):
+        low, high = articles.bounds(row, "seconds")
+        rates = {"images_per_second": row["seconds"], "low": high, "high": low}
+        line |= {name: row["samples"] / seconds for name, seconds in rates.items()}
+    elif row["phase"] == "total" and pandas.notna(row["seconds"]):
+        epochs = row["settings"].get("epochs", row["epoch"])
+        line |= {"seconds_per_epoch": row["seconds"] / epochs}
+    if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
+        line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}
+    return line
+
+
+def _dollars(line: dict, listed: Mapping[str, float]) -> float:
+    """Return the dollars for a million images, at the price that the run states or the one on demand."""
+    per_hour = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
+    if pandas.isna(per_hour) or pandas.isna(line["images_per_second"]):
+        return numpy.nan
+    return estimate.cost_per_million(line["images_per_second"], per_hour)

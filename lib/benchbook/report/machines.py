@@ -1,0 +1,177 @@
+"""All machines side by side: what each is, and in what condition it measured, from the manifests of its runs.
+
+Nothing here names a user, a host or a path: the manifests hold none (see `machine` and `condition`).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pandas
+
+from benchbook.frameworks import devices
+from benchbook.judging import verdicts
+from benchbook.machine import condition
+
+COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
+COLUMNS += ["rows"]
+
+
+def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return one line per machine that measured; its newest run says what it is.
+
+    Args:
+        rows: measured ones.
+        described: the manifests of their runs by run id, from `manifests.every`.
+
+    Returns:
+        Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has what its rows say.
+    """
+    lines = []
+    for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
+        own_manifests = [described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described]
+        line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
+        line |= {"sessions": own["session"].nunique(), "rows": len(own)}
+        lines.append(line | (_description(own_manifests) if own_manifests else {}))
+    return pandas.DataFrame(lines, columns=COLUMNS)
+
+
+def tell_apart(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return rows in which kinds of computer that share a machine's name have names of their own.
+
+    Args:
+        rows: measured ones.
+        described: the manifests of their runs by run id, which hold the fingerprints.
+
+    Returns:
+        The rows; where the manifests of one machine's runs have several fingerprints, its name goes on with the first
+        four digits of the run's own, or with `unknown` where the manifest has none.
+    """
+    kinds = {
+        run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown") for run_id, manifest in described.items()
+    }
+    kind = rows["run_id"].map(kinds).astype("object")  # missing where a run has no manifest
+    several = kind.groupby(rows["machine"]).transform("nunique") > 1
+    short = kind.map(lambda text: text if text == "unknown" else text[:4], na_action="ignore")
+    named = rows["machine"] + " (" + short.astype("string") + ")"
+    return rows.assign(machine=rows["machine"].mask(several & kind.notna(), named))
+
+
+def _description(own: list[dict]) -> dict:
+    this = own[-1].get("machine") or {}
+    names = Counter(this.get("accelerators") or ())
+    memory = this.get("memory_bytes")
+    return {
+        "chip": this.get("chip"),
+        "cores": this.get("physical_cores"),
+        "memory_gib": memory / 2**30 if memory else None,
+        "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
+        "system": this.get("system"),
+        "software": _software(own[-1].get("environment") or {}),
+        "condition": " ".join(_sentences(own)),
+    }
+
+
+def _software(environment: dict) -> str | None:
+    packages = environment.get("packages") or {}
+    parts = [f"Python {environment['python']}"] if environment.get("python") else []
+    parts += [f"{name} {packages[name]}" for name in devices.FRAMEWORKS if name in packages]
+    return ", ".join(parts) or None
+
+
+def _sentences(own: list[dict]) -> list[str]:
+    """Return the condition of a machine over all its runs: power, load, heat, swap, sleep, what changed."""
+    befores = [manifest.get("condition_before") or {} for manifest in own]
+    samples = [manifest.get("conditions") or [] for manifest in own]
+    everything = [*befores, *(sample for run in samples for sample in run)]
+    return [
+        _power(everything),
+        _load(befores),
+        _heat(everything),
+        _swap(own),
+        *_sleep(samples),
+        *_neighbours(everything),
+        *_misplaced(own),
+        *_changes(own),
+    ]
+
+
+def _power(states: list[dict]) -> str:
+    sources = sorted({state["power_source"] for state in states if state.get("power_source")})
+    text = f"Power: {' and '.join(sources)}" if sources else "Power source not recorded"
+    return text + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else ".")
+
+
+def _load(befores: list[dict]) -> str:
+    loads = [state["load_average_1_minute"] for state in befores if state.get("load_average_1_minute") is not None]
+    return f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded."
+
+
+def _heat(states: list[dict]) -> str:
+    pressures = {state["thermal_pressure"] for state in states if state.get("thermal_pressure") in condition.PRESSURES}
+    celsius = [state["cpu_temperature_celsius"] for state in states if state.get("cpu_temperature_celsius") is not None]
+    parts = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
+    parts += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
+    return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor could be read."
+
+
+def _swap(own: list[dict]) -> str:
+    pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in own]
+    growths = [after["swap_used_bytes"] - before["swap_used_bytes"] for before, after in pairs if _tell(before, after)]
+    if not growths:
+        return "Swap not recorded."
+    return (
+        f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if max(growths) > 0 else "Swap did not grow."
+    )
+
+
+def _tell(before: dict, after: dict) -> bool:
+    return before.get("swap_used_bytes") is not None and after.get("swap_used_bytes") is not None
+
+
+def _sleep(samples: list[list[dict]]) -> list[str]:
+    slept = [
+        condition.seconds_asleep(
+            *((run[0][clock], run[-1][clock]) for clock in ("awake_seconds", "elapsed_seconds")),
+        )
+        for run in samples
+        if run
+    ]
+    count = sum(seconds > verdicts.ASLEEP_SECONDS for seconds in slept)
+    return [f"It slept in {count} of {len(slept)} runs."] if count else []
+
+
+def _neighbours(states: list[dict]) -> list[str]:
+    shared = any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ())
+    return ["Another process used the GPU."] if shared else []
+
+
+def _misplaced(own: list[dict]) -> list[str]:
+    """Return which operations of a training step were computed on the host, because the device has no kernel for them.
+
+    Each copies its inputs and outputs, so that a step is slower than the device.
+    """
+    most = {}
+    for manifest in own:
+        kind = str((manifest.get("parameters") or {}).get("device", "the device"))
+        counts = manifest.get("misplaced_operations") or {}
+        numbers = {name: count for name, count in counts.items() if isinstance(count, int)}
+        if numbers and sum(numbers.values()) > sum(most.get(kind, {}).values()):
+            most[kind] = numbers
+    return [
+        f"Of a training step up to {sum(numbers.values())} operations were not computed on {kind}, which lacks them:"
+        f" {', '.join(sorted(numbers))}."
+        for kind, numbers in sorted(most.items())
+    ]
+
+
+def _changes(own: list[dict]) -> list[str]:
+    """Return what was not the same in all runs."""
+    kinds = {
+        "system": [(manifest.get("machine") or {}).get("system") for manifest in own],
+        "Python": [(manifest.get("environment") or {}).get("python") for manifest in own],
+        "lock": [(manifest.get("environment") or {}).get("lock_sha256") for manifest in own],
+        "commit": [manifest.get("commit") for manifest in own],
+    }
+    counts = {name: len({value for value in values if value}) for name, values in kinds.items()}
+    changed = [f"{name} ({count} versions)" for name, count in counts.items() if count > 1]
+    return [f"Changed between runs: {', '.join(changed)}."] if changed else []

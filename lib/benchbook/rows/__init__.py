@@ -1,0 +1,1 @@
+"""Rows and manifests: one schema, paths and files, packing and checking."""

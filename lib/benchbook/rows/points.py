@@ -1,0 +1,91 @@
+"""What a study's notebook declares, and what of it makes a point: its name and its identity."""
+
+import ast
+import functools
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from benchbook.machine import layout
+
+# Parameters that say where a run finds its files: they do not change what is measured.
+PLACES = frozenset({"data_root"})
+# Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
+FILES = frozenset({"network", "example", "loss"})
+# A comment line of a parameters cell that ends so: what stands below it is left out of a point's readable name.
+UNNAMED_BELOW = "not part of a point's name"
+HASH = re.compile(r"-([0-9a-f]{8})$")
+
+
+def declared(study: str) -> dict:
+    """Return the parameters a study's notebook declares, with their defaults."""
+    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(_parameters_cell(study)).body}
+
+
+def unnamed(study: str) -> set[str]:
+    """Return the parameters that a study's notebook leaves out of a point's readable name."""
+    _, comment, below = _parameters_cell(study).partition(f"{UNNAMED_BELOW}\n")
+    return {node.target.id for node in ast.parse(below).body} if comment else set()
+
+
+def public(parameters: dict) -> dict:
+    """Return parameters as they may be published: without where files lie, and files by their names alone."""
+    kept = {name: value for name, value in parameters.items() if name not in PLACES}
+    files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
+    return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
+
+
+def differing(study: str, parameters: dict) -> dict:
+    """Return the parameters that differ from the notebook's defaults; where files lie is none of them.
+
+    A parameter that the notebook has had only since does not count: a new one leaves every older point what it was.
+
+    Args:
+        study: the study.
+        parameters: declared ones by name, with device and framework as they were picked.
+    """
+    defaults = declared(study)
+    kept = dict(sorted(public(parameters).items()))
+    typed = {name: float(value) if type(defaults.get(name)) is float else value for name, value in kept.items()}
+    return {name: value for name, value in typed.items() if name not in defaults or value != defaults[name]}
+
+
+def point_name(study: str, parameters: dict) -> str:
+    """Return a point's folder name: variant, device, what differs from the defaults, and a hash of what differs.
+
+    The device stands in the name and is not in the hash, so that the same work has the same hash on every device.
+
+    Args:
+        study: the study.
+        parameters: declared ones by name, with a device that was picked (not `best`).
+    """
+    changed = differing(study, parameters)
+    work = {name: value for name, value in changed.items() if name != "device"}
+    digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
+    leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
+    left_out = {"variant", "device"} | unnamed(study)
+    words = [_word(name, value) for name, value in changed.items() if name not in left_out]
+    return f"{'-'.join([*leading, *words])[:100]}-{digest}"
+
+
+def point_work(name: str) -> str:
+    """Return what a point's name says of its work, whichever device did it: its hash, or all of a name without one."""
+    match = HASH.search(name)
+    return match[1] if match else name
+
+
+def _word(name: str, value: object) -> str:
+    text = name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
+    return re.sub(r"[^A-Za-z0-9._]+", "_", text)
+
+
+def _parameters_cell(study: str) -> str:
+    notebook = layout.notebook(study)
+    return _cell_of(notebook, notebook.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)  # a profile asks for each of its points, a report for each older run
+def _cell_of(notebook: Path, changed: int) -> str:
+    cells = layout.cells(notebook)
+    return next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))

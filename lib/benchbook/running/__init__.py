@@ -1,0 +1,1 @@
+"""Run points: profiles, sessions, one run through papermill, Slurm."""

@@ -1,0 +1,222 @@
+"""Run one point through papermill, and know how it ended.
+
+papermill itself cannot be asked: an unknown parameter only warns there, a dead kernel leaves cells marked
+completed, and its time-out is per cell. So papermill runs as a child; what it leaves behind decides: a run
+whose marker is still there has failed, and gets its failure row here.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from benchbook.machine import layout, processes, slurm, temporary
+from benchbook.machine.processes import Stopped
+from benchbook.measuring import runs
+from benchbook.measuring.runs import Run
+from benchbook.rows import marker, records
+from benchbook.running import kernel, ledger, profiles
+from benchbook.running.profiles import Point
+
+POLL_SECONDS = 0.5
+LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
+# Snakemake sets these to its own count of threads; a run gets what the user set, or the framework's default.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+def execute(
+    point: Point,
+    machine_name: str,
+    watch: Callable[[Run], None] = lambda run: None,
+    num_kernels: int | None = None,
+) -> list[str]:
+    """Run a point as often as it should, leaving out the runs this session already has.
+
+    Args:
+        point: what to run.
+        machine_name: whose rows these are.
+        watch: called twice a second with the run under way.
+        num_kernels: how many runs there should be afterwards; None: all of the point's.
+
+    Returns:
+        The status of each run of this session: ok, or that of its failure row.
+
+    Raises:
+        Stopped: after the `interrupted` row was written.
+    """
+    _stop_if_orphaned()
+    profiles.check(point.study, point.parameters)
+    folder = layout.point(machine_name, point.study, point.name)
+    with only_one(layout.state(machine_name) / ".lock"):
+        runs.recover(folder)
+        session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
+        statuses = finished(folder, session)
+        while len(statuses) < (num_kernels or point.num_kernels):
+            statuses.append(_run_once(point, machine_name, folder, session, watch))
+    return statuses
+
+
+def finished(folder: Path, session: str) -> list[str]:
+    """Return the status of every run of a session that ended on its own, the oldest first."""
+    rows = records.gather(records.find(folder), lambda line: None) if folder.exists() else []
+    if len(rows) == 0:
+        return []
+    rows = records.without_refusals(rows[rows["session"] == session])
+    last = rows.groupby("run_id", sort=True)["status"].apply(_outcome)
+    return [status for status in last if status != "interrupted"]
+
+
+@contextmanager
+def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold a lock of this machine's folder: two runs at once would slow each other.
+
+    Args:
+        lock: the lock's file.
+        seconds: how long to wait for whoever holds it.
+
+    Raises:
+        RuntimeError: another process still holds it then.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    held = FileLock(lock)
+    try:
+        held.acquire(blocking=False)
+    except Timeout:
+        print(f"Waiting up to {seconds:,.0f} s for {_holder(lock)}.", file=sys.stderr, flush=True)
+    try:
+        held.acquire(timeout=seconds)
+    except Timeout:
+        raise RuntimeError(
+            f"another study measures on this machine ({lock.parent.name}); wait until it ends, or stop it"
+        ) from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _holder(lock: Path) -> str:
+    """Return who measures on a machine, as far as a run's marker says it: machine, since when, process."""
+    for path in sorted(lock.parent.rglob("*.running"), reverse=True):
+        state = marker.read(path)
+        if state is None:
+            continue
+        try:
+            process = psutil.Process(state["process"])
+            since = datetime.fromtimestamp(process.create_time(), UTC)
+        except psutil.NoSuchProcess:  # it has ended meanwhile
+            continue
+        return f"another study on {lock.parent.name} (process {process.pid}, since {since:%H:%M:%S} UTC)"
+    return f"another study on {lock.parent.name} (between two runs)"
+
+
+def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch: Callable[[Run], None]) -> str:
+    run_id = runs.new_id()
+    os.environ["BENCHBOOK_SESSION"] = session
+    reserved = runs.identity(point.study, point.name, run_id, machine_name, point.parameters)
+    run = Run(folder, run_id, reserved)
+    run.mark()
+    notebook = folder / f"{run_id}.ipynb"
+    stopped, kills = None, processes.memory_kills()
+    try:
+        status, message = _supervise(point, run, notebook, machine_name, watch)
+    except Stopped as stop:
+        status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
+        stopped = stop
+    if notebook.exists():
+        ledger.record(notebook)
+    unfinished = runs.resume(folder, run_id)
+    if unfinished is not None:  # neither finished nor failed by itself
+        error = _error_in(notebook)
+        if not status and not error and processes.memory_kills() > kills:
+            status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
+        if not status:
+            status = runs.status_of(*error) if error else "crashed"
+        unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
+    if stopped:
+        raise stopped
+    return _outcome(records.without_refusals(records.read(run.path))["status"])
+
+
+def _supervise(
+    point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
+) -> tuple[str, str]:
+    """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
+    command = kernel.command(layout.notebook(point.study), notebook, point.parameters)
+    deadline = time.monotonic() + point.time_limit_seconds
+    with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
+        environment = _without_snakemake(os.environ) | {
+            "BENCHBOOK_RUN_ID": run.run_id,
+            "BENCHBOOK_MACHINE": machine_name,
+            "BENCHBOOK_SUPERVISOR": str(os.getpid()),
+            "PYTHONUNBUFFERED": "1",
+            **temporary.variables(place),
+        }
+        child = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+        )
+        ended = threading.Event()  # says so at once; to look often would disturb the windows
+        threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
+        try:
+            while not ended.wait(POLL_SECONDS):
+                if time.monotonic() > deadline:
+                    return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
+                _stop_if_orphaned()
+                watch(run)
+        finally:
+            processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
+            child.wait()
+    return "", ""
+
+
+def thread_settings() -> str:
+    """Return the user's own thread variables, for `make study` to hand past Snakemake."""
+    return json.dumps({name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ})
+
+
+def _without_snakemake(environment: Mapping[str, str]) -> dict[str, str]:
+    if "BENCHBOOK_THREADS" not in environment:
+        return dict(environment)
+    kept = {name: value for name, value in environment.items() if name not in THREAD_VARIABLES}
+    return kept | json.loads(environment["BENCHBOOK_THREADS"])
+
+
+def _stop_if_orphaned() -> None:
+    """Raise Stopped if the `make study` that began this is gone: nobody is left to keep order."""
+    launcher = os.environ.get("BENCHBOOK_LAUNCHER")
+    if launcher and not processes.is_running(int(launcher)):
+        raise Stopped(signal.SIGHUP)
+
+
+def _error_in(notebook: Path) -> tuple[str, str] | None:
+    """Return name and text of the exception that ended an executed notebook, if one did."""
+    if not notebook.exists():
+        return None
+    for cell in layout.cells(notebook):
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                return output["ename"], output["evalue"]
+    return None
+
+
+def _outcome(statuses) -> str:
+    """Return a run's status: that of its last row which is not ok."""
+    wrong = [status for status in statuses if status != "ok"]
+    return wrong[-1] if wrong else "ok"

@@ -1,0 +1,85 @@
+"""One line per point in the terminal: what runs, how far it is, and how it ended."""
+
+import os
+import sys
+import time
+
+from benchbook.judging import verdicts
+from benchbook.machine import condition, contention, identity, layout
+from benchbook.measuring.runs import Run
+from benchbook.rows import manifests, records
+from benchbook.running.profiles import Point
+
+PATIENCE_SECONDS = 60.0
+
+
+class Line:
+    """The line of one point.
+
+    Its number comes from BENCHBOOK_POINTS, the names of this session's points in their order.
+
+    Args:
+        point: what runs.
+        kernel: which of its kernels, from 1; None: all.
+    """
+
+    def __init__(self, point: Point, kernel: int | None = None) -> None:
+        names = os.environ.get("BENCHBOOK_POINTS", "").split()
+        position = f"{names.index(point.name) + 1}/{len(names)}" if point.name in names else ""
+        self.title = f"{position:>6}  {point.study}  {point.name}"
+        if kernel and point.num_kernels > 1:
+            self.title += f"  kernel {kernel} of {point.num_kernels}"
+        self.started = time.monotonic()
+        self.folder = layout.point(identity.identify().name, point.study, point.name)
+        self._draw("starting")
+
+    def watch(self, run: Run) -> None:
+        """Show phase and windows so far, where somebody looks at a terminal."""
+        windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
+        self._draw(f"{windows} rows")
+
+    def wait_until_calm(self, begun: contention.Moment | None = None) -> None:
+        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on.
+
+        Args:
+            begun: when the first look at them began; None: now.
+        """
+        patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
+        deadline, announced = time.monotonic() + patience, False
+        while patience and (share := contention.look(begun=begun)) > contention.OTHERS_SHARE:
+            begun = None
+            if not announced:
+                announced = True
+                print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)
+            if time.monotonic() > deadline:
+                print(f"{self.title}  goes on beside them, and will be called unstable", flush=True)
+                return
+
+    def end(self, statuses: list[str]) -> None:
+        """Write the outcome and keep the line."""
+        seconds = time.monotonic() - self.started
+        text = f"{self.title}  {', '.join(dict.fromkeys(statuses))}  {seconds:.0f} s{self._rate()}"
+        print(("\r\033[K" if sys.stdout.isatty() else "") + text, flush=True)
+
+    def _draw(self, state: str) -> None:
+        if sys.stdout.isatty():
+            print(f"\r\033[K{self.title}  {state}  {time.monotonic() - self.started:.0f} s", end="", flush=True)
+
+    def _rate(self) -> str:
+        paths = records.find(self.folder) if self.folder.exists() else []
+        rows = records.gather(paths, lambda line: None)
+        summary = verdicts.summarise(rows, condition.samples(manifests.every(self.folder)) if len(rows) else None)
+        if summary["samples_per_second"].isna().all():
+            return ""
+        best = summary.iloc[0]
+        rate = f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
+        return rate + (f"; {best['verdict']}" if _is_doubtful(best["verdict"]) else "")
+
+
+def _is_doubtful(verdict: object) -> bool:
+    return verdicts.is_unstable(verdict) or verdicts.is_unproven(verdict)
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate as it is read: whole, or with two digits where it is below ten."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

@@ -1,0 +1,259 @@
+"""What a study tells the report: its charts, the quantities of claims, and how long the article's epoch takes.
+
+Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pandas
+from matplotlib.figure import Figure
+
+from benchbook.judging import correctness, intervals, statistics, verdicts
+from benchbook.judging.intervals import History
+from benchbook.machine import layout
+from benchbook.measuring import roofline
+from benchbook.record import articles, naming
+from benchbook.rows import records
+from benchbook.studies import figures
+
+COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "dataset_samples", "parameters"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All rows that tables and charts are made from, summarised once.
+
+    Attributes:
+        rows: measured and published ones, of any studies.
+        conditions: from `condition.samples`, for the verdicts; None where there are none.
+        folder: that holds the measured rows with their manifests; None where charts need no manifest.
+        prices: from `articles.prices`.
+    """
+
+    rows: pandas.DataFrame
+    conditions: pandas.DataFrame | None = None
+    folder: Path | None = None
+    prices: pandas.DataFrame = field(default_factory=articles.prices)
+    _made: dict[Callable, Any] = field(default_factory=dict, init=False, repr=False)  # by what `once` wraps
+
+    @classmethod
+    def of_machine(cls, machine: str, study: str = "") -> "Evidence":
+        """Return what a machine measured, in one study or in all, beside what was printed; bad files are left out."""
+        folder = layout.runs(machine)
+        rows = records.gather(records.find(folder / study))
+        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
+
+    @cached_property
+    def measured(self) -> pandas.DataFrame:
+        """Return the rows that were measured."""
+        return self.rows[self.rows["source"] == "measured"]
+
+    @cached_property
+    def published(self) -> pandas.DataFrame:
+        """Return the rows that articles printed."""
+        return self.rows[self.rows["source"] != "measured"]
+
+    @cached_property
+    def summary(self) -> pandas.DataFrame:
+        """Return a line for each measured point, with its verdict; see `verdicts.summarise`."""
+        return verdicts.summarise(self.rows, self.conditions, self.history)
+
+    @cached_property
+    def history(self) -> dict[tuple[str, str, str], History]:
+        """Return how much kernels differed on each machine; see `intervals.histories`."""
+        return intervals.histories(self.rows)
+
+    @cached_property
+    def ceilings(self) -> pandas.DataFrame:
+        """Return the best rates that devices were measured at; see `roofline.ceilings`."""
+        return roofline.ceilings(self.measured)
+
+    @cached_property
+    def names(self) -> naming.Names:
+        """Return what machines and devices are called for people; see `naming.of`."""
+        return naming.of(self.rows, self.folder)
+
+    def without_wrong(self) -> "Evidence":
+        """Return the same evidence without the rows of points that trained wrong; see `correctness`."""
+        wrong = self.summary.loc[self.summary["status"] == correctness.WRONG, statistics.POINT_KEY]
+        if wrong.empty:
+            return self
+        keys = pandas.MultiIndex.from_frame(self.rows[statistics.POINT_KEY])
+        left_out = keys.isin(pandas.MultiIndex.from_frame(wrong)) & (self.rows["source"] == "measured").array
+        return replace(self, rows=self.rows[~left_out])
+
+    def points(self, study: str) -> pandas.DataFrame:
+        """Return the lines of the summary that belong to a study; counts are whole numbers, as in the rows."""
+        lines = self.summary[self.summary["study"] == study]
+        return lines.astype(dict.fromkeys(COUNTS, "Int64"))
+
+
+def once(make: Callable[[Evidence], Any]) -> Callable[[Evidence], Any]:
+    """Make a table once for each evidence: charts, quantities and headline ask for the same ones."""
+
+    @wraps(make)
+    def remember(evidence: Evidence) -> Any:
+        if make not in evidence._made:
+            evidence._made[make] = make(evidence)
+        return evidence._made[make]
+
+    return remember
+
+
+def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return, of points that are alike (quick and paper, say), the one that measured more images.
+
+    Args:
+        points: lines of a summary; num_samples may be missing, as of a point that failed.
+        alike: columns in which points have to differ to be kept side by side.
+    """
+    longest_last = points.sort_values("num_samples", kind="stable", na_position="first")
+    return longest_last.drop_duplicates(alike, keep="last").sort_index()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart that was drawn, with the numbers behind it.
+
+    Attributes:
+        figure: its first title is the caption; None where there is nothing to draw.
+        table: what it was drawn from.
+        alt: what it shows, in words, for those who do not see it.
+        tables: further tables that belong to it, by file name.
+    """
+
+    figure: Figure | None
+    table: pandas.DataFrame
+    alt: str
+    tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
+
+    @classmethod
+    def titled(
+        cls,
+        figure: Figure,
+        table: pandas.DataFrame,
+        shows: str,
+        tables: dict[str, pandas.DataFrame] | None = None,
+    ) -> "Drawing":
+        """Return the drawing of a figure whose first title says what it shows.
+
+        Args:
+            figure, table, tables: see above.
+            shows: what kind of chart it is; alt is this and the title.
+        """
+        title = " ".join(figure.axes[0].get_title(loc="left").split())
+        return cls(figure, table, f"{shows}. {title}.", tables or {})
+
+    @classmethod
+    def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
+        """Return rows of pictures, one above the other, with what each row is called at its left.
+
+        Args:
+            rows: pixels 0 to 1 by name, all of one shape: (n, height, width), or (n, height, width, 3) in colour.
+            title: what they show.
+            look: for `Axes.imshow`.
+        """
+        height = next(iter(rows.values())).shape[1]
+        with figures.style():
+            figure, axes = figures.canvas(0.4 + 0.9 * len(rows))
+            axes.imshow(numpy.vstack([numpy.hstack(row) for row in rows.values()]), **look)
+            axes.set(xticks=[], title=title)
+            axes.set_yticks([height * (place + 0.5) for place in range(len(rows))], list(rows))
+            axes.spines[:].set_visible(False)
+        return cls.titled(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
+
+    @cached_property
+    def picture(self) -> bytes | None:
+        """Return the figure as PNG, rendered once; None where there is no figure."""
+        if self.figure is None:
+            return None
+        return figures.render(self.figure)
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write figure and tables into a folder; see `figures.save`."""
+        if self.figure is not None:
+            figures.save(self.figure, self.table, folder, name, self.alt)
+        for other, table in self.tables.items():
+            figures.save_table(table, folder, other)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the figure as a notebook shows it."""
+        return self.picture
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One question of a study and the chart that answers it.
+
+    Attributes:
+        name: of its files, without extension.
+        heading: what it asks, or what it is of.
+        note: what a reader has to know to read it; may be empty.
+        make: from the evidence to the drawing.
+    """
+
+    name: str
+    heading: str
+    note: str
+    make: Callable[[Evidence], Drawing]
+
+    def draw(self, evidence: Evidence) -> Drawing:
+        """Return the chart, drawn in the house style."""
+        with figures.style():
+            return self.make(evidence)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where a quantity stands in a study's published rows.
+
+    Attributes:
+        name: what claims call it.
+        column: the measure that holds it; None for something that happened, which is 1.
+        where: which of the study's rows, as pandas.DataFrame.query takes it.
+    """
+
+    name: str
+    column: str | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question, with all that its results say.
+
+    Attributes:
+        name: of its notebook, without the number.
+        title: what people call it.
+        charts: in the report's order, the lead chart first.
+        article: whose figures it repeats; empty where no article asked.
+        published: quantities that stand in published rows.
+        finding: from the evidence to what the study says of it, in at most two sentences; None: by its fastest point.
+        quantities: from the evidence to quantities that were measured or computed, as `quantities.gather` returns them.
+        epoch_seconds: from the evidence to the seconds of what the article calls an epoch, by machine and point; None
+            where that is the images of the article's data set over the rate of training.
+    """
+
+    name: str
+    title: str
+    charts: tuple[Chart, ...]
+    article: str = ""
+    published: tuple[Rule, ...] = ()
+    finding: Callable[[Evidence], str] | None = None
+    quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
+    epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
+
+    @property
+    def question(self) -> str:
+        """Return what its notebook asks."""
+        return layout.question(self.name)
+
+    def draw(self, evidence: Evidence) -> list[Drawing]:
+        """Return the drawings of the charts for which the evidence has numbers."""
+        drawings = [chart.draw(evidence) for chart in self.charts]
+        return [drawing for drawing in drawings if len(drawing.table)]

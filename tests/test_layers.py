@@ -1,0 +1,76 @@
+"""The layout: ten packages, each of which imports only those below it, and no module imports itself through others."""
+
+import ast
+import functools
+from pathlib import Path
+
+import benchbook
+
+LIBRARY = Path(benchbook.__file__).parent
+# From the bottom to the top.
+PACKAGES = (
+    "machine",
+    "rows",
+    "judging",
+    "frameworks",
+    "measuring",
+    "record",
+    "studies",
+    "running",
+    "report",
+    "commands",
+)
+
+
+@functools.cache
+def modules() -> dict[str, Path]:
+    """Return each module's file by its name within the library, as `rows.schema`."""
+    paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path.parent != LIBRARY]
+    return {".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+@functools.cache
+def imports(lazy: bool) -> dict[str, set[str]]:
+    """Return which modules of the library each one imports; those within functions only if lazy."""
+    return {name: set(_imported(path, lazy)) - {name} for name, path in modules().items()}
+
+
+def _imported(path: Path, lazy: bool):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if lazy else tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "benchbook":
+            base = node.module.removeprefix("benchbook").removeprefix(".")
+            for name in (f"{base}.{alias.name}".strip(".") for alias in node.names):
+                yield name if name in modules() else base
+
+
+def test_the_library_has_ten_packages_and_nothing_else():
+    entries = {path.name for path in LIBRARY.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))}
+    assert entries == {*PACKAGES, "__init__.py", "__main__.py"}
+
+
+def test_a_package_imports_only_packages_below_it():
+    place = {name: number for number, name in enumerate(PACKAGES)}
+    upwards = [
+        f"{name} imports {other}"
+        for name, others in imports(lazy=True).items()
+        for other in others
+        if place[other.partition(".")[0]] > place[name.partition(".")[0]]
+    ]
+    assert upwards == []
+
+
+def test_no_module_imports_itself_through_others():
+    cycles, done = [], set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycles.append(" -> ".join((*path[path.index(name) :], name)))
+        elif name not in done:
+            for other in sorted(imports(lazy=False).get(name, ())):
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in sorted(imports(lazy=False)):
+        visit(name, ())
+    assert cycles == []
