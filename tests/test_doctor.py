@@ -166,10 +166,10 @@ def test_of_one_kind_of_device_alone_that_is_tried(monkeypatch):
     monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
     monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cuda", "cpu") if framework == "torch" else ("cpu",))
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ())
-    list(doctor.examine(device="cuda"))
+    list(doctor.examine(60, device="cuda"))
     assert tried == [("torch", "cuda")]
     with pytest.raises(ValueError, match="device 'gpu'; allowed: all, cpu, "):
-        list(doctor.examine(device="gpu"))
+        list(doctor.examine(60, device="gpu"))
 
 
 def test_the_zip_holds_findings_machine_condition_and_packages_and_nothing_private(tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves
         ("--profile fast", "unknown profile 'fast'; allowed: "),
         ("--studies mnist", "has no study 'mnist'; allowed: "),
         ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: best, "),
-        ("--studies vae_stability --machine a/b", "machine name 'a/b': allowed are "),
+        ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
     ],
 )
 def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, monkeypatch, capsys, options, expected):
