@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from benchbook.machine.kinds import KINDS, Features
+from benchbook.machine.precisions import PRECISIONS
 
 
 class DeviceUnavailable(RuntimeError):
@@ -53,18 +54,22 @@ class Device:
 
     def has_units(self, precision: str) -> bool:
         """Return False where this device is known to lack the hardware of a precision, which it could only imitate."""
-        if precision == "tf32" and not self.features.has_tf32:
-            return False
-        return self.capability is None or self.capability >= self.features.least_capability.get(precision, 0.0)
+        units = PRECISIONS[precision].units
+        least = self.features.units.get(units)
+        return not units or (least is not None and (self.capability is None or self.capability >= least))
+
+    def refuses(self, precision: str) -> bool:
+        """Return whether this is tf32 and there are no such units: it would be fp32 under another name."""
+        return PRECISIONS[precision].uses_tf32 and not self.has_units(precision)
 
     def check_precision(self, precision: str) -> None:
-        """Refuse tf32 where there are no such units: the arithmetic would be that of fp32 under another name.
+        """Raise an error for a precision that the device refuses.
 
         Raises:
             NotImplementedError: the device has none.
         """
-        if precision == "tf32" and not self.has_units("tf32"):
-            having = ", ".join(name for name, kind in KINDS.items() if kind.has_tf32)
-            least = self.features.least_capability.get("tf32")
+        if self.refuses(precision):
+            having = ", ".join(name for name, kind in KINDS.items() if "tf32" in kind.units)
+            least = self.features.units.get("tf32")
             since = f" from compute capability {least:g}" if least else ""
             raise NotImplementedError(f"{self.name} ({self.kind}) has no tf32; allowed: {having}{since}")

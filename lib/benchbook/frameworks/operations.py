@@ -15,9 +15,11 @@ import numpy
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
+from benchbook.machine.precisions import PRECISIONS
 
 Operation = Callable[[Any], Any]
-DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+# By the precisions that are calibrated: what matrices are kept in.
+DTYPES = {name: each.stored for name, each in PRECISIONS.items() if not each.autocast and each.family != "fp64"}
 
 
 def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> Operation:

@@ -12,6 +12,7 @@ import numpy
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
+from benchbook.machine.precisions import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Settings:
         compiled: the network goes through the framework's compiler.
         autotuned: several algorithms are tried for each convolution, on an NVIDIA GPU with torch.
         graphs: what was compiled is replayed as a graph of the GPU (CUDA graphs), not launched kernel by kernel.
+
+    Raises:
+        ValueError: an unknown precision.
     """
 
     precision: str = "fp32"
@@ -50,6 +54,10 @@ class Settings:
     compiled: bool = False
     autotuned: bool = False
     graphs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision {self.precision!r}; allowed: {', '.join(PRECISIONS)}")
 
 
 class Workload(Protocol):

@@ -15,6 +15,7 @@ import numpy
 import pandas
 
 from benchbook.judging import statistics
+from benchbook.machine.precisions import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,16 @@ class Tolerance:
     statistics: float
 
 
-_SINGLE = Tolerance(1e-3, 0.999, 0.02, 0.999, 0.02, 1e-6, 3e-3, 0.01)
-_TENSOR_FLOAT = Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4, 3e-3, 0.05)
-_HALF = Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3, 0.01, 0.2)
-TOLERANCES = {"fp32": _SINGLE, "tf32": _TENSOR_FLOAT} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), _HALF)
+TOLERANCES_OF_FAMILIES = {
+    "fp32": Tolerance(1e-3, 0.999, 0.02, 0.999, 0.02, 1e-6, 3e-3, 0.01),
+    "tf32": Tolerance(1e-2, 0.99, 0.05, 0.95, 0.05, 1e-4, 3e-3, 0.05),
+    "half": Tolerance(3e-2, 0.98, 0.10, 0.90, 0.05, 1e-3, 0.01, 0.2),
+}
+TOLERANCES = {
+    name: TOLERANCES_OF_FAMILIES[precision.family]
+    for name, precision in PRECISIONS.items()
+    if precision.family in TOLERANCES_OF_FAMILIES
+}
 WHOLE = "gradient_cosine"  # in the settings of steps whose gradients were compared
 # How many times as far off as the first step's the gradients of later ones may be: they are compared where they are
 # small, and what goes wrong after the first step (gradients that add up, or are those of before) is off by far more.

@@ -15,8 +15,8 @@ class Features:
         frameworks: those that drive it.
         word: what people call it.
         precisions: besides fp32, what a search for the fastest settings tries, in this order.
-        least_capability: by precision, the NVIDIA compute capability from which a device has units for it.
-        has_tf32: whether float32 products can go through TF32 units.
+        units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA compute capability from
+            which a device has it; 0: every one.
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
             framework has it; see `devices.frameworks`.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
@@ -30,8 +30,7 @@ class Features:
     frameworks: tuple[str, ...]
     word: str = "GPU"
     precisions: tuple[str, ...] = ()
-    least_capability: dict[str, float] = field(default_factory=dict)
-    has_tf32: bool = False
+    units: dict[str, float] = field(default_factory=lambda: {"bf16": 0.0})
     settings: tuple[str, ...] = ("channels_last", "fused", "compiled")
     energy_counter: str | None = None
     energy_boundary: str = "board"
@@ -40,10 +39,6 @@ class Features:
     own_chip: bool = True
     aborts: bool = False
 
-
-# Tensor cores with TF32 and bfloat16 came with Ampere, compute capability 8.0.
-# Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
-_AMPERE = dict.fromkeys(("tf32", "bf16", "amp_bf16"), 8.0)
 
 KINDS: dict[str, Features] = {
     "cpu": Features(
@@ -77,8 +72,9 @@ KINDS: dict[str, Features] = {
     "cuda": Features(
         frameworks=("torch", "tensorflow", "jax"),
         precisions=("tf32", "amp_bf16", "amp_fp16"),
-        least_capability=_AMPERE,
-        has_tf32=True,
+        # Tensor cores with TF32 and bfloat16 came with Ampere.
+        # Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
+        units={"tf32": 8.0, "bf16": 8.0},
         settings=("autotuned", "channels_last", "fused", "compiled", "graphs"),
         energy_counter="nvml",
         pins_memory=True,

@@ -19,7 +19,7 @@ from benchbook.measuring import measure, parity, protocol, runs
 from benchbook.measuring.runs import Run
 
 # The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
-PRECISIONS = ("fp32", "tf32", "amp_bf16", "amp_fp16", "bf16", "fp16")
+PRECISIONS = tuple(parity.TOLERANCES)
 NUM_WINDOWS = 2
 LONG_SECONDS = 3.0  # a window that took this long is not repeated
 RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its settings as `tried`
@@ -27,7 +27,7 @@ RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its s
 
 def precisions(device: Device) -> tuple[str, ...]:
     """Return the precisions that are tried on a device; tf32 where there are units for it, since it needs them."""
-    return tuple(name for name in PRECISIONS if name != "tf32" or device.has_units(name))
+    return tuple(name for name in PRECISIONS if not device.refuses(name))
 
 
 def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:

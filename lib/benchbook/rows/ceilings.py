@@ -2,12 +2,13 @@
 
 import pandas
 
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import records
 
 WORK = {"matmul": "flops_per_sample", "copy": "bytes_per_sample", "launch": None}
 WORK |= {"host_to_device": "bytes_per_sample", "device_to_host": "bytes_per_sample"}
 UNITS = {"flops_per_sample": "FLOP/s", "bytes_per_sample": "B/s", None: "1/s"}
-ARITHMETIC = {"amp_bf16": "bf16", "amp_fp16": "fp16"}  # what a mixed precision multiplies in
+ARITHMETIC = {name: each.autocast for name, each in PRECISIONS.items() if each.autocast}
 KEY = ["machine", "chip", "device", "session", "framework", "model", "precision"]
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import numpy
 import pandas
 
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
@@ -174,7 +175,8 @@ def _work(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Com
         for run_id, parameters in asked.items()
         if parameters.get("variant") == "reference" and parameters.get("precision") in (None, "fp32")
     ]
-    other = ~trained["precision"].isin(["fp32", "amp_bf16", "amp_fp16"]) & trained["precision"].notna()
+    published = [name for name, precision in PRECISIONS.items() if name == "fp32" or precision.autocast]
+    other = ~trained["precision"].isin(published) & trained["precision"].notna()
     for place in _firsts(trained, other & trained["run_id"].isin(plain)):
         yield place, f"precision is {trained['precision'][place]} in the reference"
     first = trained.drop_duplicates("run_id")

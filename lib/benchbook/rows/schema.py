@@ -12,6 +12,7 @@ import pandas
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.machine.precisions import PRECISIONS
 
 SCHEMA_VERSION = 2  # rises when the meaning of a column changes; a new column does not raise it
 KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
@@ -19,7 +20,6 @@ KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
 VARIANTS = ("reference", "controlled", "tuned")
 TRAINED = ("ok", "diverged")  # statuses of points whose windows count
 PHASES = ("setup", "compile", "warmup", "confirm", "train", "evaluate", "total", "parity", "idle", "calibrate")
-PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "amp_bf16", "amp_fp16")
 STATUSES = (
     "ok",
     "diverged",

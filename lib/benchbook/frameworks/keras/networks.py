@@ -12,6 +12,7 @@ import numpy
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, place, to_host
+from benchbook.machine.precisions import PRECISIONS
 
 
 class Network:
@@ -51,7 +52,7 @@ class Network:
         self.keras = import_keras(device.framework)
         self.loss, self.accuracy, self.device, self.precision = loss, accuracy, device, precision
         self.misplaced: dict[str, int] = {}
-        self.compiled = compiled
+        self.compiled, self.is_float64 = compiled, PRECISIONS[precision].stored == "float64"
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
@@ -106,7 +107,7 @@ class Network:
     def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
         """Return loss and the gradients of the trainable variables in float64, computed of the scaled loss."""
         with arithmetic(self.device, self.precision):
-            factor = numpy.asarray(scale, "float64" if self.precision == "fp64" else "float32")
+            factor = numpy.asarray(scale, "float64" if self.is_float64 else "float32")
             loss, gradients = self._differentiate(*self.spread(inputs, target), *self.spread(factor))
         on_host = [to_host(gradient).astype("float64") / scale for gradient in gradients]
         return float(loss), on_host
@@ -174,4 +175,4 @@ class Network:
 
     def _outputs(self, outputs: Array) -> Array:
         """Return outputs in a precision in which losses can be computed."""
-        return outputs if self.precision == "fp64" else self.keras.ops.cast(outputs, "float32")
+        return outputs if self.is_float64 else self.keras.ops.cast(outputs, "float32")

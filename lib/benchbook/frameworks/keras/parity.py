@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import ml_dtypes  # NumPy's bfloat16 and its like, as TensorFlow and JAX have them
 import numpy
 
 from benchbook.frameworks.keras.runtime import is_moving, to_host
 from benchbook.frameworks.plain import Arrays
 from benchbook.frameworks.subject import MOST_HALVINGS, Subject
+from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
-RESOLUTIONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class KerasSubject(Subject):
@@ -21,7 +22,7 @@ class KerasSubject(Subject):
 
     def __init__(self, workload: Any) -> None:
         self.network = workload.network
-        self.loss_scale = LARGEST_LOSS_SCALE if "fp16" in self.network.precision else 1.0
+        self.loss_scale = LARGEST_LOSS_SCALE if PRECISIONS[self.network.precision].needs_scaling else 1.0
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
@@ -69,7 +70,7 @@ class KerasSubject(Subject):
     @property
     def resolution(self) -> float:
         """Return how far numbers of about 1 lie apart where weights are kept."""
-        return RESOLUTIONS[self._dtype.name]
+        return float(ml_dtypes.finfo(self._dtype).eps)
 
     @property
     def _dtype(self) -> numpy.dtype:

@@ -14,18 +14,11 @@ import numpy
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.machine.libraries import import_alone
+from benchbook.machine.precisions import PRECISIONS
 
 FRAMEWORKS = ("tensorflow", "jax")
 # What Keras calls the precisions of rows: how variables are kept and what layers compute in.
-POLICIES = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "tf32": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "amp_bf16": "mixed_bfloat16",
-    "amp_fp16": "mixed_float16",
-}
+POLICIES = {name: f"mixed_{each.computed}" if each.autocast else each.stored for name, each in PRECISIONS.items()}
 
 Array = Any  # a NumPy array, or a tensor of the framework
 

@@ -17,6 +17,7 @@ from benchbook.frameworks.keras.parity import KerasSubject
 from benchbook.frameworks.keras.runtime import Array, arithmetic, import_keras, kernels_of_zeros, to_host
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.machine.precisions import PRECISIONS
 
 __all__ = [
     "KerasWorkload",
@@ -96,7 +97,7 @@ class KerasWorkload:
             accuracy=self.accuracy,
             precision=precision,
             compiled=self.settings.compiled,
-            loss_scaled="fp16" in precision,
+            loss_scaled=PRECISIONS[precision].needs_scaling,
             seed=self.seed,
         )
 

@@ -11,6 +11,7 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.runtime import assign, check_precision, hanging_on, leaves, store, to_array
 from benchbook.frameworks.workload import Settings
+from benchbook.machine.precisions import PRECISIONS
 
 Loss = Callable[[mx.array, mx.array], mx.array]
 # As torch's GradScaler has them.
@@ -45,7 +46,8 @@ class Network:
         store(model, settings.precision)
         optimizer.init(model.trainable_parameters())
         # Small gradients vanish in float16, so the loss is scaled there.
-        scale = FIRST_SCALE if "fp16" in settings.precision else 1.0
+        self.is_scaled = PRECISIONS[settings.precision].needs_scaling
+        scale = FIRST_SCALE if self.is_scaled else 1.0
         self.scaling = {"scale": mx.array(scale), "steps": mx.array(0)}
         self.state = [model, optimizer.state, self.scaling]
         self._value_and_gradients = mx.value_and_grad(self._losses)
@@ -109,7 +111,7 @@ class Network:
         trained = [self.model.trainable_parameters(), self.optimizer.state]
         before = leaves(trained)
         self.optimizer.update(self.model, gradients)
-        if "fp16" in self.settings.precision:
+        if self.is_scaled:
             self._leave_out_overflow(before, gradients)
         return loss
 

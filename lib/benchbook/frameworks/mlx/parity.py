@@ -67,7 +67,7 @@ class MlxSubject(Subject):
 
         In float16 a step whose gradients overflow is left out and the scale halved; the same batch comes again.
         """
-        before = self.statistics() if "fp16" in self.workload.settings.precision else {}
+        before = self.statistics() if self.network.is_scaled else {}
         for _ in range(MOST_HALVINGS):
             scale = self.network.scaling["scale"].item()
             gradients = self.network.differentiate(*batch)[1] if differentiated else {}

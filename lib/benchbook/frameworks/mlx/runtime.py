@@ -8,10 +8,12 @@ import numpy
 from mlx import nn
 from mlx.utils import tree_flatten
 
-# What weights are kept in, and what a network is given and so computes in.
-STORED = {"fp32": mx.float32, "bf16": mx.bfloat16, "fp16": mx.float16}
-STORED |= {"amp_bf16": mx.float32, "amp_fp16": mx.float32}
-COMPUTED = STORED | {"amp_bf16": mx.bfloat16, "amp_fp16": mx.float16}
+from benchbook.machine.precisions import PRECISIONS
+
+# What weights are kept in, and what a network is given and so computes in. Convolutions have no float64.
+_OWN = [each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32]
+STORED = {each.name: getattr(mx, each.stored) for each in _OWN}
+COMPUTED = {each.name: getattr(mx, each.computed) for each in _OWN}
 MOVING = ("running_mean", "running_var")  # a batch norm's, which stay in float32
 
 

@@ -9,20 +9,12 @@ from torch import nn
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
+from benchbook.machine.precisions import PRECISIONS
 
 Batch = tuple[torch.Tensor, ...]
 
-# What weights and images are kept in, and what autocast computes in.
-STORED = {
-    "fp64": torch.float64,
-    "fp32": torch.float32,
-    "tf32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "amp_bf16": torch.float32,
-    "amp_fp16": torch.float32,
-}
-AUTOCAST = {"amp_bf16": torch.bfloat16, "amp_fp16": torch.float16}
+# What weights and images are kept in.
+STORED = {name: getattr(torch, precision.stored) for name, precision in PRECISIONS.items()}
 
 
 def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
@@ -59,7 +51,8 @@ def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
 
 def gradient_scaler(device: Device, precision: str) -> torch.amp.GradScaler:
     """Return what scales the loss, so that small gradients do not vanish in float16; else it does nothing."""
-    return torch.amp.GradScaler(device.kind, enabled=precision == "amp_fp16")
+    wanted = PRECISIONS[precision]
+    return torch.amp.GradScaler(device.kind, enabled=bool(wanted.autocast) and wanted.needs_scaling)
 
 
 def switch(settings: Settings) -> None:
@@ -83,9 +76,10 @@ def update(optimizer: torch.optim.Optimizer, settings: Settings) -> Callable:
 
 def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
     """Return the network's outputs; under autocast as float32, in which losses must be computed."""
-    if precision not in AUTOCAST:
+    wanted = PRECISIONS[precision]
+    if not wanted.autocast:
         return network(*inputs)
-    with torch.autocast(device.kind, dtype=AUTOCAST[precision]):
+    with torch.autocast(device.kind, dtype=getattr(torch, wanted.computed)):
         outputs = network(*inputs)
     return tuple(part.float() for part in outputs) if isinstance(outputs, tuple) else outputs.float()
 

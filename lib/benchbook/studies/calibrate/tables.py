@@ -2,10 +2,11 @@
 
 import pandas
 
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import roofline
 from benchbook.studies.study import Evidence
 
-ORDER = ("fp64", "fp32", "tf32", "bf16", "fp16")
+ORDER = tuple(name for name, precision in PRECISIONS.items() if not precision.autocast)
 MEMORY = {"copy": "memory copy", "host_to_device": "host to device", "device_to_host": "device to host"}
 
 

@@ -7,6 +7,7 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import wording
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import support
 from benchbook.record import naming
 from benchbook.record.naming import Names
@@ -62,10 +63,13 @@ def events(cells: pandas.DataFrame) -> dict[str, float]:
         cells: lines of `table`.
     """
     eager, works = ~cells["compiled"].astype(bool), cells["status"] == "ok"
+    precisions = [PRECISIONS[name] for name in cells["precision"]]
+    mixed = pandas.Series([bool(precision.autocast) for precision in precisions], cells.index)
+    half = pandas.Series([precision.family == "half" for precision in precisions], cells.index)
     tried = {
-        "amp_refused": (eager & cells["precision"].str.startswith("amp_"), False),
+        "amp_refused": (eager & mixed, False),
         "compile_refused": (~eager, False),
-        "half_trained": (eager & cells["precision"].isin(["bf16", "fp16"]), True),
+        "half_trained": (eager & ~mixed & half, True),
     }
     return {name: float(works[those].any() == wanted) for name, (those, wanted) in tried.items() if those.any()}
 
