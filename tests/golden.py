@@ -26,7 +26,6 @@ import bad_files
 import golden_files
 from benchbook import studies
 from benchbook.commands import cli
-from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
 from benchbook.machine import condition, layout
@@ -225,7 +224,7 @@ def first_losses(point: profiles.Point) -> dict:
     workload.enter()
     taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]
     batches.close()
-    return {"losses": taken, "version": devices.software(workload.device)["framework_version"]}
+    return {"losses": taken, "version": workload.device.backend.software()["framework_version"]}
 
 
 def copy_runs(runs: Iterable[str], folder: Path) -> None:

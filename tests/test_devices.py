@@ -14,6 +14,7 @@ import torch
 import benchbook
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
+from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import Features
 from benchbook.measuring import measure, roofline, search, support
@@ -36,7 +37,7 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
 @pytest.mark.parametrize(("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))])
 def test_available_names_the_accelerator_before_the_cpu(monkeypatch, reported, kinds):
     _torch_reports(monkeypatch, reported)
-    assert devices.available() == kinds
+    assert devices.backend("torch").kinds() == kinds
     assert devices.pick("best").kind == kinds[0]
     assert [devices.pick(kind).kind for kind in kinds] == list(kinds)
 
@@ -61,7 +62,7 @@ def test_device_that_is_not_here_is_an_error_and_never_another_device(monkeypatc
 @pytest.mark.parametrize("reported", ["xpu", "privateuseone"])
 def test_accelerator_that_nobody_named_is_refused_by_name_and_never_taken_for_another(monkeypatch, reported):
     _torch_reports(monkeypatch, reported)
-    assert devices.available() == ("cpu",)
+    assert devices.backend("torch").kinds() == ("cpu",)
     assert devices.pick("cpu").is_cpu
     for kind in ("best", reported):
         with pytest.raises(DeviceUnavailable, match=f"{reported}.*; allowed: cpu"):
@@ -81,12 +82,12 @@ def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_f
             torch.accelerator, name, lambda index, name=name, answer=answer: called.append(name) or answer
         )
     device = devices.pick("best")
-    assert (device, devices.count(device), devices.handle(device)) == (Device("xpu", "Arc"), 3, "xpu")
-    devices.reset_peak_memory(device)
-    devices.synchronize(device)
+    assert (device, device.backend.count(device), device.backend.handle(device)) == (Device("xpu", "Arc"), 3, "xpu")
+    device.backend.reset_peak_memory(device)
+    device.backend.synchronize(device)
     assert devices.peak_memory(device) == (7, "xpu_allocator_peak")
     assert called == ["reset_peak_memory_stats", "synchronize", "max_memory_allocated"]
-    assert devices.random_state(device)["xpu"] == "a state"
+    assert device.backend.random_state(device)["xpu"] == "a state"
     assert search.candidates(device).keys() == {"channels_last", "fused", "compiled"}
     assert isinstance(measure.open_sensor(device), measure.NoSensor)
 
@@ -94,7 +95,7 @@ def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_f
 @pytest.mark.parametrize(("capability", "has"), [(6.0, False), (7.0, False), (7.5, False), (8.0, True), (12.1, True)])
 def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_them(capability, has):
     device = Device("cuda", "a GPU", capability=capability)
-    assert device.has_units("tf32") == device.has_units("bf16") == devices.multiplies_bfloat16(device) == has
+    assert device.has_units("tf32") == device.has_units("bf16") == has
     assert ("tf32" in support.precisions(device)) == ("tf32" in roofline.precisions(device)) == has
     assert search.candidates(device)["precision"] == (("tf32", "amp_bf16", "amp_fp16") if has else ("amp_fp16",))
     if not has:
@@ -115,10 +116,10 @@ def test_unknown_framework_is_an_error_that_names_it_and_what_is_allowed():
 def test_synchronize_waits_for_the_accelerator_and_does_nothing_on_the_cpu(monkeypatch):
     waited = []
     monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
-    devices.synchronize(CPU)
+    CPU.backend.synchronize(CPU)
     assert waited == []
-    devices.synchronize(MPS)
-    devices.synchronize(CUDA)
+    MPS.backend.synchronize(MPS)
+    CUDA.backend.synchronize(CUDA)
     assert waited == [MPS.index, CUDA.index]
 
 
@@ -141,16 +142,16 @@ def test_only_cuda_keeps_a_maximum_that_is_reset(monkeypatch):
     was_reset = []
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", was_reset.append)
     for device in (CPU, MPS, CUDA):
-        devices.reset_peak_memory(device)
+        device.backend.reset_peak_memory(device)
     assert was_reset == [CUDA.index]
 
 
 def test_restored_random_state_repeats_the_draws():
     with torch.random.fork_rng(devices=[]):
-        devices.seed(7)
-        state = devices.random_state(CPU)
+        CPU.backend.seed(7)
+        state = CPU.backend.random_state(CPU)
         first, second = torch.rand(5), torch.rand(5)
-        devices.restore_random_state(CPU, state)
+        CPU.backend.restore_random_state(CPU, state)
         assert torch.equal(torch.rand(5), first)
         assert torch.equal(torch.rand(5), second)
         assert not torch.equal(first, second)
@@ -162,9 +163,9 @@ def test_random_state_covers_host_and_accelerator(monkeypatch, device):
     generator = SimpleNamespace(get_rng_state=lambda: "a state", set_rng_state=restored.append)
     asked = []
     monkeypatch.setattr(torch, "get_device_module", lambda kind: asked.append(kind) or generator)
-    state = devices.random_state(device)
+    state = device.backend.random_state(device)
     expected = torch.rand(3)
-    devices.restore_random_state(device, state)
+    device.backend.restore_random_state(device, state)
     assert torch.equal(torch.rand(3), expected)
     assert restored == ["a state"]
     assert asked == [device.kind, device.kind]
@@ -174,15 +175,15 @@ def test_seed_decides_the_draws():
     with torch.random.fork_rng(devices=[]):
         draws = []
         for number in (1, 1, 2):
-            devices.seed(number)
+            CPU.backend.seed(number)
             draws.append(torch.rand(5))
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
 
 
 def test_unknown_precision_is_an_error_that_names_it_and_what_is_allowed():
-    with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32"):
-        devices.set_precision("fp8")
+    with pytest.raises(ValueError, match="'fp8'; allowed: fp64, fp32, tf32"):
+        Settings("fp8")
 
 
 def test_software_is_told_as_columns_of_a_row():
@@ -191,7 +192,7 @@ def test_software_is_told_as_columns_of_a_row():
         "framework_version": str(torch.__version__),
         "num_threads": torch.get_num_threads(),
     }
-    assert devices.software(CPU) == expected
+    assert CPU.backend.software() == expected
 
 
 def run_apart(program: str, **environment: str) -> str:
@@ -207,15 +208,11 @@ def run_apart(program: str, **environment: str) -> str:
 def test_no_module_but_what_trains_imports_a_framework():
     names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
     named = "results|charts|tables|matrix|money|scaling|plan"
-    trains = re.compile(
-        rf"benchbook\.(frameworks\.\w+\.(?!devices|operations)|studies\.(?!datasets|figures)\w+\.(?!{named}))"
-    )
+    trains = re.compile(rf"benchbook\.(frameworks\.\w+\.|studies\.(?!datasets|figures)\w+\.(?!{named}))")
     names = [name for name in names if not trains.match(name)]
     several = ("mobilenetv2_energy", "resnet50_cost", "segmentation_scaling")  # these choose their framework
     names += [f"benchbook.studies.{study}.workload" for study in several]
-    assert {"benchbook.frameworks.torch.devices", "benchbook.frameworks.operations", "benchbook.rows.records"} <= set(
-        names
-    )
+    assert {"benchbook.frameworks.devices", "benchbook.frameworks.operations", "benchbook.rows.records"} <= set(names)
     program = f"""
 import importlib, sys
 for name in {names!r}:
@@ -255,7 +252,7 @@ from benchbook.frameworks import devices
 sys.modules |= {"torch": None, "tensorflow": None}
 for name in ("torch", "tensorflow"):
     try:
-        devices.available(name)
+        devices.backend(name).kinds()
     except devices.DeviceUnavailable as error:
         print(error)
 print(devices.installed())

@@ -26,13 +26,15 @@ PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
 SETUP = """
 import os, time
 from pathlib import Path
+from types import SimpleNamespace
 from benchbook.machine import layout
 layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
 from benchbook.frameworks import devices
 from benchbook.running import profiles
 from benchbook.measuring import runs
 from benchbook.frameworks.devices import Device
-devices.software = lambda device: {"framework": "torch", "framework_version": "0", "num_threads": 1}  # no import
+software = {"framework": "torch", "framework_version": "0", "num_threads": 1}
+devices.backend = lambda framework: SimpleNamespace(software=lambda: software)  # imports none
 fault = os.environ.get("FAULT", "")
 if fault == "early exception":
     raise ValueError("broken before the run began")

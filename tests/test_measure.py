@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pynvml
 import pytest
 
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.measuring import measure
 from benchbook.measuring.measure import Energy, NoSensor, ZeusSensor
@@ -26,7 +27,8 @@ def log(monkeypatch):
         synchronize=lambda device, last=None: calls.append(f"synchronize {device.kind}"),
         peak_memory=lambda device: (7, "counted"),
     )
-    monkeypatch.setattr(measure, "devices", fake)
+    monkeypatch.setattr(devices, "backend", lambda framework: fake)
+    monkeypatch.setattr(devices, "peak_memory", fake.peak_memory)
     return calls
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.measuring import measure, parallel, protocol
 from benchbook.measuring.parallel import launch
@@ -43,7 +44,7 @@ def _tests_can_be_imported(monkeypatch):
     """Ranks import what they build from this folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
-    monkeypatch.setattr(launch.devices, "count", lambda device: 2)
+    monkeypatch.setattr(devices.backend("torch"), "count", lambda device: 2)
 
 
 def losses(rows):
@@ -120,7 +121,7 @@ def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypat
 
 
 def test_a_mean_of_one_process_is_its_own():
-    from benchbook.frameworks.several import replicas
+    from benchbook.frameworks.torch import replicas
 
     assert replicas.mean(0.25, CPU, 1) == 0.25
     assert math.isnan(replicas.mean(math.nan, CPU, 1))

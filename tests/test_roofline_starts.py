@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from benchbook.frameworks import devices, operations
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.judging import intervals
 from benchbook.measuring import roofline
@@ -31,7 +31,7 @@ def test_each_start_is_a_process_of_its_own_whose_windows_are_rows(tmp_path):
 def test_the_small_training_changes_with_every_step(framework):
     pytest.importorskip(framework)
     device = devices.pick("cpu", framework)
-    step = operations.training_step(device)
+    step = device.backend.training_step(device)
     first = step(None)
     later = step(first)
     values = [part[-1] if isinstance(part, list) else part for part in (first, later)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy
 import pytest
+import torch
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
@@ -213,6 +214,6 @@ def test_every_candidate_is_another_setting_than_the_reference(kind, framework):
 
 def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
     for does in (True, False):
-        monkeypatch.setattr(search.devices, "multiplies_bfloat16", lambda device, does=does: does)
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False)
         assert ("precision" in search.candidates(CPU)) == does
         assert "precision" in search.candidates(Device("cuda", "a GPU"))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
@@ -128,5 +127,5 @@ def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, cl
 
 
 def test_bfloat16_is_imitated_at_most_by_torch_on_a_cpu():
-    assert devices.multiplies_bfloat16(Device("cuda", "a GPU"))
-    assert devices.multiplies_bfloat16(Device("cpu", "a chip", framework="jax"))
+    for device in (Device("cuda", "a GPU"), Device("cpu", "a chip", framework="jax")):
+        assert device.backend.imitated_units(device) == ()

@@ -6,7 +6,7 @@ import platform
 import pandas
 import pytest
 
-from benchbook.frameworks import allocator
+from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, intervals
 from benchbook.judging.intervals import History
@@ -59,7 +59,7 @@ def searches(monkeypatch):
         return search.Outcome(CHOSEN, pandas.DataFrame([trial], columns=search.COLUMNS))
 
     monkeypatch.setattr(search, "fastest", fastest)
-    monkeypatch.setattr(allocator, "keep", lambda: None)  # it would last for all tests that follow
+    monkeypatch.setattr(devices, "keep_memory", lambda: None)  # it would last for all tests that follow
     return limits
 
 
@@ -116,7 +116,7 @@ def test_a_tuned_kernel_keeps_its_memory_from_its_search_on_where_the_c_library_
     """Memory that is kept is kept for good: the reference's windows that decide must have it too, or neither."""
     monkeypatch.setattr(platform, "libc_ver", lambda: (library, ""))
     searched = []
-    monkeypatch.setattr(allocator, "keep", lambda: searched.append(len(searches)))
+    monkeypatch.setattr(devices, "keep_memory", lambda: searched.append(len(searches)))
     _, rows, _ = choose(tmp_path, clock, ratio)
     assert searched == ([0] if told else [])
     assert rows["settings"].iloc[-1].get("keeps_memory") is told  # nothing faster found says so as well

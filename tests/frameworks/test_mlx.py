@@ -27,20 +27,20 @@ def nothing_handed_over(monkeypatch):
 def cpu_seconds(device, operation, count):
     """Return the CPU's seconds of so many calls until synchronising returns: others' work does not count."""
     started = time.process_time()
-    devices.synchronize(device, operations.queue(operation, count))
+    device.backend.synchronize(device, operations.queue(operation, count))
     return time.process_time() - started
 
 
 def test_its_device_is_described_and_has_no_other_precision_of_float32(cpu):
     import mlx.core as mx
 
-    assert devices.available("mlx")[-1] == "cpu"
-    software = devices.software(cpu)
+    assert devices.backend("mlx").kinds()[-1] == "cpu"
+    software = cpu.backend.software()
     assert (software["framework"], software["framework_version"]) == ("mlx", mx.__version__)
     assert devices.peak_memory(cpu)[1] == "process_peak_resident"
-    devices.set_precision("fp32", "mlx")
+    cpu.backend.allow_tf32(False)
     with pytest.raises(NotImplementedError, match="MLX with tf32; allowed: fp32"):
-        devices.set_precision("tf32", "mlx")
+        cpu.backend.allow_tf32(True)
 
 
 def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset():
@@ -49,7 +49,7 @@ def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset()
     gpu = devices.Device("metal", "an Apple GPU", "mlx")
     mx.eval(mx.ones((512, 512)))
     kept = mx.get_active_memory()  # by tests that ran before
-    devices.reset_peak_memory(gpu)
+    gpu.backend.reset_peak_memory(gpu)
     mx.eval(mx.ones((256, 256)))
     peak, method = devices.peak_memory(gpu)
     assert method == "mlx_allocator_peak"
@@ -62,11 +62,11 @@ def test_restored_random_state_repeats_the_draws(cpu):
     def draw():
         return mx.random.normal((3,)).tolist()
 
-    devices.seed(7, "mlx")
+    devices.backend("mlx").seed(7)
     draw()
-    state = devices.random_state(cpu)
+    state = cpu.backend.random_state(cpu)
     first, second = draw(), draw()
-    devices.restore_random_state(cpu, state)
+    cpu.backend.restore_random_state(cpu, state)
     assert draw() == first != second
 
 
@@ -92,7 +92,7 @@ def test_of_many_calls_none_is_left_out_though_only_the_last_output_is_kept(cpu,
 
 
 def test_every_launch_adds_one(cpu, nothing_handed_over):
-    assert operations.read(cpu, operations.queue(operations.launch(cpu), 50)) == 50
+    assert cpu.backend.read(operations.queue(cpu.backend.launch(cpu), 50)) == 50
 
 
 def test_transfers_make_copies(cpu):

@@ -13,14 +13,14 @@ CPU = devices.pick("cpu", FRAMEWORK)
 
 def test_a_device_has_its_software_memory_and_precision():
     framework = pytest.importorskip(FRAMEWORK)
-    assert devices.available(FRAMEWORK)[-1] == "cpu"
+    assert devices.backend(FRAMEWORK).kinds()[-1] == "cpu"
     assert CPU.name == identity.identify().chip
-    software = devices.software(CPU)
+    software = CPU.backend.software()
     assert (software["framework"], software["framework_version"]) == (FRAMEWORK, framework.__version__)
     assert devices.peak_memory(CPU)[1] == "process_peak_resident"
-    devices.set_precision("tf32", FRAMEWORK)
+    CPU.backend.allow_tf32(True)
     with_tf32 = precision_of(framework)
-    devices.set_precision("fp32", FRAMEWORK)
+    CPU.backend.allow_tf32(False)
     assert (with_tf32, precision_of(framework)) == {"jax": ("tensorfloat32", "float32"), "tensorflow": (True, False)}[
         FRAMEWORK
     ]
@@ -39,10 +39,10 @@ def test_restored_random_state_repeats_the_draws():
     def draw():
         return tensorflow.random.get_global_generator().normal([3]).numpy().tolist()
 
-    devices.seed(7, "tensorflow")
-    state = devices.random_state(CPU)
+    devices.backend("tensorflow").seed(7)
+    state = CPU.backend.random_state(CPU)
     first, second = draw(), draw()
-    devices.restore_random_state(CPU, state)
+    CPU.backend.restore_random_state(CPU, state)
     assert draw() == first != second
 
 
@@ -53,7 +53,7 @@ def test_its_own_wait_waits():
 @pytest.mark.frameworks("jax")
 def test_jax_queues_its_work_and_every_way_to_wait_is_needed():
     without_output = roofline.check_synchronize(
-        CPU, work_seconds=0.2, synchronize=lambda device, last: devices.synchronize(device)
+        CPU, work_seconds=0.2, synchronize=lambda device, last: device.backend.synchronize(device)
     )
     assert without_output < 0.1
     with pytest.raises(roofline.NotSynchronized, match="synchronising jax on cpu left "):
@@ -69,6 +69,6 @@ def test_jax_waits_for_every_part_of_an_output_that_lies_on_several_devices(give
     spread = jax.device_put(jax.numpy.ones((2, 3000, 3000)), rows)
     output = {"deep": [jax.jit(lambda a: a @ a)(spread)]}
     assert len(output["deep"][0].sharding.device_set) == 2
-    devices.synchronize(CPU, output if given else None)
+    CPU.backend.synchronize(CPU, output if given else None)
     assert all(part.data.is_ready() for part in output["deep"][0].addressable_shards)
-    assert devices.handle(CPU) == jax.devices()[0]
+    assert CPU.backend.handle(CPU) == jax.devices()[0]

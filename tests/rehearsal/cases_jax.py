@@ -8,7 +8,7 @@ import jax
 import numpy
 import pytest
 
-from benchbook.frameworks import devices, operations
+from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, cross_entropy, import_keras
 from benchbook.frameworks.plain import SGD, Plain
@@ -127,9 +127,9 @@ def test_ceilings_are_measured_on_the_device_that_was_chosen(kind):
     makers = {
         "multiplication": lambda: operations.multiplication(ACCELERATOR, 8, "fp32"),
         "copy": lambda: operations.copy(ACCELERATOR, 64),
-        "launch": lambda: operations.launch(ACCELERATOR),
+        "launch": lambda: ACCELERATOR.backend.launch(ACCELERATOR),
         "host_to_device": lambda: operations.transfer(ACCELERATOR, 64, "host_to_device"),
     }
     last = operations.queue(makers[kind](), 3)
-    devices.synchronize(ACCELERATOR, last)
+    ACCELERATOR.backend.synchronize(ACCELERATOR, last)
     assert last.devices() == {SECOND}

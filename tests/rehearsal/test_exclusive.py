@@ -47,7 +47,7 @@ def test_a_kernel_gets_the_accelerator_that_the_plan_saw(tmp_path):
 
 def test_a_kernel_lacks_the_accelerator_that_the_planning_process_asked_for_itself(tmp_path):
     """The double does what libtpu does; without this, the test above would pass whatever the survey did."""
-    plan = "from benchbook.frameworks import devices; assert devices.available('jax') == ('tpu', 'cpu')"
+    plan = "from benchbook.frameworks import devices; assert devices.backend('jax').kinds() == ('tpu', 'cpu')"
     assert kind_beside(plan, tmp_path / "lock") == "cpu"
 
 

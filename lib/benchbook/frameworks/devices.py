@@ -1,50 +1,261 @@
-"""Name, pick, synchronise and query a compute device of torch, tensorflow, jax or mlx.
+"""Name, pick and query a compute device of torch, tensorflow, jax or mlx.
 
-A device that is not there is an error, never a silent fall back to another one. What each framework answers
-stands in a module of its own, as `devices.torch`, with the same functions;
-a framework is imported when one of its devices is asked for, and not before.
+A device that is not there is an error, never a silent fall back to another one. What each framework answers stands in
+`frameworks.<name>.devices`, which is a `Backend`: `device.backend.synchronize(device)`. A framework is imported when
+one of its devices is asked for, and not before.
 """
 
+import ctypes
 import importlib
 import importlib.util
 import os
+import platform
 import resource
 import sys
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from benchbook.frameworks.device import Device, DeviceUnavailable, FrameworkMissing
+import numpy
+
 from benchbook.machine import identity, libraries, nvidia
-from benchbook.machine.kinds import KINDS
+from benchbook.machine.kinds import KINDS, Features
+from benchbook.machine.precisions import PRECISIONS
 
 __all__ = [
     "FRAMEWORKS",
     "KINDS",
+    "Backend",
     "Device",
     "DeviceUnavailable",
     "FrameworkMissing",
-    "available",
+    "Group",
+    "Operation",
+    "backend",
+    "can_keep_memory",
     "choose_framework",
     "choose_kind",
-    "compiles_first",
-    "count",
-    "handle",
     "installed",
-    "multiplies_bfloat16",
+    "keep_memory",
+    "make_room",
     "peak_memory",
     "pick",
     "quieten",
-    "random_state",
-    "reset_peak_memory",
-    "restore_random_state",
-    "seed",
-    "set_precision",
-    "software",
-    "synchronize",
-    "unnamed_accelerator",
+    "several",
 ]
 
 FRAMEWORKS = tuple(libraries.FRAMEWORKS)
+Operation = Callable[[Any], Any]  # takes what the one before it returned, see `frameworks.operations`
+XLA_FLAG = "--xla_force_host_platform_device_count"
+# How many bytes may lie free at the heap's end (-1: any number), and how many large blocks may have pages of their own,
+# which are given back with the block. Source: mallopt(3) for what they mean, glibc's malloc.h for their numbers.
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+KEEPING = {M_TRIM_THRESHOLD: -1, M_MMAP_MAX: 0}
+INHERITED = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}  # the same for processes that begin
+
+
+class DeviceUnavailable(RuntimeError):
+    """The device, or the framework, that was asked for is not on this machine."""
+
+
+class FrameworkMissing(DeviceUnavailable):
+    """The framework that was asked for is not installed, or cannot be imported."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One compute device of one framework.
+
+    Attributes:
+        kind: a key of `KINDS`, as rows name it.
+        name: the marketing name of the chip.
+        framework: the framework that drives it.
+        index: its number among the framework's visible devices of that kind.
+        count: how many devices from this one on work together, for what counts the energy of them all; 0 where
+            another process counts, or no process can.
+        capability: an NVIDIA GPU's compute capability, such as 8.6; None where it is not known, or there is none.
+
+    Raises:
+        DeviceUnavailable: a kind that is not in the table.
+    """
+
+    kind: str
+    name: str
+    framework: str = "torch"
+    index: int = 0
+    count: int = 1
+    capability: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DeviceUnavailable(f"kind of device {self.kind!r}; allowed: {', '.join(KINDS)}")
+
+    @property
+    def features(self) -> Features:
+        """Return what all devices of this kind can do."""
+        return KINDS[self.kind]
+
+    @property
+    def backend(self) -> "Backend":
+        """Return what its framework answers, with the framework imported."""
+        return backend(self.framework)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Return whether work runs on the host's own cores."""
+        return self.kind == "cpu"
+
+    def has_units(self, precision: str) -> bool:
+        """Return False where this device is known to lack the hardware of a precision, which it could only imitate."""
+        units = PRECISIONS[precision].units
+        least = self.features.units.get(units)
+        return not units or (least is not None and (self.capability is None or self.capability >= least))
+
+    def refuses(self, precision: str) -> bool:
+        """Return whether this is tf32 and there are no such units: it would be fp32 under another name."""
+        return PRECISIONS[precision].uses_tf32 and not self.has_units(precision)
+
+    def check_precision(self, precision: str) -> None:
+        """Raise an error for a precision that the device refuses.
+
+        Raises:
+            NotImplementedError: the device has none.
+        """
+        if self.refuses(precision):
+            having = ", ".join(name for name, kind in KINDS.items() if "tf32" in kind.units)
+            least = self.features.units.get("tf32")
+            since = f" from compute capability {least:g}" if least else ""
+            raise NotImplementedError(f"{self.name} ({self.kind}) has no tf32; allowed: {having}{since}")
+
+
+class Backend(Protocol):
+    """What each framework answers about its devices; `frameworks.<name>.devices` is one.
+
+    The last functions are what a device is calibrated with; see `frameworks.operations`. Keras's two frameworks have
+    `compile_function`, `place` and `arithmetic` as well; see `frameworks.keras.runtime`.
+    """
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of device this machine has for the framework, the fastest first.
+
+        CUDA_VISIBLE_DEVICES is respected, because the framework itself is asked.
+        """
+
+    def unnamed_accelerator(self) -> str | None:
+        """Return the framework's name of an accelerator that is not in `KINDS` for it; None where it has none."""
+
+    def name(self, kind: str) -> str | None:
+        """Return what the driver calls the first device of a kind; None where it is the machine's own chip."""
+
+    def capability(self, kind: str) -> float | None:
+        """Return an NVIDIA GPU's compute capability."""
+
+    def compiles_first(self, device: Device) -> bool:
+        """Return whether the driver compiles all kernels of the framework when they are first used, for minutes.
+
+        It keeps them in a cache of the user's home, so that the next process finds them.
+        """
+
+    def imitated_units(self, device: Device) -> tuple[str, ...]:
+        """Return the units, of `Precision.units`, that a device of this framework is known to imitate slowly."""
+
+    def count(self, device: Device) -> int:
+        """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
+
+    def handle(self, device: Device) -> Any:
+        """Return the framework's own name or object for a device, as its functions take it."""
+
+    def synchronize(self, device: Device, last: Any = None) -> None:
+        """Wait until all work queued on the device is done.
+
+        Args:
+            device: whose work.
+            last: the output of the work queued last, in any nesting. JAX can wait for arrays only; without it all
+                arrays that are alive are waited for. torch and tensorflow wait for the device itself. MLX evaluates it
+                first; what it does not hang on, and was not handed over, stays undone.
+        """
+
+    def reset_peak_memory(self, device: Device) -> None:
+        """Start a new maximum of device memory, where the backend keeps one."""
+
+    def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
+        """Return bytes of an accelerator, and the method that counted them; see `peak_memory` of this module."""
+
+    def seed(self, number: int) -> None:
+        """Seed the random generators of the host and of every device; JAX has none (keys are arguments)."""
+
+    def random_state(self, device: Device) -> dict:
+        """Return the state of the random generators that training on the device draws from.
+
+        torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
+        variables, and the counter of `tf.random`'s stateful functions cannot be read. jax: empty, there is no state.
+        mlx: the one generator's.
+        """
+
+    def restore_random_state(self, device: Device, state: dict) -> None:
+        """Put the generators back where `random_state` found them."""
+
+    def allow_tf32(self, allowed: bool) -> None:
+        """Make float32 arithmetic mean what a row says it is: fp32 never uses TF32 units, tf32 does.
+
+        Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
+        """
+
+    def software(self) -> dict:
+        """Return framework, its version and the host threads it computes with, as columns of a row."""
+
+    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
+        """Return an operation that multiplies two matrices, given on the host."""
+
+    def copy(self, device: Device, host: numpy.ndarray) -> Operation:
+        """Return an operation that reads an array in device memory and writes as much."""
+
+    def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
+        """Return an operation that copies an array to the device."""
+
+    def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
+        """Return an operation that copies an array from the device."""
+
+    def launch(self, device: Device) -> Operation:
+        """Return an operation so small that only its start costs: one is added to one number."""
+
+    def read(self, output: Any) -> float:
+        """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
+
+    def training_step(self, device: Device) -> Operation:
+        """Return a step of the small training that starts of a process measure; see `frameworks.operations`."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The devices that train one network together, each in a process of its own, on its part of every batch.
+
+    Attributes:
+        rank: which of them this process has.
+        size: how many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+
+def backend(framework: str) -> Backend:
+    """Return the module that speaks for a framework, with the framework imported, quietly.
+
+    Raises:
+        ValueError: the framework is not one of FRAMEWORKS.
+        FrameworkMissing: the framework is not installed; the message lists those that are.
+    """
+    if framework not in FRAMEWORKS:
+        raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
+    if framework not in sys.modules:
+        quieten()
+    try:
+        libraries.import_alone(framework)
+    except ImportError as error:
+        others = ", ".join(name for name in installed() if name != framework) or "none"
+        raise FrameworkMissing(f"{framework} cannot be imported here ({error}); installed: {others}") from error
+    return importlib.import_module(f"benchbook.frameworks.{framework}.devices")
 
 
 def installed() -> tuple[str, ...]:
@@ -72,23 +283,6 @@ def choose_framework(name: str = "best") -> str:
     return chosen
 
 
-def available(framework: str = "torch") -> tuple[str, ...]:
-    """Return the kinds of device this machine has for a framework, the fastest first.
-
-    CUDA_VISIBLE_DEVICES is respected, because the framework itself is asked.
-
-    Raises:
-        ValueError: the framework is not one of FRAMEWORKS.
-        FrameworkMissing: the framework is not installed; the message lists those that are.
-    """
-    return _backend(framework).kinds()
-
-
-def unnamed_accelerator(framework: str) -> str | None:
-    """Return a framework's name of an accelerator that is not in `KINDS`; None where it has none."""
-    return _backend(framework).unnamed_accelerator()
-
-
 def pick(kind: str = "best", framework: str = "torch") -> Device:
     """Return the device of the kind that was asked for.
 
@@ -100,10 +294,10 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
         DeviceUnavailable: this machine has no such device; the message lists those it has. Also where the framework
             has an accelerator that is not in `KINDS`: the CPU must not stand in for it unasked.
     """
-    backend = _backend(framework)
-    kind = choose_kind(kind, backend.kinds(), framework, backend.unnamed_accelerator())
-    name = backend.name(kind) or identity.identify().chip
-    return Device(kind, name, framework, capability=backend.capability(kind))
+    asked = backend(framework)
+    kind = choose_kind(kind, asked.kinds(), framework, asked.unnamed_accelerator())
+    name = asked.name(kind) or identity.identify().chip
+    return Device(kind, name, framework, capability=asked.capability(kind))
 
 
 def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, unnamed: str | None = None) -> str:
@@ -120,7 +314,7 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, unnamed: str 
     """
     if unnamed and kind in ("best", unnamed):
         raise DeviceUnavailable(
-            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (devices/kinds.py)"
+            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (machine/kinds.py)"
             f"; allowed: {', '.join(kinds)}"
         )
     if kind not in ("best", *kinds):
@@ -128,41 +322,6 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, unnamed: str 
             f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
         )
     return kinds[0] if kind == "best" else kind
-
-
-def compiles_first(device: Device) -> bool:
-    """Return whether the driver compiles all kernels of the framework when they are first used, for minutes.
-
-    It keeps them in a cache of the user's home, so that the next process finds them.
-    """
-    return _backend(device.framework).compiles_first(device)
-
-
-def count(device: Device) -> int:
-    """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
-    return _backend(device.framework).count(device)
-
-
-def handle(device: Device) -> Any:
-    """Return the framework's own name or object for a device, as its functions take it."""
-    return _backend(device.framework).handle(device)
-
-
-def synchronize(device: Device, last: Any = None) -> None:
-    """Wait until all work queued on the device is done.
-
-    Args:
-        device: whose work.
-        last: the output of the work queued last, in any nesting. JAX can wait for arrays only; without it all
-            arrays that are alive are waited for. torch and tensorflow wait for the device itself. MLX evaluates it
-            first; what it does not hang on, and was not handed over, stays undone.
-    """
-    _backend(device.framework).synchronize(device, last)
-
-
-def reset_peak_memory(device: Device) -> None:
-    """Start a new maximum of device memory, where the backend keeps one."""
-    _backend(device.framework).reset_peak_memory(device)
 
 
 def peak_memory(device: Device) -> tuple[int | None, str | None]:
@@ -174,58 +333,9 @@ def peak_memory(device: Device) -> tuple[int | None, str | None]:
     set since it began.
     """
     if not device.is_cpu:
-        return _backend(device.framework).peak_memory(device)
+        return device.backend.peak_memory(device)
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "process_peak_resident"
-
-
-def seed(number: int, framework: str = "torch") -> None:
-    """Seed the random generators of the host and of every device of a framework; JAX has none (keys are arguments)."""
-    _backend(framework).seed(number)
-
-
-def random_state(device: Device) -> dict:
-    """Return the state of the random generators that training on the device draws from.
-
-    torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
-    variables, and the counter of `tf.random`'s stateful functions cannot be read. jax: empty, there is no state.
-    mlx: the one generator's.
-    """
-    return _backend(device.framework).random_state(device)
-
-
-def restore_random_state(device: Device, state: dict) -> None:
-    """Put the generators back where `random_state` found them."""
-    _backend(device.framework).restore_random_state(device, state)
-
-
-def set_precision(precision: str, framework: str = "torch") -> None:
-    """Make float32 arithmetic mean what a row says it is: fp32 never uses TF32 units, tf32 does.
-
-    Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
-
-    Raises:
-        ValueError: another precision than fp32 or tf32.
-    """
-    if precision not in ("fp32", "tf32"):
-        raise ValueError(f"precision {precision!r}; allowed: fp32, tf32")
-    _backend(framework).set_precision(precision)
-
-
-def multiplies_bfloat16(device: Device) -> bool:
-    """Return False where bfloat16 is known to be only imitated: GPUs before Ampere, and torch on many CPUs.
-
-    Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with AVX2 alone, torch 2.10).
-    """
-    if device.is_cpu and device.framework == "torch":
-        return _backend("torch").cpu_multiplies_bfloat16()
-    return device.has_units("bf16")
-
-
-def software(device: Device) -> dict:
-    """Return framework, its version and the host threads it computes with, as columns of a row."""
-    version, num_threads = _backend(device.framework).software()
-    return {"framework": device.framework, "framework_version": version, "num_threads": num_threads}
 
 
 def quieten() -> None:
@@ -247,15 +357,63 @@ def quieten() -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
-def _backend(framework: str) -> ModuleType:
-    """Return the module that speaks for a framework, with the framework imported."""
-    if framework not in FRAMEWORKS:
-        raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
-    if framework not in sys.modules:
-        quieten()
-    try:
-        libraries.import_alone(framework)
-    except ImportError as error:
-        others = ", ".join(name for name in installed() if name != framework) or "none"
-        raise FrameworkMissing(f"{framework} cannot be imported here ({error}); installed: {others}") from error
-    return importlib.import_module(f"benchbook.frameworks.{framework}.devices")
+def make_room(framework: str, device_count: int) -> None:
+    """Let a CPU be several devices of JAX or TensorFlow: for trying out, since they share its cores.
+
+    The framework must not have begun to compute in this process.
+
+    Sources: https://docs.jax.dev/en/latest/sharded-computation.html,
+    https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration
+    """
+    if device_count == 1:
+        return
+    if framework == "jax" and XLA_FLAG not in os.environ.get("XLA_XLA_FLAGS", ""):
+        os.environ["XLA_XLA_FLAGS"] = f"{os.environ.get('XLA_XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
+    if framework == "tensorflow":
+        backend("tensorflow")  # imports it, quietly, or says what is installed
+        import tensorflow
+
+        cpu = tensorflow.config.list_physical_devices("CPU")[0]
+        parts = [tensorflow.config.LogicalDeviceConfiguration() for _ in range(device_count)]
+        if tensorflow.config.get_logical_device_configuration(cpu) != parts:
+            tensorflow.config.set_logical_device_configuration(cpu, parts)
+
+
+def several(device: Device, device_count: int) -> Device:
+    """Return a device that stands for several, where one process has them; a process of torch has one.
+
+    Raises:
+        DeviceUnavailable: there are fewer.
+    """
+    if device.framework == "torch" or device_count == 1:
+        return device
+    there = device.backend.count(device)
+    if device_count > there:
+        seen = f"allowed: up to {there}, as {device.framework} sees them"
+        raise DeviceUnavailable(f"device_count {device_count} on this host; {seen}")
+    return replace(device, count=device_count)
+
+
+def can_keep_memory(device: Device) -> bool:
+    """Return whether a framework's memory on this device is the C library's, and that library can be told to keep it.
+
+    macOS and musl have no such switch.
+    """
+    return (
+        device.is_cpu and libraries.FRAMEWORKS[device.framework].frees_to_system and platform.libc_ver()[0] == "glibc"
+    )
+
+
+def keep_memory() -> None:
+    """Keep freed memory in this process, until it ends, and in those that it starts.
+
+    glibc cannot be told to go back: what it had learnt of blocks freed before is lost.
+
+    Raises:
+        OSError: the C library refuses.
+    """
+    mallopt = ctypes.CDLL(None).mallopt
+    for parameter, value in KEEPING.items():
+        if mallopt(parameter, value) != 1:
+            raise OSError(f"mallopt({parameter}, {value}) was refused; allowed: a C library that takes it, as glibc")
+    os.environ |= INHERITED

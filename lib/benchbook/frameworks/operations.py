@@ -1,25 +1,26 @@
-"""The few operations that a device is calibrated with, for all frameworks alike.
+"""The few operations that a device is calibrated with, for all frameworks alike, and the data of a small training.
 
 Every operation takes what the one before it returned. torch and tensorflow ignore it; JAX may run independent work
 side by side, and MLX leaves undone what nobody asks for, so there a computation hangs on its predecessor, and waiting
-for the last one waits for all. What each framework makes of them stands in a module of this package by its name.
+for the last one waits for all. What each framework makes of them is in its `devices`.
 """
 
-import importlib
 import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy
 
-from benchbook.frameworks import devices
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Operation
 from benchbook.machine.precisions import PRECISIONS
 
-Operation = Callable[[Any], Any]
 # By the precisions that are calibrated: what matrices are kept in.
 DTYPES = {name: each.stored for name, each in PRECISIONS.items() if not each.autocast and each.family != "fp64"}
+# The small training that starts of a process measure: sizes of its images and its network.
+BATCH_SIZE, PIXELS, CLASSES, CHANNELS = 64, 28, 10, 32
+LEARNING_RATE = 1e-4
+KERNEL = (3, 3, 1, CHANNELS)  # height, width, in, out
+HIDDEN = (PIXELS // 2) ** 2 * CHANNELS  # values of an image after padded convolution and pooling
 
 
 def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> Operation:
@@ -36,32 +37,22 @@ def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> 
     """
     if precision not in DTYPES:
         raise ValueError(f"precision {precision!r}; allowed: {', '.join(DTYPES)}")
-    devices.set_precision("tf32" if precision == "tf32" else "fp32", device.framework)
+    device.backend.allow_tf32(PRECISIONS[precision].uses_tf32)
     generator = numpy.random.default_rng(seed)
     host = [generator.standard_normal((size, size), numpy.float32) for _ in range(2)]
-    return _of(device).multiplication(device, *host, DTYPES[precision])
+    return device.backend.multiplication(device, *host, DTYPES[precision])
 
 
 def copy(device: Device, num_bytes: int) -> Operation:
     """Return an operation that reads this many bytes of device memory and writes as many."""
-    return _of(device).copy(device, _host(num_bytes))
+    return device.backend.copy(device, numpy.ones(num_bytes // 4, numpy.float32))
 
 
 def transfer(device: Device, num_bytes: int, direction: str) -> Operation:
     """Return an operation that copies bytes between host and device: host_to_device or device_to_host."""
     if direction not in ("host_to_device", "device_to_host"):
         raise ValueError(f"direction {direction!r}; allowed: host_to_device, device_to_host")
-    return getattr(_of(device), direction)(device, _host(num_bytes))
-
-
-def launch(device: Device) -> Operation:
-    """Return an operation so small that only its start costs: one is added to one number."""
-    return _of(device).launch(device)
-
-
-def read(device: Device, output: Any) -> float:
-    """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
-    return _of(device).read(output)
+    return getattr(device.backend, direction)(device, numpy.ones(num_bytes // 4, numpy.float32))
 
 
 def queue(operation: Operation, count: int) -> Any:
@@ -87,14 +78,14 @@ def calls_lasting(seconds: float, run: Callable[[int], float]) -> int:
     return max(1, round(count * seconds / taken))
 
 
-def training_step(device: Device) -> Operation:
-    """Return a step of the small training that starts of a process measure; see `benchbook.frameworks.small`."""
-    return _of(device).training_step(device)
+def batch() -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return images, float32, shape (n, height, width, 1), and labels."""
+    random = numpy.random.default_rng(0)
+    images = random.normal(size=(BATCH_SIZE, PIXELS, PIXELS, 1)).astype(numpy.float32)
+    return images, random.integers(CLASSES, size=BATCH_SIZE)
 
 
-def _of(device: Device) -> ModuleType:
-    return importlib.import_module(f"benchbook.frameworks.{device.framework}.operations")
-
-
-def _host(num_bytes: int) -> numpy.ndarray:
-    return numpy.ones(num_bytes // 4, numpy.float32)
+def weights() -> list[numpy.ndarray]:
+    """Return a convolution's kernel and a dense layer's, for frameworks that draw none themselves."""
+    random = numpy.random.default_rng(1)
+    return [random.normal(scale=0.01, size=shape).astype(numpy.float32) for shape in (KERNEL, (HIDDEN, CLASSES))]

@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.device import Device, DeviceUnavailable, FrameworkMissing
+from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, processes
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
@@ -28,7 +28,7 @@ class Kind:
         kind: as rows name it.
         name: the chip of the first one.
         count: how many there are; for torch on a CPU, the usable cores.
-        compiles_first: see `devices.compiles_first`.
+        compiles_first: see `devices.Backend`.
         capability: see `Device`.
     """
 
@@ -53,7 +53,7 @@ class Answer:
 
 
 def kinds(framework: str) -> tuple[str, ...]:
-    """Return the kinds of device this machine has for a framework, the fastest first; as `devices.available`.
+    """Return the kinds of device this machine has for a framework, the fastest first.
 
     Raises:
         ValueError: the framework is not one of `devices.FRAMEWORKS`.
@@ -84,7 +84,7 @@ def unnamed(framework: str) -> str | None:
 
 
 def compiles_first(kind: str, framework: str) -> bool:
-    """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.compiles_first`."""
+    """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.Backend`."""
     return any(each.compiles_first for each in ask(framework).kinds if each.kind == kind)
 
 
@@ -112,12 +112,12 @@ def _answered(framework: str) -> Answer:
 
 def _look(framework: str) -> Answer:
     """Return a framework's devices, asked in this process."""
-    picked = [devices.pick(kind, framework) for kind in devices.available(framework)]
+    picked = [devices.pick(kind, framework) for kind in devices.backend(framework).kinds()]
     seen = (
-        Kind(each.kind, each.name, devices.count(each), devices.compiles_first(each), each.capability)
+        Kind(each.kind, each.name, each.backend.count(each), each.backend.compiles_first(each), each.capability)
         for each in picked
     )
-    return Answer(tuple(seen), devices.unnamed_accelerator(framework))
+    return Answer(tuple(seen), devices.backend(framework).unnamed_accelerator())
 
 
 def main() -> None:

@@ -218,7 +218,7 @@ class Window:
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see devices.peak_memory.
         page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
-        last: set in the `with` block to the output of the work queued last; see devices.synchronize.
+        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
     """
 
     seconds: float = 0.0
@@ -265,13 +265,13 @@ def window(device: Device, sensor: Sensor) -> Iterator[Window]:
         sensor: from `open_sensor`.
     """
     measured = Window()
-    devices.reset_peak_memory(device)
-    devices.synchronize(device)
+    device.backend.reset_peak_memory(device)
+    device.backend.synchronize(device)
     sensor.begin()
     faults = _page_faults()
     started = time.perf_counter()
     yield measured
-    devices.synchronize(device, measured.last)
+    device.backend.synchronize(device, measured.last)
     measured.seconds = time.perf_counter() - started
     measured.page_faults = _page_faults() - faults if faults else None
     measured.energy = sensor.end()

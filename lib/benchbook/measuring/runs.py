@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.machine import condition, layout
 from benchbook.machine import identity as machine
@@ -170,7 +169,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
         "device_count": 1,
         "commit": machine.commit(),
         "settings": {name: value for name, value in stated.items() if name not in records.COLUMNS},
-        **devices.software(device),
+        **device.backend.software(),
     }
     run = Run(folder, run_id, common)
     run.manifest = {

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import ParityWorkload, Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import measure, parity, protocol, runs
 from benchbook.measuring.runs import Run
 from benchbook.rows import records
@@ -60,9 +60,9 @@ def candidates(device: Device) -> dict[str, tuple]:
     """Return what is tried in each dimension on a device, in the order it is tried."""
     framework = FRAMEWORKS[device.framework]
     lacking = framework.lacks.get(device.kind, ())
+    imitated = device.backend.imitated_units(device)
     reduced = [name for name in device.features.precisions if device.has_units(name) and name not in lacking]
-    if not devices.multiplies_bfloat16(device):
-        reduced = [name for name in reduced if name != "amp_bf16"]
+    reduced = [name for name in reduced if PRECISIONS[name].units not in imitated]
     settings = [name for name in device.features.settings if name in framework.settings]
     choices = {"precision": tuple(reduced)} | dict.fromkeys(settings, (True,))
     return {name: values for name, values in choices.items() if values}

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import pandas
 
-from benchbook.frameworks import allocator
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation, intervals
@@ -88,8 +88,8 @@ def choose(
     Raises:
         ValueError: no time for a search.
     """
-    if allocator.can_keep(device):
-        allocator.keep()
+    if devices.can_keep_memory(device):
+        devices.keep_memory()
     builds = {REFERENCE: reference, TUNED: tuned}
     chosen, settings, trials, confirmed = _chosen_before(run) or (None, None, None, None)
     if chosen is None:
@@ -148,7 +148,7 @@ def _tell(run: Run, choice: Choice, device: Device) -> None:
     # Precision and compiler are columns of the rows; the rest is a setting, where there was a choice.
     names = {"channels_last", "fused", "autotuned", "graphs"} & search.candidates(device).keys()
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
-    if allocator.can_keep(device):
+    if devices.can_keep_memory(device):
         stated |= {"keeps_memory": True}  # whatever was chosen
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}

@@ -63,9 +63,9 @@ def check_waiting(device: Device) -> Answer:
 
 def check_memory(device: Device) -> Answer:
     """See whether the use of memory is counted."""
-    devices.reset_peak_memory(device)
+    device.backend.reset_peak_memory(device)
     output = operations.copy(device, 2**20)(None)
-    devices.synchronize(device, output)
+    device.backend.synchronize(device, output)
     peak, method = devices.peak_memory(device)
     if peak is None:
         return MISSING, "nobody counts this device's memory", "nothing to do: its column stays empty"

@@ -7,8 +7,9 @@ import jax
 import numpy
 
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.jax.devices import place
 from benchbook.frameworks.keras.networks import Network
-from benchbook.frameworks.keras.runtime import Array, arithmetic, place
+from benchbook.frameworks.keras.runtime import Array, arithmetic
 
 
 def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:

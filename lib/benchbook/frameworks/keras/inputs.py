@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.runtime import Array, arithmetic, compile_function, import_keras, place
+from benchbook.frameworks.keras.runtime import Array, arithmetic, import_keras
 
 Batch = tuple[Array, Array]
 
@@ -26,7 +26,7 @@ class ResidentArrays:
     ) -> None:
         keras = import_keras(device.framework)
         self.device = device
-        self.arrays = tuple(place(device, as_gathered(device, array)) for array in (inputs, target))
+        self.arrays = tuple(device.backend.place(device, as_gathered(device, array)) for array in (inputs, target))
         # Of labels only those wider than 8 bits must be integers again; Keras's losses take both.
         labels = "int64" if target.dtype.kind in "iu" and target.dtype.itemsize > 1 else None
 
@@ -36,13 +36,13 @@ class ResidentArrays:
                 chosen = keras.ops.cast(chosen, labels)
             return prepare(keras.ops.take(inputs, indices, axis=0)), chosen
 
-        self._take = compile_function(device, take)
+        self._take = device.backend.compile_function(take)
 
     def batches(self, order: Iterable[numpy.ndarray]) -> Iterator[Batch]:
         """Yield a batch for each array of indices, int32."""
         for indices in order:
             with arithmetic(self.device, "fp32"):
-                yield self._take(*self.arrays, place(self.device, indices))
+                yield self._take(*self.arrays, self.device.backend.place(self.device, indices))
 
 
 def as_gathered(device: Device, array: numpy.ndarray) -> numpy.ndarray:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, place, to_host
+from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, to_host
 from benchbook.machine.precisions import PRECISIONS
 
 
@@ -93,7 +93,7 @@ class Network:
 
     def spread(self, *parts: Array) -> list[Array]:
         """Return parts of a batch where they are computed; what is there already is not moved again."""
-        return [place(self.device, part) for part in parts]
+        return [self.device.backend.place(self.device, part) for part in parts]
 
     def gather(self, part: Array) -> Array:
         """Return a part of a batch in one piece, though several devices may hold their shares of it."""

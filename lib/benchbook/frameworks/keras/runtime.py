@@ -1,10 +1,9 @@
 """Keras on TensorFlow or on JAX: which of the two, on which device, in which precision."""
 
-import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -33,7 +32,7 @@ def import_keras(framework: str) -> ModuleType:
     """
     if framework not in FRAMEWORKS:
         raise ValueError(f"Keras on {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
-    devices.available(framework)  # imports the framework, quietly, or says what is installed
+    devices.backend(framework)  # imports the framework, quietly, or says what is installed
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework
     try:
@@ -53,13 +52,11 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
     """Compute on a device in a precision inside a `with` block: building, tracing and calling alike.
 
     Raises:
-        ValueError: an unknown precision.
         NotImplementedError: tf32 where the device has no such units.
     """
-    if precision not in POLICIES:
-        raise ValueError(f"precision {precision!r}; allowed: {', '.join(POLICIES)}")
     device.check_precision(precision)
-    with _SCOPES[device.framework](device, precision), _keras_in_float64(precision == "fp64"):
+    wanted = PRECISIONS[precision]
+    with device.backend.arithmetic(device, wanted), _keras_in_float64(wanted.stored == "float64"):
         yield
 
 
@@ -101,56 +98,6 @@ def _keras_in_float64(wanted: bool) -> Iterator[None]:
     finally:
         if kept is not None:
             rounded["float64"] = kept
-
-
-@contextmanager
-def _tensorflow_scope(device: Device, precision: str) -> Iterator[None]:
-    import tensorflow
-
-    devices.set_precision("tf32" if precision == "tf32" else "fp32", "tensorflow")
-    with tensorflow.device(devices.handle(device)):
-        yield
-
-
-@contextmanager
-def _jax_scope(device: Device, precision: str) -> Iterator[None]:
-    import jax
-
-    products = "tensorfloat32" if precision == "tf32" else "float32"
-    with (
-        jax.default_device(devices.handle(device)),
-        jax.default_matmul_precision(products),
-        jax.enable_x64(precision == "fp64"),
-    ):
-        yield
-
-
-_SCOPES = {"tensorflow": _tensorflow_scope, "jax": _jax_scope}
-
-
-def compile_function(device: Device, function: Callable, compiled: bool = False) -> Callable:
-    """Return a function of arrays as the framework runs it: a TensorFlow graph, with XLA if asked, or JAX's XLA."""
-    if device.framework == "jax":
-        import jax
-
-        return jax.jit(function)
-    import tensorflow
-
-    # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have the
-    # same source.
-    return tensorflow.function(functools.partial(function), jit_compile=compiled)
-
-
-def place(device: Device, array: Array) -> Array:
-    """Return an array on a device; one that is there already is not copied."""
-    if device.framework == "jax":
-        import jax
-
-        return jax.device_put(array, devices.handle(device))
-    import tensorflow
-
-    with tensorflow.device(devices.handle(device)):
-        return tensorflow.convert_to_tensor(array)
 
 
 def to_host(array: Array) -> numpy.ndarray:

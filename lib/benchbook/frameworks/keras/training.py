@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.building import build_network
 from benchbook.frameworks.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
@@ -165,14 +165,14 @@ class KerasWorkload:
 
     def snapshot(self) -> dict:
         """Return a copy of everything that training changes; seeds and schedule are among the variables."""
-        random = devices.random_state(self.device)
+        random = self.device.backend.random_state(self.device)
         return {"variables": self.network.read(), "random": random, "epoch": self.epoch}
 
     def restore(self, state: dict) -> None:
         """Go back to a snapshot, in place: compiled code stays valid."""
         self.network.write(state["variables"])
         self.epoch = state["epoch"]
-        devices.restore_random_state(self.device, state["random"])
+        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
         """Go on as after so many steps of a schedule that changes with every step."""

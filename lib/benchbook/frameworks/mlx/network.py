@@ -7,7 +7,6 @@ import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.runtime import assign, check_precision, hanging_on, leaves, store, to_array
 from benchbook.frameworks.workload import Settings
@@ -58,7 +57,7 @@ class Network:
 
     def enter(self) -> None:
         """Let what follows be computed on the device."""
-        mx.set_default_device(devices.handle(self.device))
+        mx.set_default_device(self.device.backend.handle(self.device))
 
     def train(self, inputs: Any, target: Any) -> mx.array:
         """Train on one batch and return its loss, unread."""

@@ -9,7 +9,6 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.network import Network
 from benchbook.frameworks.mlx.parity import MlxSubject
@@ -114,14 +113,14 @@ class MlxWorkload:
 
     def snapshot(self) -> dict:
         """Return everything that training changes."""
-        random = devices.random_state(self.device)
+        random = self.device.backend.random_state(self.device)
         return {"arrays": self.network.read(), "random": random, "epoch": self.epoch}
 
     def restore(self, state: dict) -> None:
         """Go back to a snapshot, in place: compiled code stays valid."""
         self.network.write(state["arrays"])
         self.epoch = state["epoch"]
-        devices.restore_random_state(self.device, state["random"])
+        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
         """Go on as after so many steps of a schedule that changes with every step."""
@@ -135,14 +134,14 @@ class MlxWorkload:
         It is built anew, since code that was compiled with dropout keeps it.
         """
         same = precision == self.settings.precision
-        random = devices.random_state(self.device)
+        random = self.device.backend.random_state(self.device)
         copied = replace(self, settings=self.settings if same else Settings(precision))
         own, given = leaves(copied.network.model), leaves(self.network.model)
         assign(copied.network.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
         try:
             yield MlxSubject(copied)
         finally:
-            devices.restore_random_state(self.device, random)
+            self.device.backend.restore_random_state(self.device, random)
 
     def _build(self, device: Device, settings: Settings) -> Network:
         return Network(device, self.make_model(), self.make_optimizer(), self.loss, settings)

@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.networks import Network
-from benchbook.frameworks.keras.runtime import Array, compile_function, place
+from benchbook.frameworks.keras.runtime import Array
 from benchbook.frameworks.tensorflow import placement
+from benchbook.frameworks.tensorflow.devices import compile_function, handle, place
 
 Outputs = Any  # an array, or a list or tuple of them
 
@@ -39,7 +39,7 @@ class TensorFlowNetwork(Network):
 
     @property
     def _strategy(self) -> tensorflow.distribute.MirroredStrategy:
-        return _mirrored(*map(devices.handle, self._each))
+        return _mirrored(*map(handle, self._each))
 
     def _prepare(self) -> None:
         compiled = self.compiled
@@ -51,10 +51,10 @@ class TensorFlowNetwork(Network):
             )
 
         def function(body: Callable) -> Callable:
-            return compile_function(self.device, self._everywhere(body) if several else body, compiled)
+            return compile_function(self._everywhere(body) if several else body, compiled)
 
         self._score = function(self._score_body)
-        self._predict = compile_function(self.device, self._predict_body, compiled)
+        self._predict = compile_function(self._predict_body, compiled)
         self._differentiate = function(self._differentiate_body)
         train = function(self._train_body)
         # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
@@ -106,7 +106,7 @@ class TensorFlowNetwork(Network):
 
     def _watched(self, train: Callable, *parts: Any) -> Array:
         """Train on the first batch, which builds the graph, and note what of it is not on the device."""
-        with placement.watch(map(devices.handle, self._each)) as self.misplaced:
+        with placement.watch(map(handle, self._each)) as self.misplaced:
             loss = train(*parts)
         self._train = train
         return loss

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.torch.devices import allow_tf32
 from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS
 
@@ -60,7 +60,7 @@ def switch(settings: Settings) -> None:
 
     Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
     """
-    devices.set_precision("tf32" if settings.precision == "tf32" else "fp32")
+    allow_tf32(PRECISIONS[settings.precision].uses_tf32)
     torch.backends.cudnn.benchmark = settings.autotuned
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch.parity import TorchSubject, without_dropout
@@ -142,7 +141,7 @@ class TorchWorkload:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "random": devices.random_state(self.device),
+            "random": self.device.backend.random_state(self.device),
             "epoch": self.epoch,
         }
         return copy.deepcopy(state)
@@ -156,7 +155,7 @@ class TorchWorkload:
         self.scaler.load_state_dict(state["scaler"])
         self.optimizer.zero_grad()
         self.epoch = state["epoch"]
-        devices.restore_random_state(self.device, state["random"])
+        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
         """Go on as after so many steps of a schedule that changes with every step; here none does."""
@@ -180,7 +179,7 @@ class TorchWorkload:
 
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with a copy of the network and a fresh optimiser that computes in another way."""
-        random = devices.random_state(self.device)
+        random = self.device.backend.random_state(self.device)
         model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
         # By way of the CPU: MPS has no float64 to convert to.
         model.cpu().to(STORED[settings.precision]).to(self.device.kind)
@@ -191,7 +190,7 @@ class TorchWorkload:
         scheduler = copy.copy(self.scheduler)
         scheduler.optimizer = optimizer
         made = replace(self, model=model, optimizer=optimizer, scheduler=scheduler, settings=settings)
-        devices.restore_random_state(self.device, random)
+        self.device.backend.restore_random_state(self.device, random)
         return made
 
 

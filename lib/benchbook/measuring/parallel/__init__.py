@@ -3,8 +3,7 @@
 The engines are the frameworks' own: torchrun with gloo or NCCL, and keras.distribution on JAX, in one process.
 """
 
-from benchbook.frameworks.several.group import Group
-from benchbook.frameworks.several.together import make_room, several
+from benchbook.frameworks.devices import Group, make_room, several
 from benchbook.measuring.parallel.launch import Job, RankFailed, measure
 
 __all__ = ["Group", "Job", "RankFailed", "make_room", "measure", "several"]

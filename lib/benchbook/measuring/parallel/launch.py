@@ -67,7 +67,7 @@ class Job:
             where = f"{self.device.framework} on {self.device.kind}"
             having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)
             raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on {having}")
-        there = devices.count(self.device)
+        there = self.device.backend.count(self.device)
         if self.device_count > there:
             raise DeviceUnavailable(f"device_count {self.device_count} on this host; allowed: up to {there}, as it has")
 

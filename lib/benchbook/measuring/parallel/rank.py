@@ -8,9 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from benchbook.frameworks import devices
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import processes
 from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Plan
@@ -54,7 +52,7 @@ def main() -> None:
 
 
 def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
-    from benchbook.frameworks.several import replicas
+    from benchbook.frameworks.torch import replicas
 
     job = task["job"]
     group = replicas.join(Device(**job["device"]), job["timeout_seconds"])
@@ -63,7 +61,7 @@ def _work(task: dict, folder: Path, rank: int, scratch: Path) -> None:
     record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
     record.state = folder / "state.json" if rank == 0 else None
     record.manifest = {"conditions": []} if rank == 0 else {}
-    record.describe(**devices.software(device))
+    record.describe(**device.backend.software())
     module, name = job["build"].split(":")
     with record.during("setup"):
         workload = getattr(importlib.import_module(module), name)(device=device, group=group, **job["options"])

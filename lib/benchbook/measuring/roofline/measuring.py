@@ -95,7 +95,7 @@ def measure_launches(device: Device, record: Run, budget: Budget) -> pandas.Data
     """
     with record.during("calibrate"):
         work = {"model": "launch", "precision": "fp32"}
-        return pandas.DataFrame(_windows(device, record, budget, operations.launch(device), work, {}))
+        return pandas.DataFrame(_windows(device, record, budget, device.backend.launch(device), work, {}))
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:

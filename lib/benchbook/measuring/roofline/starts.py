@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy
 import pandas
 
-from benchbook.frameworks import devices, operations, small
+from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
 from benchbook.judging import intervals
 from benchbook.machine import processes
@@ -50,7 +50,12 @@ def measure_starts(
     rows = []
     with record.during("calibrate"):
         for repeat in range(num_starts):
-            work = {"model": intervals.STARTS, "precision": "fp32", "batch_size": small.BATCH_SIZE, "repeat": repeat}
+            work = {
+                "model": intervals.STARTS,
+                "precision": "fp32",
+                "batch_size": operations.BATCH_SIZE,
+                "repeat": repeat,
+            }
             try:
                 windows = _start(device, num_windows, seconds)
             except (subprocess.SubprocessError, ValueError) as error:
@@ -75,15 +80,15 @@ def deviation(rows: pandas.DataFrame) -> float | None:
 
 def train(device: Device, num_windows: int, seconds: float) -> list[dict]:
     """Return windows of a small convolutional network's training, in this process, as measures of rows."""
-    devices.seed(0, device.framework)
-    step, sensor = operations.training_step(device), measure.open_sensor(device)
+    device.backend.seed(0)
+    step, sensor = device.backend.training_step(device), measure.open_sensor(device)
     operations.queue(step, 10)
     count = operations.calls_lasting(seconds, lambda number: _window(device, measure.NoSensor(), step, number).seconds)
     windows = []
     for _ in range(num_windows):
         started_at = runs.now()
         window = _window(device, sensor, step, count)
-        samples = count * small.BATCH_SIZE
+        samples = count * operations.BATCH_SIZE
         rate = {"samples": samples, "samples_per_second": samples / window.seconds, "started_at": started_at}
         windows.append(window.columns() | rate)
     return windows

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchbook.frameworks import devices, operations
+from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
 
@@ -20,8 +20,8 @@ class NotSynchronized(RuntimeError):
 def check_synchronize(
     device: Device,
     operation: Operation | None = None,
-    read: Callable[[Device, Any], float] = operations.read,
-    synchronize: Callable[[Device, Any], None] = devices.synchronize,
+    read: Callable[[Device, Any], float] | None = None,
+    synchronize: Callable[[Device, Any], None] | None = None,
     work_seconds: float = 0.3,
 ) -> float:
     """Prove that synchronising waits: queue long work, synchronise, and see what waiting is left.
@@ -32,8 +32,8 @@ def check_synchronize(
     Args:
         device: whose backend.
         operation: what to queue; a matrix product where none is given.
-        read: gets a number of an output, and so waits for it.
-        synchronize: what is tested.
+        read: gets a number of an output, and so waits for it; the backend's where none is given.
+        synchronize: what is tested; the backend's where none is given.
         work_seconds: about how much work to queue.
 
     Returns:
@@ -42,6 +42,8 @@ def check_synchronize(
     Raises:
         NotSynchronized: in every round more than a tenth of the time was left.
     """
+    read = read or (lambda device, output: device.backend.read(output))
+    synchronize = synchronize or device.backend.synchronize
     operation = operation or _long_operation(device, read, work_seconds / 10)
     count = operations.calls_lasting(work_seconds, lambda number: _queue_and_read(device, operation, read, number))
     remaining = min(_one_round(device, operation, read, synchronize, count) for _ in range(ROUNDS))

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.batches import loaded, plain_order, shuffled_order
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.draw import as_torch
@@ -61,7 +61,7 @@ def build(
     settings: Settings,
 ) -> MlxWorkload:
     """Return the study's workload on MLX; see `workload.build`, which has checked the choices."""
-    devices.seed(seed, "mlx")
+    device.backend.seed(seed)
     shuffle_seed = seed if variant != "reference" or not device.is_cpu else None
     train, test = _inputs(dataset, None if data_resident else num_workers, batch_size, shuffle_seed)
     made = MlxWorkload(

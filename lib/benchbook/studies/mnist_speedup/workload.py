@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.options import check_options
@@ -156,7 +156,7 @@ def build(
         from benchbook.studies.mnist_speedup import mlx
 
         return mlx.build(dataset, device, variant, data_resident, num_workers, batch_size, seed, settings)
-    devices.seed(seed)
+    torch.manual_seed(seed)
     lean = variant == "tuned" and device.is_cpu
     model = (LeanNetwork() if lean else Network()).to(device.kind)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if settings.fused else 1.0)

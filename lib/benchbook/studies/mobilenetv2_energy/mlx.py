@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import batches, devices, flops
+from benchbook.frameworks import batches, flops
 from benchbook.frameworks.mlx.inputs import ResidentArrays
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift
 from benchbook.frameworks.mlx.runtime import leaves
@@ -96,7 +96,7 @@ class Network(nn.Module):
 
 def build(plan: Plan) -> MlxWorkload:
     """Return the study's workload on MLX; see `workload.build`."""
-    devices.seed(plan.seed, "mlx")
+    plan.device.backend.seed(plan.seed)
     train, test = _inputs(plan)
     made = MlxWorkload(
         device=plan.device,

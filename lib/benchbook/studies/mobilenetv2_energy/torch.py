@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook.frameworks import batches, devices, flops
+from benchbook.frameworks import batches, flops
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.torch.runtime import Batch
 from benchbook.frameworks.torch.training import TorchWorkload
@@ -130,7 +130,7 @@ class ResidentImages:
 
 def build(plan: Plan) -> Classifier:
     """Return the study's workload on torch; see `mobilenetv2.build`."""
-    devices.seed(plan.seed)
+    torch.manual_seed(plan.seed)
     model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
     model.load(plan.arrays)
     # Keras counts the moving statistics of batch norms among the parameters; so do these rows, for all frameworks.

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.plain import SGD, Plain
-from benchbook.frameworks.several.group import Group
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.datasets.collections import Collection
 from benchbook.studies.resnet50_cost import inputs

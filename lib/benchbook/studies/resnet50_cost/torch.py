@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
+from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.several import replicas
-from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.torch import replicas
 from benchbook.frameworks.torch.runtime import STORED, Batch, compute, count_parameters, move, prepare
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Evaluation
@@ -132,7 +132,7 @@ class Classifier(TorchWorkload):
 def build(plan: Plan) -> Classifier:
     """Return the study's workload on torch; see `workload.build`."""
     settings = plan.settings
-    devices.seed(plan.seed)
+    torch.manual_seed(plan.seed)
     model = Network(plan.num_classes)
     model.load(plan.arrays)
     flops_per_sample = flops.torch_flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))

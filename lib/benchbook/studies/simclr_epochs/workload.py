@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch.utils.data import DataLoader
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Arrays, Plain
@@ -116,7 +116,7 @@ def build(
     _check_options(dataset, variant, num_workers, joint_views, batch_size, schedule_epochs)
     workers = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(variant, num_workers)
     workers = identity.usable_cores() if workers == EVERY_CORE else workers
-    devices.seed(seed)
+    torch.manual_seed(seed)
     model = Network(joint_views).to(device.kind, STORED[settings.precision])
     optimizer = torch.optim.SGD(
         model.parameters(),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.options import check_options
@@ -116,7 +116,7 @@ def build(
     check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
     if variant == "reference":
         num_workers = 0 if device.is_cpu else 1
-    devices.seed(seed)
+    torch.manual_seed(seed)
     model = Network().to(device.kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     options = {"normalised": False, "test_batch_size": batch_size}

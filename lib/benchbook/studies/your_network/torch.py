@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import flops
 from benchbook.frameworks.torch.runtime import Batch
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Evaluation, Settings
@@ -53,7 +53,7 @@ class Trained(TorchWorkload):
 
 def build(plan: Plan, settings: Settings) -> Trained:
     """Return the workload; see `workload.build`."""
-    devices.seed(plan.seed)
+    torch.manual_seed(plan.seed)
     model = plan.make_network(torch.nn.Module).train()
     example = _tensors(plan.example_batch())
     columns = plan.columns() | _counted(model, example[:-1])

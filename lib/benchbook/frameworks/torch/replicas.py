@@ -7,8 +7,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.several.group import Group
+from benchbook.frameworks.devices import Device, Group
 
 
 def join(device: Device, timeout_seconds: float) -> Group:
