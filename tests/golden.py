@@ -33,8 +33,8 @@ from benchbook.measuring import protocol, tuning
 from benchbook.record import articles
 from benchbook.record.predictions.features import Unknown
 from benchbook.record.predictions.question import Question
-from benchbook.report import claims_chart, headline, machines
-from benchbook.report.answers import export, reading
+from benchbook.report import answers, claims_chart, headline, machines
+from benchbook.report.answers import export
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies import findings
@@ -94,13 +94,13 @@ def values() -> dict[str, dict]:
     evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
     headlines = headline.table(evidence, studies.every())
     spoken = findings.table(evidence, studies.every().values(), headlines)
-    marks = export.lines(reading.gather(evidence, headlines, here=""))
+    marks = export.lines(answers.gather(evidence, headlines, here=""))
     drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
     tables = {"tuning": confirmation.table(measured, evidence.history)}
     for name, drawing in drawings:
         tables |= {name: drawing.table, **drawing.tables}
-    answers = pandas.DataFrame(marks)
-    answers = answers[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
+    costs = pandas.DataFrame(marks)
+    costs = costs[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
@@ -114,7 +114,7 @@ def values() -> dict[str, dict]:
             for name, table in tables.items()
             for key, record in keyed(table, IDENTITY).items()
         },
-        "answers.json": keyed(answers, ["task", "machine", "source", "precision"]),
+        "answers.json": keyed(costs, ["task", "machine", "source", "precision"]),
         "predictions.json": predictions(evidence),
         "validate.json": dict(verdicts(folder)),
     }

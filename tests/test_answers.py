@@ -9,14 +9,14 @@ import jsonschema
 import pandas
 import pytest
 
-from benchbook import studies
+from benchbook import report, studies
 from benchbook.record import articles, networks
 from benchbook.record.predictions import money
 from benchbook.record.predictions.answer import of_the_record
 from benchbook.record.predictions.features import Unknown
 from benchbook.record.predictions.question import Question, Range
-from benchbook.report import answering, headline
-from benchbook.report.answers import accuracy, axis, costs, derive, export, from_record, marks, reading, words
+from benchbook.report import answers, headline
+from benchbook.report.answers import accuracy, derive, export, from_record, marks, page
 from benchbook.report.answers.tasks import IMAGENET, TASKS, task
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
@@ -39,7 +39,7 @@ def every():
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
-    return reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    return answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
 
 
 def of(every, key, **named):
@@ -62,14 +62,13 @@ def test_another_image_size_stands_apart_and_is_in_no_sentence(every):
     assert "64 px instead of 128" in small.apart
     assert not small.here
     fast = replace(small, seconds=1e-3)
-    told = words.sentences(task("mobilenetv2"), [fast, *of(every, "mobilenetv2")])
-    assert fast.name not in told[0][1]
+    assert said([fast, *of(every, "mobilenetv2")]) == said(of(every, "mobilenetv2"))
 
 
 def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
-    assert reading.load(tmp_path) is None
-    reading.save(every, tmp_path)
-    assert reading.load(tmp_path) == list(every)
+    assert answers.load(tmp_path) == []
+    answers.save(every, tmp_path)
+    assert answers.load(tmp_path) == list(every)
 
 
 def test_a_prediction_stands_only_where_nothing_is_published(every):
@@ -117,48 +116,75 @@ def made(**fields):
 
 
 def test_money_is_rent_the_share_of_a_purchase_and_electricity():
-    mark, terms = made(), costs.Terms(years=3, hours_per_day=12, usd_per_kwh=0.5)
-    assert costs.rented(mark) == pytest.approx(2.0)
-    assert costs.electricity(mark, terms) == pytest.approx(0.5)
-    assert costs.bought(mark, terms) == pytest.approx(26_280 / (3 * 365 * 12) + 0.5)
-    assert costs.bought(made(joules=None), terms) == pytest.approx(26_280 / (3 * 365 * 12))
-    assert costs.rented(made(rent=None)) is None
-    assert costs.break_even(mark, made(seconds=7200.0), terms) == pytest.approx(26_280 / (2 * 2.0 - 0.5))
-    assert costs.break_even(mark, made(rent=0.1), terms) == math.inf
+    mark, terms = made(), marks.Terms(years=3, hours_per_day=12, usd_per_kwh=0.5)
+    assert mark.rented == pytest.approx(2.0)
+    assert mark.bought(terms) == pytest.approx(26_280 / (3 * 365 * 12) + 0.5)
+    assert made(joules=None).bought(terms) == pytest.approx(26_280 / (3 * 365 * 12))
+    assert made(rent=None).rented is None
+    assert made(purchase=None).bought() is None
+    assert mark.break_even(made(seconds=7200.0), terms) == pytest.approx(26_280 / (2 * 2.0 - 0.5))
+    assert mark.break_even(made(rent=0.1), terms) == math.inf
+
+
+def said(compared, key="resnet50"):
+    """Return the sentences of a task by their first letters, each as the macros it is made of and their numbers."""
+
+    class Spy(dict):
+        def __missing__(self, name):
+            return lambda *numbers: "|".join([name, *map(str, numbers)]) + "\n"
+
+    made = page.sentences(task(key), compared, Spy())
+    return [[part.split("|") for part in text.splitlines() if part != "."] for _, text in made]
 
 
 def test_each_sentence_names_the_least_and_what_it_rests_on():
-    fast, cheap, frugal = (
-        made(name="fast", seconds=60.0, stands_on="two runs", rent=999.0, joules=None),
-        made(name="cheap", rent=0.1, joules=9e6, rent_note="by Alice"),
-        made(name="frugal", joules=1.0, rent=None, purchase=None),
-    )
-    told = dict(words.sentences(task("resnet50"), [fast, cheap, frugal]))
-    assert told["Fastest"].startswith("fast takes 60 s")
-    assert "measured on another computer, two runs" in told["Fastest"]
-    assert told["Cheapest"] == "renting cheap, $0.10 ($0.10 an hour: by Alice)."
-    assert told["Least energy"].startswith("frugal, 0.28 mWh, of the 2 with a sensor")
-    told = dict(words.sentences(task("resnet50"), [fast, replace(cheap, here=True, purchase=None)]))
-    assert told["Fastest"].endswith("this machine takes 60 min, 60 times as long.")
-    assert "an hour costs $0.10 on a rented cheap" in told["Buy or rent"]
+    fast = made(name="fast", seconds=60.0, stands_on="two runs", rent=999.0, joules=None)
+    cheap = made(name="cheap", rent=0.1, joules=9e6, rent_note="by Alice")
+    frugal = made(name="frugal", joules=1.0, rent=None, purchase=None)
+    does, basis = task("resnet50").does, "measured on another computer, two runs"
+    first = ["fastest", "fast", "60 s", does, basis]
+    assert said([fast, cheap, frugal]) == [
+        [first],
+        [["cheapest", "cheap", "$0.10", "$0.10", "by Alice"]],
+        [["least_energy", "frugal", "0.28 mWh", "2", "read at: wall"]],
+        [["pays", "fast", "$26,300", "2024-01-01", "cheap", "4,380"], ["uncounted"]],
+    ]
+    here = replace(cheap, here=True, stand_in="on shapes", purchase=None)
     guess = made(name="guess", seconds=1.0, rent=0.01, joules=None, source="predicted")
-    told = dict(words.sentences(task("resnet50"), [fast, replace(cheap, here=True, stand_in="on shapes"), guess]))
-    assert "this machine (on shapes) takes 60 min" in told["Fastest"]
-    assert told["Fastest"].endswith("; guess is predicted at 1.0 s.")  # what was measured comes first
-    assert "renting cheap" in told["Cheapest"]
-    assert "at its predicted time" in dict(words.sentences(task("resnet50"), [guess]))["Cheapest"]
-    empty = dict(words.sentences(task("resnet50"), []))
-    assert empty["Fastest"] == "no machine is left."
+    told = said([fast, here, guess])  # what was measured comes first
+    assert told[0] == [first, ["slower", "this machine (on shapes)", "60 min", "60"], ["predicted", "guess", "1.0 s"]]
+    assert told[1][0][:2] == ["cheapest", "cheap"]
+    assert told[3] == [["worth", "this machine (on shapes)", "$0.10", "cheap"]]
+    assert said([guess])[1][0][:2] == ["cheapest_predicted", "guess"]
+    assert said([replace(fast, joules=9e9), replace(cheap, rent=1e-3)])[3][0][0] == "never"
+    assert said([]) == [[["no_machine"]], [["no_rent"]], [["no_energy"]], [["no_comparison"]]]
+    assert said([replace(fast, purchase=None)])[3] == [["no_purchase"]]
+
+
+def test_the_page_and_its_script_have_one_set_of_sentences(every):
+    answer = content("segmentation", every)
+    template = answer["constants"]["sentences"]["fastest"]
+    starts = [
+        template.format(name=mark.name, time="@", basis="").partition("@")[0] for mark in of(every, "segmentation")
+    ]
+    first = answer["sentences"][0][1].unescape()
+    assert any(first.startswith(start) for start in starts)
+    assert "the article's" in first
+    assert "the article's" in template  # which the script shows as it is: no entity stands in it
+
+
+def content(key, every):
+    return page.content(task(key), every, report._environment(), {})
 
 
 @pytest.mark.parametrize("values", [[5.0], [0.02, 3e7], [10.0, 60.0], [1e-5, 1e12]])
 def test_an_axis_holds_all_values_in_order(values):
-    ticks = axis.steps(values, axis.TIME)
-    assert 2 <= len(ticks) <= axis.MOST_TICKS + 2
-    shares = [axis.share(value, ticks) for value in sorted(values)]
+    ticks = page.steps(values, page.TIME)
+    assert 2 <= len(ticks) <= page.MOST_TICKS + 2
+    shares = [page.share(value, ticks) for value in sorted(values)]
     assert shares == sorted(shares)
     assert all(0 <= share <= 100 for share in shares)
-    assert axis.share(math.sqrt(ticks[0] * ticks[-1]), ticks) == 50  # halfway, on a scale of logarithms
+    assert page.share(math.sqrt(ticks[0] * ticks[-1]), ticks) == 50  # halfway, on a scale of logarithms
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
@@ -175,10 +201,10 @@ def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
 
 def test_what_is_not_predicted_says_why(every):
     for key in ("mnist", "mobilenetv2"):
-        ((reason, chips),) = answering.content(task(key), every)["refused"]
+        ((reason, chips),) = content(key, every)["refused"]
         assert "operations an image; works on record take" in reason
         assert chips == []
-    refused = dict(answering.content(task("resnet50"), every)["refused"])
+    refused = dict(content("resnet50", every)["refused"])
     assert "Google TPU v4" in refused["Not predicted in fp32: no fp32 figure was published (chips.csv)"]
     assert of(every, "resnet50", chip="Google TPU v4", family="half", source="predicted")
 
@@ -236,15 +262,16 @@ def own_network():
     ]
     lines += [make_row(machine="desk", run_id="m", index=index, dataset="digits-28px") for index in range(6)]
     rows = pandas.concat([make_rows(lines), articles.rows()], ignore_index=True)
-    return reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    return answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
 
 
 def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(own_network):
     (mark,) = of(own_network, "own", source="measured")
     assert (mark.seconds, mark.here, mark.counted) == (1e6 / 100, True, 4e9)  # of its fastest point
     assert "4 billion operations" in mark.apart.replace("4.0", "4")
-    content = answering.content(task("own"), own_network)
-    assert content["first_operations"] == "4e+09"  # what is predicted beside it is for its operations
+    assert (
+        content("own", own_network)["first_operations"] == "4e+09"
+    )  # what is predicted beside it is for its operations
 
 
 def test_data_that_stand_in_are_named_on_the_mark(own_network):

@@ -12,8 +12,7 @@ from benchbook.judging import statistics, verdicts
 from benchbook.machine import layout
 from benchbook.measuring import parity
 from benchbook.record import articles, claims
-from benchbook.report import executed, headline
-from benchbook.report.answers import reading
+from benchbook.report import answers, executed, headline
 from benchbook.studies import figures, quantities
 from benchbook.studies.mnist_speedup import results
 from benchbook.studies.study import Evidence
@@ -72,9 +71,10 @@ def site(tmp_path_factory):
     own = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "samples_per_second": 100.0}
     mine = make_rows([make_row(machine="attic", run_id="run-own", index=index, **own) for index in range(6)])
     rows = pandas.concat([rows, mine], ignore_index=True)
-    every = reading.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    every = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if mark.source == "measured" or any(chip in mark.name for chip in ASKED)]
-    return report.write_pages(tables, folder / "report", executed.newest(runs), every).parent
+    answers.save(every, tables)
+    return report.write_pages(tables, folder / "report", executed.newest(runs)).parent
 
 
 RATES = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0, "a": 9000.0, "b": 80.0}
@@ -258,7 +258,7 @@ def test_the_keyboard_reaches_the_skip_link_first_and_then_the_content(visit):
     assert skip.evaluate("link => link.getBoundingClientRect().left >= 0")
     assert skip.evaluate("link => getComputedStyle(link).outlineStyle") == "solid"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('href')") == "mnist.html"
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "index.html"
     skip.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "content"
@@ -419,7 +419,7 @@ def test_the_answer_works_by_keyboard(visit):
 
 
 def test_a_click_on_a_mark_opens_what_stands_behind_it(visit):
-    page = visit("mnist.html")
+    page = visit("index.html")
     page.locator("#marks tr.here .track a").first.click()
     about = page.locator("#marks tr.here .about").first
     assert about.is_visible()

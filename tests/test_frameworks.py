@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchbook.report import side_by_side
+from benchbook.report import headline
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
@@ -14,7 +14,7 @@ def compared(*points):
         point = {"framework": framework, "device": device, "point": f"point-{place}", "run_id": f"run-{place}"}
         point |= {"variant": "controlled", "precision": "fp32", "settings": {"data_resident": True}} | columns
         rows += [make_row(index=index, samples_per_second=rate, **point) for index in range(3)]
-    return side_by_side.table(Evidence(make_rows(rows)))
+    return headline.frameworks(Evidence(make_rows(rows)))
 
 
 def test_three_frameworks_on_apples_gpu_are_held_against_the_fastest():

@@ -12,12 +12,14 @@ import pandas
 import pooch
 import pytest
 
+from benchbook import report
 from benchbook.__main__ import main
 from benchbook.frameworks.devices import Device
 from benchbook.machine import identity, layout, processes
 from benchbook.measuring import runs
 from benchbook.record import naming
-from benchbook.report import answering, claim_pages, executed
+from benchbook.report import executed
+from benchbook.report.answers import page
 from benchbook.rows import packing, points, records
 from benchbook.running.groups import Group
 from benchbook.running.profiles import Point
@@ -239,12 +241,12 @@ def test_a_claims_page_lies_with_the_others(tree):
     environment = jinja2.Environment(loader=jinja2.DictLoader({"claim.html": "a page"}))
     before = set(listing(tree))
     with pytest.raises(ValueError, match=r"claim '\.\./\.\./x'; allowed: up to 128 letters"):
-        claim_pages.write(tree / "claims.csv", tree / "site" / "claims", environment)
+        report.write_claims(tree / "claims.csv", tree / "site" / "claims", environment)
     assert set(listing(tree)) - before == {"site", "site/claims"}
 
 
 @pytest.mark.parametrize("text", ["", "日本", "../../x", "<b>x", "-", "a" * 500, "desk (/../)", "Apple M1"])
 def test_a_page_of_any_text_has_a_plain_name(tree, text):
-    assert layout.is_name(answering.slug(text))
+    assert layout.is_name(page.slug(text))
     name = executed._file_name(tree, {"machine": text, "study": "s", "point": "_p"})
     assert layout.is_name(name.removesuffix(".html"))

@@ -6,7 +6,6 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from benchbook import report
 from benchbook.commands import cli
 from benchbook.machine import condition
 from benchbook.report import machines
@@ -150,18 +149,6 @@ def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
         path.write_text(json.dumps(content))
         assert manifests.read(path) == content
         condition.samples(manifests.every(tmp_path))
-
-
-def test_what_the_aggregation_left_out_is_read_from_what_it_printed(tmp_path):
-    printed = [
-        "Left out: a.csv: not a table of rows\n",
-        "Manifest not used: b.json is not JSON\n",
-        "Figures: figures\n",
-    ]
-    cell = {"cell_type": "code", "source": [], "outputs": [{"output_type": "stream", "text": printed}]}
-    notebook = tmp_path / "90_aggregate.ipynb"
-    notebook.write_text(json.dumps({"cells": [cell, {"cell_type": "markdown", "source": []}]}))
-    assert report.left_out(notebook) == [line.strip() for line in printed[:2]]
 
 
 def test_a_large_bad_table_is_refused_by_its_first_rows(monkeypatch):

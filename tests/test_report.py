@@ -18,8 +18,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from benchbook import report, studies
 from benchbook.record import articles
-from benchbook.report import executed, headline, tables
-from benchbook.report.answers import reading
+from benchbook.report import answers, executed, headline, tables
 from benchbook.running import ledger
 from benchbook.studies import figures
 from benchbook.studies.study import Evidence
@@ -191,7 +190,7 @@ def write_site(tmp_path):
             figures.save_table(pandas.DataFrame(content), folder, name.replace("_", "-"))
         site = tmp_path / "report"
         if every is not None:
-            reading.save(every, folder)
+            answers.save(every, folder)
         index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
         return SimpleNamespace(index=Page(index), points=Page(site / "points.html"), folder=site)
 
@@ -238,14 +237,15 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    every = reading.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
+    every = answers.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
-    first, pages = Page(site / "index.html"), sorted(site.rglob("*.html"))
-    assert len(first.ids) == len(set(first.ids))
+    pages = sorted(site.rglob("*.html"))
     assert {path.parent.name for path in pages} == {"report", "machines", "claims", "notebooks"}
     for path in pages:
-        for link in Page(path).links:
+        page = Page(path)
+        assert len(page.ids) == len(set(page.ids)), path
+        for link in page.links:
             target = urlsplit(link)
             if target.scheme != "data":
                 file = path.parent / unquote(target.path) if target.path else path
@@ -379,6 +379,14 @@ def test_failed_points_are_counted_and_listed_with_their_message(write_site):
     assert "desk, reference-cuda: out_of_memory allocating 9 GB" in site.points.text
     assert "desk, late: timeout" in site.points.text
     assert site.points.tags.count("li") == 2
+
+
+def test_what_the_aggregation_left_out_is_listed_and_returned(write_site, tmp_path):
+    faults = ["Left out: a.csv: not a table of rows", f"Manifest not used: {MARKUP}"]
+    points = write_site(left_out=[{"fault": fault} for fault in faults]).points
+    assert report.left_out(tmp_path / "figures") == faults
+    assert all(fault in points.text for fault in faults)
+    assert "left-out" in points.ids
 
 
 def test_without_a_failure_there_is_no_list_of_them(write_site):

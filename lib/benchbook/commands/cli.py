@@ -284,7 +284,7 @@ def _write_report() -> Path:
     from benchbook import report as pages
 
     page = pages.write()
-    for line in pages.left_out(page.with_name(pages.AGGREGATED)):
+    for line in pages.left_out(layout.outputs() / "figures"):
         _say(line)
     return page
 

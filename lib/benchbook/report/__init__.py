@@ -6,30 +6,34 @@ import importlib.metadata
 import itertools
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 
 from benchbook import studies
+from benchbook.judging import wording
 from benchbook.machine import layout
-from benchbook.record import articles
-from benchbook.report import answer_pages, answering, citing, claim_pages, claims_chart, executed, tables
-from benchbook.report.answers import reading as answers
+from benchbook.record import articles, claims
+from benchbook.report import answers, citing, claims_chart, executed, tables
+from benchbook.report.answers import export, page
 from benchbook.report.answers.from_rows import rows_of
+from benchbook.report.answers.marks import Mark
+from benchbook.report.answers.tasks import TASKS
 from benchbook.report.citing import Published
-from benchbook.rows import reading
 from benchbook.running import kernel
 from benchbook.studies.prediction_charts import CHARTS as PREDICTIONS
 from benchbook.studies.study import Chart, Study
 
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
-FORMULA = re.compile(r"[=+\-@\t\r]")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
+LICENCE = "MIT; published figures and prices belong to the sources that each line names"
+NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that decide nothing
 
 
 def write() -> Path:
@@ -66,22 +70,15 @@ def _wait(aggregation: subprocess.Popen, aggregated: Path) -> Iterator[Path]:
     yield aggregated
 
 
-def left_out(aggregated: Path) -> list[str]:
-    """Return what an executed aggregation printed on files that it left out, and on columns it does not know."""
-    said = [
-        line for cell in layout.cells(aggregated) for output in cell.get("outputs", ()) for line in _printed(output)
-    ]
-    return [line for line in said if line.startswith((reading.LEFT_OUT, reading.NOT_USED, reading.KEPT))]
-
-
-def _printed(output: dict) -> list[str]:
-    return "".join(output.get("text", "")).splitlines()
+def left_out(figures: Path) -> list[str]:
+    """Return what the aggregation wrote on files and runs that it left out, and on columns it does not know."""
+    return [line["fault"] for line in tables.lines(figures / "left-out.csv")]
 
 
 def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
     """Write the report's pages into a folder, with a copy of every file they show.
 
-    There are index.html, points.html, one for each notebook, and, of marks, one for each task and machine.
+    There are index.html, points.html, one for each claim and notebook, and, of marks, one for each task and machine.
 
     Args:
         figures: what the aggregation wrote; read when all notebooks have their pages. The first page begins with the
@@ -95,13 +92,16 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     environment = _environment()
     pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
     every = answers.load(figures)
-    runs = [page for page in pages if page["machine"]]
-    links = {rows_of(page["machine"], page["study"], page["point"]): f"notebooks/{page['file']}" for page in runs}
+    links = {
+        rows_of(own["machine"], own["study"], own["point"]): f"notebooks/{own['file']}"
+        for own in pages
+        if own["machine"]
+    }
     _copy(figures, folder / "files")
     called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
-    lines = tables.lines(figures / "summary.csv")
-    lines = [line | {"called": called.get(line["machine"])} for line in lines]
+    lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
     sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
+    citation = citing.report(lines)
     content = {
         "sections": [section for section in sections if section],
         "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
@@ -109,19 +109,93 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         "tables": {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS},
         "counts": _counts(figures / "claims.csv"),
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
+        "left_out": left_out(figures),
         "measured": citing.measured(lines),
-        "citation": citing.report(lines),
-        "pages": [page | {"called": called.get(page["machine"], page["machine"])} for page in pages],
-        "dataset": answer_pages.dataset(citing.project(), citing.report(lines)),
-        "answer": answering.content(answering.FIRST, every, links) if every else None,
+        "citation": citation,
+        "pages": [own | {"called": called.get(own["machine"], own["machine"])} for own in pages],
+        "dataset": _dataset(citing.project(), citation),
+        "answer": page.content(page.FIRST, every, environment, links) if every else None,
     }
+    texts = {name: environment.get_template(name).render(content) for name in ("points.html", "index.html")}
     if every:
-        answer_pages.write(every, folder, environment, content["citation"], links)
-    claim_pages.write(figures / "claims.csv", folder / "claims", environment)
-    for name in ("points", "index"):
-        path = folder / f"{name}.html"
-        path.write_text(environment.get_template(path.name).render(content), encoding="utf-8")
-    return path
+        template = environment.get_template("task.html")
+        others = {page.address(task): page.content(task, every, environment, links) for task in TASKS[1:]}
+        texts |= {name: template.render(answer=answer) for name, answer in others.items()}
+        _write_data(every, folder / "data", citation)
+        _replace(folder / "machines", page.machines(every, environment))
+    write_claims(figures / "claims.csv", folder / "claims", environment)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / "index.html"
+
+
+def write_claims(judged: Path, folder: Path, environment: jinja2.Environment) -> None:
+    """Write a page for each published claim, at an address that stays: what was claimed, and what was found.
+
+    Args:
+        judged: the CSV of `claims.table`; without the file there are no pages.
+        folder: of the pages.
+        environment: of the templates.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    template, pages = environment.get_template("claim.html"), {}
+    printed = claims.read(layout.published() / "claims.csv").set_index("id")["article"].to_dict()
+    lines = sorted(tables.lines(judged), key=lambda line: line["id"])
+    for name, own in itertools.groupby(lines, key=lambda line: line["id"]):
+        shown = []
+        for line in own:
+            low, high, value = (tables.text(line.get(column)) for column in ("low", "high", "value"))
+            bounds = f" ({low} to {high})" if low != high else ""
+            shown.append(
+                line
+                | {"reason": wording.sentence(line.get("reason") or ""), "shown": value and f"{value}{bounds}"}
+                | {"decides": line["verdict"] not in NOBODY, "article": printed.get(name, "")}
+            )
+        pages[f"{layout.check_name(name, 'claim')}.html"] = template.render(claim=shown[0], lines=shown)
+    _replace(folder, pages)
+
+
+def _replace(folder: Path, pages: dict[str, str]) -> None:
+    """Write pages into a folder, in place of all pages that it had."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.html"):
+        path.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
+    """Write the marks as data, with their schema, licence and citation."""
+    table = export.lines(every)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "LICENCE.txt": f"{LICENCE}.\n\nCite: {citation}\n",
+        "answers.csv": export.as_csv(table),
+        "answers.json": export.as_json(table, LICENCE, citation),
+        "answers.schema.json": json.dumps(export.schema(), indent=1) + "\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _dataset(project: dict, citation: str) -> dict:
+    """Return what search engines for data read of the answers: https://schema.org/Dataset."""
+    kinds = {"csv": "text/csv", "json": "application/json"}
+    return {
+        "@context": "https://schema.org",
+        "@type": "Dataset",
+        "name": project["title"],
+        "description": "What training a network takes on many machines: measured, published and predicted.",
+        "license": "https://spdx.org/licenses/MIT.html",
+        "citation": citation,
+        "creator": [{"@type": "Organization", "name": author["name"]} for author in project["authors"]],
+        "version": project["version"],
+        "variableMeasured": [f"{task.short}: seconds, joules and US dollars" for task in TASKS],
+        "distribution": [
+            {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": f"data/answers.{ending}"}
+            for ending, kind in kinds.items()
+        ],
+    }
 
 
 def _environment() -> jinja2.Environment:
@@ -139,14 +213,10 @@ def _environment() -> jinja2.Environment:
 
 
 def _library() -> dict[str, str]:
-    """Return DataTables as itables ships it, what the file calls its main class, and the licence that goes with it."""
+    """Return DataTables as itables ships it, to stand in a data URL, and the licence that goes with it."""
     package = importlib.metadata.distribution("itables")
     code = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
-    return {
-        "code": code,
-        "class": re.search(r"export\{[^}]*?([\w$]+) as default", code)[1],
-        "licence": package.read_text("licenses/LICENSE"),
-    }
+    return {"code": quote(code, safe=" !$&'()*+,-./:;=?@[]^_`{|}~"), "licence": package.read_text("licenses/LICENSE")}
 
 
 def _copy(figures: Path, files: Path) -> None:
@@ -163,7 +233,7 @@ def _copy(figures: Path, files: Path) -> None:
 
 
 def _harmless(cell: str) -> str:
-    return cell if not FORMULA.match(cell) or tables.is_number(cell) else f"'{cell}"
+    return cell if not cell.startswith(FORMULA) or tables.is_number(cell) else f"'{cell}"
 
 
 def _section(folder: Path, study: Study, lines: list[dict], printed: Published) -> dict:
@@ -181,9 +251,9 @@ def _figures(
     """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
-        page = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         table = tables.read(folder / f"{name}.csv")
-        drawn.append({"name": name} | page | citing.figure(name, page["title"], study, table, lines, printed))
+        drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines, printed))
     parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
     return parts if drawn else {}
 

@@ -4,8 +4,8 @@ import pandas
 
 from benchbook.judging import energy, intervals, wording
 from benchbook.record import chips
-from benchbook.report import headline
-from benchbook.report.answers import axis, reading, words
+from benchbook.report import answers, headline
+from benchbook.report.answers import page
 from benchbook.report.answers.marks import MEASURED, PREDICTED, PUBLISHED, UNKNOWN, Mark
 from benchbook.report.answers.tasks import TASKS, Task
 from benchbook.studies import figures, findings
@@ -44,7 +44,7 @@ def among_others(evidence: Evidence, study: Study) -> Drawing:
     """
     task = next(task for task in TASKS if task.study == study.name)
     marks = _shown(evidence, study, task)
-    ticks = axis.steps([value for mark in marks for value in (mark.seconds, mark.low, mark.high) if value], axis.TIME)
+    ticks = page.steps([value for mark in marks for value in (mark.seconds, mark.low, mark.high) if value], page.TIME)
     with figures.style():
         figure, axes = figures.canvas(1.6 + 0.26 * len(marks))
         for source in dict.fromkeys(mark.source for mark in marks):
@@ -71,7 +71,7 @@ def _title(task: Task, marks: list[Mark]) -> str:
     """Return the shortest time of this machine, and the shortest that was published of another."""
     certain = [mark for mark in marks if mark.source != PREDICTED]
     shortest = [next((mark for mark in certain if mark.here is own), None) for own in (True, False)]
-    times = [f"{wording.duration(mark.seconds)} on {words.called(mark)}" for mark in shortest if mark]
+    times = [f"{wording.duration(mark.seconds)} on {page.called(mark)}" for mark in shortest if mark]
     return f"{task.short}: {', '.join(times)}"
 
 
@@ -81,7 +81,7 @@ def _shown(evidence: Evidence, study: Study, task: Task) -> list[Mark]:
     Others are of the families of precisions that this machine ran, else of fp32.
     """
     machine = next(iter(evidence.measured["machine"]), "")
-    every = reading.gather(evidence, headline.table(evidence, {study.name: study}), machine)
+    every = answers.gather(evidence, headline.table(evidence, {study.name: study}), machine)
     alike = [mark for mark in every if mark.task == task.key and not mark.apart and mark.count == 1]
     families = {mark.family for mark in alike if mark.here} - {UNKNOWN} or {"fp32"}
     known, shown = set(map(chips.product, chips.SHOWN)), {}

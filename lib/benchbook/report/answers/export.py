@@ -5,70 +5,43 @@ import io
 import json
 from collections.abc import Iterable
 
-from benchbook.report.answers import costs
 from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, Mark
 from benchbook.report.answers.tasks import TASKS
 
 NUMBER = {"type": ["number", "null"]}
 TEXT = {"type": "string"}
-# Each field of a line, as JSON Schema describes it.
+# Each field of a line: the mark's attribute that it holds, and how JSON Schema describes it.
 FIELDS = {
-    "task": {"enum": [task.key for task in TASKS], "description": "what is trained; see tasks"},
-    "machine": TEXT | {"description": "its name in rows, or a chip and how many"},
-    "name": TEXT | {"description": "the machine for people"},
-    "source": {"enum": [MEASURED, PUBLISHED, PREDICTED]},
-    "kind": {"enum": list(KINDS)},
-    "chip": TEXT | {"description": "by its one name in the list of chips; empty for one in no list"},
-    "devices": {"type": "integer", "minimum": 1, "description": "that train together"},
-    "precision": TEXT | {"description": "fp32 (TF32 counts as such), half (16 bits), or not told"},
-    "seconds": {"type": "number", "exclusiveMinimum": 0, "description": "for the whole task"},
-    "seconds_low": NUMBER | {"description": "bound of seconds; null where one number was printed"},
-    "seconds_high": NUMBER | {"description": "bound of seconds"},
-    "bounds": TEXT | {"description": "what the bounds are"},
-    "joules": NUMBER | {"description": "for the whole task; null without a sensor"},
-    "energy_note": TEXT,
-    "rent_usd_per_hour": NUMBER | {"description": "of all devices together; null without a price"},
-    "rent_note": TEXT,
-    "purchase_usd": NUMBER | {"description": "of all devices together; null without a price"},
-    "purchase_note": TEXT,
-    "rent_usd": NUMBER | {"description": "of rent for the whole task"},
-    "memory_gb": NUMBER | {"description": "of one device"},
-    "stands_on": TEXT | {"description": "how many runs, kernels, windows, figures or publications"},
-    "apart": TEXT | {"description": "why it is not quite the task's work; empty where it is"},
-    "sources": {"type": "array", "items": TEXT},
+    "task": ("task", {"enum": [task.key for task in TASKS], "description": "what is trained; see tasks"}),
+    "machine": ("place", TEXT | {"description": "its name in rows, or a chip and how many"}),
+    "name": ("name", TEXT | {"description": "the machine for people"}),
+    "source": ("source", {"enum": [MEASURED, PUBLISHED, PREDICTED]}),
+    "kind": ("kind", {"enum": list(KINDS)}),
+    "chip": ("chip", TEXT | {"description": "by its one name in the list of chips; empty for one in no list"}),
+    "devices": ("count", {"type": "integer", "minimum": 1, "description": "that train together"}),
+    "precision": ("family", TEXT | {"description": "fp32 (TF32 counts as such), half (16 bits), or not told"}),
+    "seconds": ("seconds", {"type": "number", "exclusiveMinimum": 0, "description": "for the whole task"}),
+    "seconds_low": ("low", NUMBER | {"description": "bound of seconds; null where one number was printed"}),
+    "seconds_high": ("high", NUMBER | {"description": "bound of seconds"}),
+    "bounds": ("bounds", TEXT | {"description": "what the bounds are"}),
+    "joules": ("joules", NUMBER | {"description": "for the whole task; null without a sensor"}),
+    "energy_note": ("energy_note", TEXT),
+    "rent_usd_per_hour": ("rent", NUMBER | {"description": "of all devices together; null without a price"}),
+    "rent_note": ("rent_note", TEXT),
+    "purchase_usd": ("purchase", NUMBER | {"description": "of all devices together; null without a price"}),
+    "purchase_note": ("purchase_note", TEXT),
+    "rent_usd": ("rented", NUMBER | {"description": "of rent for the whole task"}),
+    "memory_gb": ("memory_gb", NUMBER | {"description": "of one device"}),
+    "stands_on": ("stands_on", TEXT | {"description": "how many runs, kernels, windows, figures or publications"}),
+    "apart": ("apart", TEXT | {"description": "why it is not quite the task's work; empty where it is"}),
+    "sources": ("sources", {"type": "array", "items": TEXT}),
 }
 
 
 def lines(marks: Iterable[Mark]) -> list[dict]:
     """Return a line for each mark with the fields of FIELDS."""
-    return [
-        {
-            "task": mark.task,
-            "machine": mark.place,
-            "name": mark.name,
-            "source": mark.source,
-            "kind": mark.kind,
-            "chip": mark.chip,
-            "devices": mark.count,
-            "precision": mark.family,
-            "seconds": mark.seconds,
-            "seconds_low": mark.low,
-            "seconds_high": mark.high,
-            "bounds": mark.bounds,
-            "joules": mark.joules,
-            "energy_note": mark.energy_note,
-            "rent_usd_per_hour": mark.rent,
-            "rent_note": mark.rent_note,
-            "purchase_usd": mark.purchase,
-            "purchase_note": mark.purchase_note,
-            "rent_usd": costs.rented(mark),
-            "memory_gb": mark.memory_gb,
-            "stands_on": mark.stands_on,
-            "apart": mark.apart,
-            "sources": list(mark.sources),
-        }
-        for mark in marks
-    ]
+    table = [{name: getattr(mark, attribute) for name, (attribute, _) in FIELDS.items()} for mark in marks]
+    return [line | {"sources": list(line["sources"])} for line in table]
 
 
 def as_csv(table: list[dict]) -> str:
@@ -89,11 +62,12 @@ def as_json(table: list[dict], licence: str, citation: str) -> str:
 
 def schema() -> dict:
     """Return the JSON Schema of the document."""
+    described = {name: schema for name, (_, schema) in FIELDS.items()}
     task = {"key": TEXT, "does": TEXT, "images": {"type": "number"}, "note": TEXT}
-    head = {"$schema": TEXT, "licence": TEXT, "citation": TEXT}
-    answer = {"type": "object", "properties": FIELDS, "required": list(FIELDS), "additionalProperties": False}
+    answer = {"type": "object", "properties": described, "required": list(FIELDS), "additionalProperties": False}
     tasks = {"type": "array", "items": {"type": "object", "properties": task, "required": list(task)}}
-    properties = head | {"tasks": tasks, "answers": {"type": "array", "items": answer}}
+    properties = {"$schema": TEXT, "licence": TEXT, "citation": TEXT}
+    properties |= {"tasks": tasks, "answers": {"type": "array", "items": answer}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What training costs",

@@ -1,4 +1,4 @@
-"""Marks of measured points, and of what the studies' own articles printed."""
+"""Marks of measured points, of what the studies' own articles printed, and of the user's own networks."""
 
 import math
 from collections.abc import Iterator
@@ -9,14 +9,34 @@ from benchbook.judging import intervals, wording
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
 from benchbook.record.predictions.features import family
+from benchbook.report.answers.from_record import reference_operations
 from benchbook.report.answers.marks import MEASURED, NO_SENSOR, UNKNOWN, Mark, kind_of, prices
-from benchbook.report.answers.tasks import TASKS, Task
+from benchbook.report.answers.tasks import TASKS, Task, task
+from benchbook.rows import records
 from benchbook.studies.study import Evidence
 
 POINT = ["machine", "study", "variant", "device"]
+OWN_NETWORK = "your_network"  # the study of networks that a user brings
+ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
+BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
+# What is shown of a point, and what it is called there.
+SETTINGS = {
+    "device": "device",
+    "framework": "framework",
+    "framework_version": "version",
+    "precision": "precision",
+    "batch_size": "batch size",
+    "image_size": "image size",
+    "dataset": "data",
+    "point": "point",
+    "compiled": "compiled",
+    "commit": "commit",
+    "session": "session",
+    "verdict": "verdict",
+}
 
 
-def of_rows(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed: dict) -> Iterator[Mark]:
+def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed: dict) -> Iterator[Mark]:
     """Yield the marks of measured points, and of what the studies' own articles printed.
 
     Args:
@@ -29,22 +49,101 @@ def of_rows(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed:
     for point in evidence.summary.to_dict("records"):
         points.setdefault(tuple(point[name] for name in POINT), []).append(point)
     datasets = {study: set(own.dropna()) for study, own in evidence.published.groupby("study")["dataset"]}
-    by_study = {task.study: task for task in TASKS if task.study}
+    by_study = {each.study: each for each in TASKS if each.study}
     for line in headlines.to_dict("records"):
-        task = by_study.get(line["study"])
-        seconds = _seconds(line, task) if task else math.nan
+        this = by_study.get(line["study"])
+        seconds = _seconds(line, this) if this else math.nan
         if not math.isfinite(seconds):
             continue
-        point = _point(points, line) if line["source"] == MEASURED else _printed(evidence.published, line)
-        called = names.place(line | _count(point)), names.machine(line["machine"]), _stand_in(line, datasets)
-        yield _row_mark(task, line, point, seconds, called, here, printed)
+        measured = line["source"] == MEASURED
+        point = _point(points, line) if measured else _printed(evidence.published, line)
+        stand_in = _stand_in(line, datasets) if measured else ""
+        variant = f", {line['variant']}" if measured and isinstance(line["variant"], str) else ""
+        place = names.place(line | {"device_count": point.get("device_count")}) + variant
+        size, expected = point.get("image_size"), this.image_size
+        differs = expected and pandas.notna(size) and float(size) != expected
+        yield _mark(
+            this, line, point, seconds, here, printed,
+            name=", ".join(filter(None, (place, stand_in))), machine=names.machine(line["machine"]),
+            joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if differs else "",
+            stand_in=stand_in,
+        )  # fmt: skip
 
 
-def _seconds(line: dict, task: Task) -> float:
+def of_own_networks(evidence: Evidence, here: str, worked_out: dict) -> Iterator[Mark]:
+    """Yield a mark for each network on each machine, device and family of precisions: that of its fastest point.
+
+    Args:
+        evidence: measured rows.
+        here: the name of this machine in rows.
+        worked_out: of the record; see `derive.make`.
+    """
+    points = evidence.points(OWN_NETWORK)
+    points = points[points["status"].isin(records.TRAINED) & points["samples_per_second"].notna()]
+    own, shown = task("own"), reference_operations(worked_out["operations"])
+    points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
+    for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
+        point = alike.sort_values("samples_per_second").iloc[-1].to_dict()
+        line = point | {"images_per_second": point["samples_per_second"]}
+        counted = float(point["flops_per_sample"]) if pandas.notna(point["flops_per_sample"]) else None
+        if counted is None:
+            apart = "its operations were not counted"
+        else:
+            near = abs(math.log(counted / shown)) < ALIKE
+            apart = "" if near else f"{wording.number(counted)} operations an image"
+        yield _mark(
+            own, line, point, own.images / point["samples_per_second"], here, worked_out["chips"],
+            name=f"{point['model']}: {evidence.names.place(point)}", machine=evidence.names.machine(point["machine"]),
+            joules=point["energy_per_sample"], apart=apart, counted=counted,
+        )  # fmt: skip
+
+
+def _mark(
+    this: Task, line: dict, point: dict, seconds: float, here: str, printed: dict, joules: float, **named
+) -> Mark:
+    """Return the mark of a line of the headline (or one like it) and the point or printed row behind it.
+
+    Args:
+        this: the task.
+        line, point: see above.
+        seconds: for the task.
+        here, printed: see `of_studies`.
+        joules: of one image; may be missing.
+        named: the mark's further fields.
+    """
+    measured, device = line["source"] == MEASURED, line["device"]
+    chip = chip_of(point, line)
+    own = printed.get(chip, {})
+    count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
+    boundary = line["energy_boundary"]
+    return Mark(
+        task=this.key,
+        place=line["machine"],
+        kind=kind_of(device, own.get("vendor"), chip),
+        source=line["source"],
+        family=family_of(point.get("precision")),
+        seconds=seconds,
+        **_bounds(line, seconds),
+        stands_on=_stands_on(line, point) if measured else "one printed figure",
+        here=measured and line["machine"] == here,
+        joules=joules * this.images if pandas.notna(joules) else None,
+        energy_note=f"read at: {boundary}. {wall_note(boundary)}" if pandas.notna(joules) else NO_SENSOR,
+        settings={
+            label: f"{value:g}" if isinstance(value, float) else str(value)
+            for name, label in SETTINGS.items()
+            if pandas.notna(value := (point | {"verdict": line["verdict"]}).get(name))
+        },
+        sources=(rows_of(line["machine"], line["study"], point["point"]) if measured else str(point.get("reference")),),
+        **prices(own if device != "cpu" else {}, chip, count),
+        **named,
+    )
+
+
+def _seconds(line: dict, this: Task) -> float:
     """Return the seconds of a task at what a line of the headline says of an epoch, else at its rate; NaN without."""
-    if task.epoch and pandas.notna(line["seconds_per_epoch"]):
-        return line["seconds_per_epoch"] * task.images / task.epoch
-    return task.images / line["images_per_second"]
+    if this.epoch and pandas.notna(line["seconds_per_epoch"]):
+        return line["seconds_per_epoch"] * this.images / this.epoch
+    return this.images / line["images_per_second"]
 
 
 def _point(points: dict[tuple, list[dict]], line: dict) -> dict:
@@ -64,61 +163,23 @@ def _printed(rows: pandas.DataFrame, line: dict) -> dict:
 def _stand_in(line: dict, datasets: dict[str, set[str]]) -> str:
     """Return the data that a measured line was trained on where no publication of its study has it; else nothing."""
     own = datasets.get(line["study"])
-    other = line["source"] == MEASURED and own and isinstance(line["dataset"], str) and line["dataset"] not in own
+    other = own and isinstance(line["dataset"], str) and line["dataset"] not in own
     return f"on {naming.dataset(line['dataset'])}" if other else ""
 
 
-def energy_note(line: dict, joules: float | None) -> str:
-    """Return where joules were read and what they leave out."""
-    return f"read at: {line['energy_boundary']}. {wall_note(line['energy_boundary'])}" if joules else NO_SENSOR
-
-
-def _count(point: dict) -> dict:
-    return {"device_count": point.get("device_count")}
-
-
-def _row_mark(
-    task: Task, line: dict, point: dict, seconds: float, called: tuple[str, str, str], here: str, printed: dict
-) -> Mark:
-    measured = line["source"] == MEASURED
-    low, high, bounds = bounds_of(line, seconds)
-    chip = chip_of(point, line)
-    count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-    joules = line["joules_per_image"] * task.images if pandas.notna(line["joules_per_image"]) else None
-    note = energy_note(line, joules)
-    variant = f", {line['variant']}" if measured and isinstance(line["variant"], str) else ""
-    size = point.get("image_size")
-    apart = f"{size:g} px instead of {task.image_size:g}" if task.image_size and _differs(size, task.image_size) else ""
-    own = printed.get(chip, {})
-    return Mark(
-        task.key, line["machine"], ", ".join(filter(None, (called[0] + variant, called[2]))), called[1],
-        kind_of(line["device"], own.get("vendor"), chip),
-        line["source"], family_of(point.get("precision")), seconds, low, high, bounds,
-        stands_on(line, point) if measured else "one printed figure",
-        apart, measured and line["machine"] == here, joules, note,
-        settings=settings_of(line, point), sources=sources_of(line, point),
-        stand_in=called[2], **prices(own if line["device"] != "cpu" else {}, chip, count),
-    )  # fmt: skip
-
-
-def bounds_of(line: dict, seconds: float) -> tuple[float | None, float | None, str]:
+def _bounds(line: dict, seconds: float) -> dict:
     """Return the bounds of a time in proportion to those of the rate, and what they are."""
     rate, low, high = line["images_per_second"], line["low"], line["high"]
     if pandas.isna(rate) or pandas.isna(low):
-        return None, None, ""
-    kind = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
-    return seconds * rate / high, seconds * rate / low, kind.get(line["interval"], "rounding of the printed figure")
+        return {"low": None, "high": None, "bounds": ""}
+    kind = BOUNDS.get(line["interval"], "rounding of the printed figure")
+    return {"low": seconds * rate / high, "high": seconds * rate / low, "bounds": kind}
 
 
 def chip_of(point: dict, line: dict) -> str:
     """Return the one name of the device, else of the machine's chip."""
     named = chips.canonical(point.get("device_name") if isinstance(point.get("device_name"), str) else None)
-    listed = chips.table().index
-    return named if named in listed else chips.canonical(line["chip"]) or ""
-
-
-def _differs(size, expected: float) -> bool:
-    return pandas.notna(size) and float(size) != expected
+    return named if named in chips.table().index else chips.canonical(line["chip"]) or ""
 
 
 def family_of(precision: str | None) -> str:
@@ -128,31 +189,12 @@ def family_of(precision: str | None) -> str:
     return "half" if family(precision) == "half" else "fp32"
 
 
-def stands_on(line: dict, point: dict) -> str:
+def _stands_on(line: dict, point: dict) -> str:
     """Return how many starts and windows a measured point has, and what makes it doubtful."""
     kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
     starts = "one run" if kernels == 1 else f"{kernels} starts"
     counted = f"{starts}, {windows} window{'s' * (windows != 1)}"
     return counted + wording.hedged([{name: line[name] for name in ("verdict", "status")}])
-
-
-def settings_of(line: dict, point: dict) -> dict[str, str]:
-    names = {"device": "device", "framework": "framework", "framework_version": "version", "precision": "precision"}
-    names |= {"batch_size": "batch size", "image_size": "image size", "dataset": "data", "point": "point"}
-    names |= {"compiled": "compiled", "commit": "commit", "session": "session"}
-    shown = {label: point.get(name) for name, label in names.items()}
-    shown["verdict"] = line["verdict"]
-    return {
-        label: f"{value:g}" if isinstance(value, float) else str(value)
-        for label, value in shown.items()
-        if value is not None and pandas.notna(value)
-    }
-
-
-def sources_of(line: dict, point: dict) -> tuple[str, ...]:
-    if line["source"] == MEASURED:
-        return (rows_of(line["machine"], line["study"], point["point"]),)
-    return (str(point.get("reference")),)
 
 
 def rows_of(machine: str, study: str, point: str) -> str:

@@ -1,15 +1,35 @@
-"""What a machine takes for a task: a mark with its interval, and what it stands on."""
+"""What a machine takes for a task: a mark with its interval, what it costs, and what it stands on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchbook.judging import wording
+from benchbook.record import estimate
 
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
 CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words of their names
 UNKNOWN = "not told"
 NO_SENSOR = "no sensor was read"
+HOURS_PER_YEAR = 365 * 24
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a reader states of money; these are the page's first values, not anybody's prices.
+
+    Attributes:
+        years: over which a bought machine is used up.
+        hours_per_day: that it works.
+        usd_per_kwh: the price of electricity.
+    """
+
+    years: float = 3.0
+    hours_per_day: float = 24.0
+    usd_per_kwh: float = 0.30
+
+
+TERMS = Terms()
 
 
 @dataclass(frozen=True)
@@ -81,6 +101,29 @@ class Mark:
     def watts(self) -> float | None:
         """Return what it draws on average; None where no joules are known."""
         return None if self.joules is None else self.joules / self.seconds
+
+    @property
+    def rented(self) -> float | None:
+        """Return US dollars of rent for the task; None without a price."""
+        return None if self.rent is None else estimate.rent(self.seconds, self.rent)
+
+    def bought(self, terms: Terms = TERMS) -> float | None:
+        """Return the task's share of the purchase price, with electricity where it is known; None without a price."""
+        if self.purchase is None:
+            return None
+        hours = terms.years * HOURS_PER_YEAR * terms.hours_per_day / 24
+        electricity = (self.joules or 0.0) / estimate.JOULES_PER_KWH * terms.usd_per_kwh
+        return estimate.rent(self.seconds, self.purchase / hours) + electricity
+
+    def break_even(self, renting: "Mark", terms: Terms = TERMS) -> float:
+        """Return the hours of work after which buying this machine has cost as much as renting another one.
+
+        Args:
+            renting: with a rent; this machine has a purchase price. Electricity that nobody read is not counted.
+            terms: see there.
+        """
+        ratio = renting.seconds / self.seconds
+        return estimate.break_even_hours(self.purchase, self.watts or 0.0, terms.usd_per_kwh, renting.rent, ratio)
 
 
 def kind_of(device: str | None, vendor: str | None, chip: str) -> str:

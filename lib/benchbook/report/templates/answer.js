@@ -1,8 +1,7 @@
 // The table is the picture. This shows another quantity, filters, sorts and compares; the address keeps the choice.
 {
-{% include "answer_words.js" %}
-
 const constants = JSON.parse(document.getElementById("constants").textContent);
+const JOULES_PER_KWH = 3.6e6;
 const form = document.getElementById("choice");
 const table = document.getElementById("marks");
 const more = document.getElementById("more");
@@ -131,6 +130,78 @@ function write(row, quantity, base) {
   row.element.querySelector(`td.${table.dataset.show}`).append(made("small", {textContent}));
 }
 
+// Numbers as the page has them: two digits, three from 100 on.
+const formats = [2, 3].map((digits) =>
+  new Intl.NumberFormat("en", {minimumSignificantDigits: digits, maximumSignificantDigits: digits}));
+function number(value, isPrecise = value >= 100) {
+  const large = constants.large.find(([size]) => value >= 0.9995 * size);
+  if (large) return `${number(value / large[0])} ${large[1]}`;
+  return value === 0 ? "0" : formats[Number(isPrecise)].format(value);
+}
+function duration(seconds) {
+  if (seconds < 0.1) return `${number(seconds * 1e3)} ms`;
+  const [unit, length] = constants.lengths.find(([, , end]) => end === null || seconds < end);
+  return `${number(seconds / length)} ${unit}`;
+}
+function energy(joules) {
+  const [size, unit] = constants.energies.find(([least]) => joules / 3600 >= least);
+  return `${number(joules / 3600 / (size || 1e-3))} ${unit}`;
+}
+const dollars = (value) => `$${number(value)}`;
+const say = {time: duration, rented: dollars, bought: dollars, electricity: dollars, energy};
+
+// The sentences of the page, of the rows that are compared; their words are in constants, with names of numbers.
+const isGuess = (row) => row.source === "predicted";
+const certain = (rows) => rows.some((row) => !isGuess(row)) ? rows.filter((row) => !isGuess(row)) : rows;
+const fill = (name, numbers) =>
+  Object.entries(numbers ?? {}).reduce((text, [key, value]) => text.replaceAll(`{${key}}`, () => value), constants.sentences[name]);
+const called = (row) => row.here ? `this machine${row.standIn ? ` (${row.standIn})` : ""}` : row.name;
+const least = (rows, measure) => rows.reduce((best, row) => best && measure(best) <= measure(row) ? best : row, null);
+
+function sentences(rows, base) {
+  const priced = (quantity) => certain(rows.filter((row) => costs(row, quantity) !== null));
+  const cheapest = (quantity) => least(priced(quantity), (row) => costs(row, quantity));
+  const renting = cheapest("rented"), frugal = cheapest("energy");
+  return [
+    fastest(rows, base),
+    renting ? fill(isGuess(renting) ? "cheapest_predicted" : "cheapest", {
+      name: renting.name, cost: dollars(costs(renting, "rented")), rent: dollars(renting.rent), note: renting.rentNote,
+    }) : fill("no_rent"),
+    frugal ? fill("least_energy", {
+      name: frugal.name, energy: energy(costs(frugal, "energy")), count: priced("energy").length,
+      note: frugal.energyNote.split(";")[0],
+    }) : fill("no_energy"),
+    buyOrRent(base, renting, cheapest("bought")),
+  ];
+}
+function fastest(rows, base) {
+  if (!rows.length) return fill("no_machine");
+  const first = least(certain(rows), (row) => row.seconds), guess = least(rows, (row) => row.seconds);
+  const ratio = base && base.seconds / first.seconds;
+  return [
+    fill("fastest", {name: first.name, time: duration(first.seconds), basis: first.basis}),
+    base && base !== first && fill(isGuess(base) ? "slower_predicted" : "slower", {
+      name: called(base), time: duration(base.seconds), ratio: number(ratio, 1 <= ratio && ratio < 2 || ratio >= 100),
+    }),
+    guess.seconds < first.seconds && guess !== base
+      && fill("predicted", {name: guess.name, time: duration(guess.seconds)}),
+  ].filter(Boolean).join("") + ".";
+}
+function buyOrRent(base, renting, cheapest) {
+  if (!renting) return fill("no_comparison");
+  if (base && base.purchase === null) {
+    const cost = dollars(renting.rent * renting.seconds / base.seconds);
+    return fill("worth", {name: called(base), cost, renting: renting.name});
+  }
+  const owned = base ?? cheapest;
+  if (!owned) return fill("no_purchase");
+  const hourly = (costs(owned, "electricity") ?? 0) / owned.seconds * 3600;
+  const saved = renting.rent * renting.seconds / owned.seconds - hourly;
+  const bought = {name: owned.name, price: dollars(owned.purchase), note: owned.purchaseNote.split(",")[0]};
+  const numbers = {...bought, renting: renting.name, hours: number(owned.purchase / saved)};
+  return fill(saved > 0 ? "pays" : "never", numbers) + (owned.joules === null ? fill("uncounted") : "") + ".";
+}
+
 // The address keeps what is not as at first; links to other tasks take it along, but for the machine compared with.
 function remember() {
   const choice = new URLSearchParams();
@@ -169,8 +240,8 @@ function update() {
   const drawn = rows
     .filter((row) => (passing.includes(row) || row === base || row.here) && costs(row, quantity) !== null)
     .sort(field("sort").value === "name" ? byName : byCost);
-  const surest = [...drawn.filter((row) => !isGuess(row)), ...drawn.filter(isGuess)];
-  const first = new Set(everything ? drawn : surest.slice(0, SHOWN_AT_FIRST));
+  const likely = [...drawn.filter((row) => !isGuess(row)), ...drawn.filter(isGuess)];
+  const first = new Set(everything ? drawn : likely.slice(0, SHOWN_AT_FIRST));
   const shown = drawn.filter((row) => first.has(row) || row === base || row.here);
   for (const row of rows) {
     row.element.hidden = !shown.includes(row);
@@ -179,7 +250,7 @@ function update() {
   table.tBodies[0].append(...shown.map((row) => row.element));
   draw(quantity, shown, base && costs(base, quantity) !== null ? base : null);
   const compared = rows.filter((row) => !row.apart && (passing.includes(row) || row === base));
-  const said = sentences(compared, base, constants.does, costs);
+  const said = sentences(compared, base);
   document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
   more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
