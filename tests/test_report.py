@@ -341,14 +341,6 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
         assert "None" not in page.text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0123, "0.0123 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (32_760, "9.1 h"), (864_000, "10 days")],
-)
-def test_a_time_is_told_in_the_unit_that_fits(seconds, text):
-    assert tables.duration(seconds) == text
-
-
 def test_the_headline_shows_measured_machines_first_and_a_failure_as_its_verdict(write_site):
     published = HEADLINE | {"machine": "m1", "place": "Apple M1, GPU", "source": "published", "verdict": None}
     failed = HEADLINE | {"status": "out_of_memory", "verdict": "too few windows"}

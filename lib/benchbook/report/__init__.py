@@ -27,7 +27,7 @@ from benchbook.report.answers.tasks import TASKS
 from benchbook.report.citing import Published
 from benchbook.running import kernel
 from benchbook.studies.prediction_charts import CHARTS as PREDICTIONS
-from benchbook.studies.study import Chart, Study
+from benchbook.studies.study import Chart
 
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -100,10 +100,15 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     _copy(figures, folder / "files")
     called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
-    sections = [_section(figures, study, lines, printed) for study in studies.every().values()]
+    findings = {line["study"]: line for line in tables.lines(figures / "findings.csv")}
+    sections = []
+    for study in studies.every().values():
+        if shown := _figures(figures, study.name, study.charts, lines, printed):
+            said = {name: findings.get(study.name, {}).get(name) or "" for name in ("finding", "basis")}
+            sections.append({"study": study.name, "name": study.title, "title": study.question} | said | shown)
     citation = citing.report(lines)
     content = {
-        "sections": [section for section in sections if section],
+        "sections": sections,
         "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
         "claims": _figures(figures, "", [claims_chart.CHART], lines, printed),
         "tables": {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS},
@@ -156,10 +161,11 @@ def write_claims(judged: Path, folder: Path, environment: jinja2.Environment) ->
 
 
 def _replace(folder: Path, pages: dict[str, str]) -> None:
-    """Write pages into a folder, in place of all pages that it had."""
+    """Write pages into a folder; those that it had of before, and that have no successor, are deleted."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.html"):
-        path.unlink()
+        if path.name not in pages:
+            path.unlink()
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -234,15 +240,6 @@ def _copy(figures: Path, files: Path) -> None:
 
 def _harmless(cell: str) -> str:
     return cell if not cell.startswith(FORMULA) or tables.is_number(cell) else f"'{cell}"
-
-
-def _section(folder: Path, study: Study, lines: list[dict], printed: Published) -> dict:
-    """Return a study's finding, the numbers behind it, and its figures under the question that its notebook asks."""
-    shown = _figures(folder, study.name, study.charts, lines, printed)
-    findings = {line["study"]: line for line in tables.lines(folder / "findings.csv")}
-    own = findings.get(study.name, {})
-    said = {name: own.get(name) or "" for name in ("finding", "basis")}
-    return {"study": study.name, "name": study.title, "title": study.question} | said | shown if shown else {}
 
 
 def _figures(

@@ -1,6 +1,6 @@
 """What a figure rests on, and how to cite it: taken from rows, never from the clock, so that both stay the same."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pandas
 import yaml
@@ -32,7 +32,7 @@ def figure(
     points = [line for line in summary if line["machine"] in machines]
     points = [line for line in points if line["study"] == study] or points
     sources = _sources(study, table[published], printed)
-    sentences = [_measured(points, table[source == "measured"]), f"Published: {_join(sources)}" if sources else ""]
+    sentences = [_measured(points, table[source == "measured"]), f"Published: {', '.join(sources)}" if sources else ""]
     conditions = " ".join(f"{sentence}." for sentence in sentences if sentence)
     citation = _citation(f"{title} (figure {name})", points)
     citation += f" Published figures: {'; '.join(sources)}." if sources else ""
@@ -59,7 +59,7 @@ def _citation(title: str, points: list[dict]) -> str:
     this, days = project(), _dates(points)
     authors = ", ".join(author["name"] for author in this["authors"])
     head = f"{authors}{f' ({days[-10:-6]})' if days else ''}: {title}. benchbook {this['version']}."
-    commits = _join(_values(points, "commit"))
+    commits = ", ".join(_values(points, "commit"))
     return f"{head} Measured on {_machines(points)}, {days}, commit {commits}." if points else head
 
 
@@ -72,14 +72,16 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     unproven, unstable = (
         sum(is_so(line["verdict"]) for line in points) for is_so in (verdicts.is_unproven, verdicts.is_unstable)
     )
+    least, most = (f"{end:.0f}" for end in (windows.min(), windows.max())) if len(windows) else ("", "")
+    spans = f"{least} to {most}" if least != most else least
     parts = [
         f"Measured on {_machines(points)}",
-        _join(sorted(set(map(naming.device_word, _values(points, "device"))))),
-        _join(frameworks),
-        f"data {_join(sorted(set(map(naming.dataset, table['dataset'].dropna()))))}" if "dataset" in table else "",
-        f"{_range(windows)} windows a point" if len(windows) else "",
+        ", ".join(sorted(set(map(naming.device_word, _values(points, "device"))))),
+        ", ".join(frameworks),
+        f"data {', '.join(sorted(set(map(naming.dataset, table['dataset'].dropna()))))}" if "dataset" in table else "",
+        f"{spans} windows a point" if spans else "",
         _dates(points),
-        f"commit {_join(_values(points, 'commit'))}",
+        f"commit {', '.join(_values(points, 'commit'))}",
         f"{unproven} of {len(points)} points unproven" if unproven else "",
         f"{unstable} of {len(points)} points unstable" if unstable else "",
     ]
@@ -110,12 +112,3 @@ def _dates(points: list[dict]) -> str:
     days = sorted({name[:8] for name in _values(points, "session") if name[:8].isdigit()})
     ends = [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in (days[0], days[-1])] if days else []
     return " to ".join(dict.fromkeys(ends))
-
-
-def _range(values: pandas.Series) -> str:
-    low, high = int(values.min()), int(values.max())
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _join(names: Iterable[str]) -> str:
-    return ", ".join(names)

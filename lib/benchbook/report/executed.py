@@ -17,6 +17,7 @@ SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
 TAGS = (
     "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub sup table tbody td th thead tr ul"
 )
+CODE = ("script", "style")
 ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
 # What scrolls sideways is reached by keyboard; the corner of a table of pandas heads no column.
 REACHABLE = {'<div class="output_html': '<div tabindex="0" class="output_html', "<pre>": '<pre tabindex="0">'}
@@ -123,10 +124,24 @@ def _keep(output: dict, alt: str) -> None:
 
 
 def _clean(markup) -> str:
-    import bleach
+    """Return markup with nothing but TAGS and ATTRIBUTES; what scripts and styles hold is dropped with them."""
+    from bleach import Cleaner
+    from bleach.html5lib_shim import Filter
 
-    without_style = re.sub(r"<(style|script)\b.*?</\1\s*>", "", str(markup), flags=re.DOTALL | re.IGNORECASE)
-    return bleach.clean(without_style, tags=TAGS.split(), attributes=ATTRIBUTES, strip=True)
+    class WithoutCode(Filter):
+        def __iter__(self):
+            inside = ""
+            for token in super().__iter__():
+                opens = token["type"] == "StartTag" and token["name"] in CODE
+                if not inside and opens:
+                    inside = token["name"]
+                elif not inside:
+                    yield token
+                elif token["type"] == "EndTag" and token["name"] == inside:
+                    inside = ""
+
+    allowed = [*TAGS.split(), *CODE]  # the filter gets to see what it drops
+    return Cleaner(tags=allowed, attributes=ATTRIBUTES, strip=True, filters=[WithoutCode]).clean(str(markup))
 
 
 def _without_paths(text: str) -> str:

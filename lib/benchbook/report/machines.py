@@ -57,92 +57,69 @@ def tell_apart(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.
 
 
 def _description(own: list[dict]) -> dict:
-    this = own[-1].get("machine") or {}
-    names = Counter(this.get("accelerators") or ())
-    memory = this.get("memory_bytes")
+    this, environment = own[-1].get("machine") or {}, own[-1].get("environment") or {}
+    names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
+    packages = {"Python": environment.get("python")} | (environment.get("packages") or {})
+    software = [f"{name} {packages[name]}" for name in ("Python", *devices.FRAMEWORKS) if packages.get(name)]
     return {
         "chip": this.get("chip"),
         "cores": this.get("physical_cores"),
         "memory_gib": memory / 2**30 if memory else None,
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
-        "software": _software(own[-1].get("environment") or {}),
+        "software": ", ".join(software) or None,
         "condition": " ".join(_sentences(own)),
     }
-
-
-def _software(environment: dict) -> str | None:
-    packages = environment.get("packages") or {}
-    parts = [f"Python {environment['python']}"] if environment.get("python") else []
-    parts += [f"{name} {packages[name]}" for name in devices.FRAMEWORKS if name in packages]
-    return ", ".join(parts) or None
 
 
 def _sentences(own: list[dict]) -> list[str]:
     """Return the condition of a machine over all its runs: power, load, heat, swap, sleep, what changed."""
     befores = [manifest.get("condition_before") or {} for manifest in own]
     samples = [manifest.get("conditions") or [] for manifest in own]
-    everything = [*befores, *(sample for run in samples for sample in run)]
+    states = [*befores, *(sample for run in samples for sample in run)]
+    sources, pressures, celsius = (
+        _values(states, name) for name in ("power_source", "thermal_pressure", "cpu_temperature_celsius")
+    )
+    loads = _values(befores, "load_average_1_minute")
+    pressures = [pressure for pressure in pressures if pressure in condition.PRESSURES]
+    heat = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
+    heat += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
+    power = f"Power: {' and '.join(sorted(set(sources)))}" if sources else "Power source not recorded"
     return [
-        _power(everything),
-        _load(befores),
-        _heat(everything),
+        power + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else "."),
+        f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded.",
+        f"Heat: {', '.join(heat)}." if heat else "Heat: no sensor could be read.",
         _swap(own),
         *_sleep(samples),
-        *_neighbours(everything),
+        *["Another process used the GPU."]
+        * any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ()),
         *_misplaced(own),
         *_changes(own),
     ]
 
 
-def _power(states: list[dict]) -> str:
-    sources = sorted({state["power_source"] for state in states if state.get("power_source")})
-    text = f"Power: {' and '.join(sources)}" if sources else "Power source not recorded"
-    return text + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else ".")
-
-
-def _load(befores: list[dict]) -> str:
-    loads = [state["load_average_1_minute"] for state in befores if state.get("load_average_1_minute") is not None]
-    return f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded."
-
-
-def _heat(states: list[dict]) -> str:
-    pressures = {state["thermal_pressure"] for state in states if state.get("thermal_pressure") in condition.PRESSURES}
-    celsius = [state["cpu_temperature_celsius"] for state in states if state.get("cpu_temperature_celsius") is not None]
-    parts = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
-    parts += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
-    return f"Heat: {', '.join(parts)}." if parts else "Heat: no sensor could be read."
+def _values(states: list[dict], name: str) -> list:
+    """Return what states say under a name, where they say anything."""
+    return [state[name] for state in states if state.get(name) not in (None, "")]
 
 
 def _swap(own: list[dict]) -> str:
-    pairs = [[manifest.get(end) or {} for end in ("condition_before", "condition_after")] for manifest in own]
-    growths = [after["swap_used_bytes"] - before["swap_used_bytes"] for before, after in pairs if _tell(before, after)]
+    ends = [
+        _values([manifest.get(end) or {} for end in ("condition_before", "condition_after")], "swap_used_bytes")
+        for manifest in own
+    ]
+    growths = [used[1] - used[0] for used in ends if len(used) == 2]
     if not growths:
         return "Swap not recorded."
-    return (
-        f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if max(growths) > 0 else "Swap did not grow."
-    )
-
-
-def _tell(before: dict, after: dict) -> bool:
-    return before.get("swap_used_bytes") is not None and after.get("swap_used_bytes") is not None
+    grew = f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run."
+    return grew if max(growths) > 0 else "Swap did not grow."
 
 
 def _sleep(samples: list[list[dict]]) -> list[str]:
-    slept = [
-        condition.seconds_asleep(
-            *((run[0][clock], run[-1][clock]) for clock in ("awake_seconds", "elapsed_seconds")),
-        )
-        for run in samples
-        if run
-    ]
+    clocks = ("awake_seconds", "elapsed_seconds")
+    slept = [condition.seconds_asleep(*((run[0][clock], run[-1][clock]) for clock in clocks)) for run in samples if run]
     count = sum(seconds > verdicts.ASLEEP_SECONDS for seconds in slept)
     return [f"It slept in {count} of {len(slept)} runs."] if count else []
-
-
-def _neighbours(states: list[dict]) -> list[str]:
-    shared = any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ())
-    return ["Another process used the GPU."] if shared else []
 
 
 def _misplaced(own: list[dict]) -> list[str]:

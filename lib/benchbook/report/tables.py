@@ -1,6 +1,5 @@
 """Tables of the report: numbers as they are read, and as they sort; what is missing is empty."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,98 +10,48 @@ from benchbook import studies
 from benchbook.judging import wording
 from benchbook.record import naming
 
-# The columns of each table that are shown, and what they are called there.
+# The columns of each table that are shown, in their order.
 COLUMNS = {
-    "headline": {
-        "machine": "machine",
-        "study": "study",
-        "seconds_per_epoch": "one epoch",
-        "images_per_second": "images/s",
-        "joules_per_image": "J/image",
-        "dollars_per_million": "$ per million images",
-        "verdict": "verdict",
-    },
-    "summary": {
-        "machine": "machine",
-        "study": "study",
-        "point": "point",
-        "dataset": "data set",
-        "samples_per_second": "images/s",
-        "low": "low",
-        "high": "high",
-        "num_windows": "windows",
-        "accuracy": "accuracy",
-        "energy_per_sample": "J/image",
-        "energy_method": "read by",
-        "energy_boundary": "of",
-        "idle_watts": "idle W",
-        "energy_note": "energy note",
-        "verdict": "verdict",
-        "status": "status",
-    },
-    "parity": {
-        "machine": "machine",
-        "study": "study",
-        "device": "device",
-        "precision": "precision",
-        "framework": "framework",
-        "framework_version": "version",
-        "num_runs": "runs",
-        "num_steps": "steps",
-        "passed": "agrees",
-        "reason": "why",
-    },
-    "tuning": {
-        "machine": "machine",
-        "study": "study",
-        "framework": "framework",
-        "device": "device",
-        "promised": "promised",
-        "confirmed": "confirmed",
-        "outcome": "outcome",
-    },
-    "frameworks": {
-        "machine": "machine",
-        "study": "study",
-        "variant": "variant",
-        "framework": "framework",
-        "device": "device",
-        "precision": "precision",
-        "batch_size": "batch",
-        "images_per_second": "images/s",
-        "ratio": "of the fastest",
-        "verdict": "verdict",
-    },
-    "claims": {
-        "sentence": "claim",
-        "published": "claimed",
-        "machine": "machine",
-        "source": "from",
-        "value": "value",
-        "verdict": "verdict",
-    },
-    "machines": {
-        "machine": "machine",
-        "chip": "chip",
-        "cores": "cores",
-        "memory_gib": "memory, GiB",
-        "accelerator": "accelerator",
-        "system": "system",
-        "software": "software",
-        "condition": "condition",
-        "sessions": "sessions",
-        "rows": "rows",
-    },
-    "prediction-errors": {
-        "situation": "with",
-        "group": "of",
-        "rule": "rule",
-        "pairs": "pairs",
-        "publications": "publications",
-        "median_error": "median error",
-        "within_2": "within a factor of 2",
-        "coverage": "covered",
-    },
+    "headline": "machine study seconds_per_epoch images_per_second joules_per_image dollars_per_million verdict",
+    "summary": "machine study point dataset samples_per_second low high num_windows accuracy energy_per_sample"
+    " energy_method energy_boundary idle_watts energy_note verdict status",
+    "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
+    "tuning": "machine study framework device promised confirmed outcome",
+    "frameworks": "machine study variant framework device precision batch_size images_per_second ratio verdict",
+    "claims": "sentence published machine source value verdict",
+    "machines": "machine chip cores memory_gib accelerator system software condition sessions rows",
+    "prediction-errors": "situation group rule pairs publications median_error within_2 coverage",
+}
+# What they are called there; others go by their names.
+HEADERS = {
+    "batch_size": "batch",
+    "coverage": "covered",
+    "dataset": "data set",
+    "dollars_per_million": "$ per million images",
+    "energy_boundary": "of",
+    "energy_method": "read by",
+    "energy_note": "energy note",
+    "energy_per_sample": "J/image",
+    "framework_version": "version",
+    "group": "of",
+    "idle_watts": "idle W",
+    "images_per_second": "images/s",
+    "joules_per_image": "J/image",
+    "median_error": "median error",
+    "memory_gib": "memory, GiB",
+    "num_runs": "runs",
+    "num_steps": "steps",
+    "num_windows": "windows",
+    "passed": "agrees",
+    "published": "claimed",
+    "ratio": "of the fastest",
+    "reason": "why",
+    "samples_per_second": "images/s",
+    "seconds_per_epoch": "one epoch",
+    "sentence": "claim",
+    "situation": "with",
+    "source": "from",
+    "within_2": "within a factor of 2",
 }
 # Names and messages that look like a number, or like NA, stay what they are.
 TEXT = ("machine", "place", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
@@ -156,35 +105,30 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
         `order`, all digits of a number; of very many lines the first. `count`: of all lines. No lines where the file
         has none or is not there.
     """
-    notes = NOTES.get(name, {})
-    content = read(path)
+    names, notes = COLUMNS[name].split(), NOTES.get(name, {})
     prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded, "frameworks": _bounded}.get(name)
-    content = prepare(content) if prepare else content
+    content = prepare(read(path)) if prepare else read(path)
     content = content if name == "headline" else _named(content, called or {})
-    content = _with(content, *COLUMNS[name], *notes.values())
-    shown = wording.filled(content[list(COLUMNS[name])])
-    numeric = {column: _is_numeric(content[column]) for column in shown}
+    content = _with(content, *names, *notes.values())
+    shown = wording.filled(content[names])
+    types = pandas.api.types
+    numeric = {own: types.is_numeric_dtype(shown[own]) and not types.is_bool_dtype(shown[own]) for own in shown}
     titles = {study.name: study.title for study in studies.every().values()}
-    lines = content.head(MOST_LINES).to_dict("records")
-    titled = [line | {"study": titles.get(line.get("study"), line.get("study"))} for line in lines]
-    return {
-        "columns": [{"name": key, "header": COLUMNS[name][key], "numeric": numeric[key]} for key in numeric],
-        "lines": [
-            [
-                _cell(column, read_so[column], numeric[column], line.get(notes.get(column))) | _link(name, column, line)
-                for column in numeric
-            ]
-            for line, read_so in zip(lines, titled, strict=True)
-        ],
-        "count": len(content),
-    }
-
-
-def _link(name: str, column: str, line: dict) -> dict[str, str]:
-    """Return the page that a cell leads to: a claim's own, or the section of a study."""
-    if column == "study":
-        return {"link": f"index.html#{line['study']}"}
-    return {"link": f"claims/{line['id']}.html"} if (name, column) == ("claims", "sentence") and line.get("id") else {}
+    lines = []
+    for line in content.head(MOST_LINES).to_dict("records"):
+        links = {"study": f"index.html#{line.get('study')}"}
+        links |= {"sentence": f"claims/{line['id']}.html"} if name == "claims" and line.get("id") else {}
+        cells = []
+        for column in numeric:
+            value = line[column]
+            cells.append(
+                {"text": _text(column, titles.get(value, value) if column == "study" else value)}
+                | {"note": text(line.get(notes.get(column)))}
+                | {"order": f"{value}" if numeric[column] and pandas.notna(value) else "", "link": links.get(column)}
+            )
+        lines.append(cells)
+    columns = [{"name": own, "header": HEADERS.get(own, own), "numeric": numeric[own]} for own in numeric]
+    return {"columns": columns, "lines": lines, "count": len(content)}
 
 
 def is_number(text: str) -> bool:
@@ -207,27 +151,15 @@ def text(value) -> str:
     return f"{value:,.0f}" if isinstance(value, (int, float)) else str(value)
 
 
-def duration(seconds: float) -> str:
-    """Return a time with three digits in the unit that fits: seconds, minutes, hours or days."""
-    units = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
-    unit, length, _ = next(one for one in units if seconds < one[2])
-    return f"{float(f'{seconds / length:.3g}'):,g} {unit}"
-
-
-def _is_numeric(column: pandas.Series) -> bool:
-    return pandas.api.types.is_numeric_dtype(column) and not pandas.api.types.is_bool_dtype(column)
-
-
-def _cell(column: str, value, numeric: bool, note) -> dict:
+def _text(column: str, value) -> str:
+    """Return a value as it is read in a column."""
     if pandas.isna(value):
-        shown = ""
-    elif column == "dataset":
-        shown = naming.dataset(str(value))
-    elif column == "seconds_per_epoch":
-        shown = duration(value)
-    else:
-        shown = f"{value:.1%}" if column in PERCENT else text(value)
-    return {"text": shown, "note": text(note), "order": f"{value}" if numeric and shown else ""}
+        return ""
+    if column == "dataset":
+        return naming.dataset(str(value))
+    if column == "seconds_per_epoch":
+        return wording.duration(value)
+    return f"{value:.1%}" if column in PERCENT else text(value)
 
 
 def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
