@@ -28,6 +28,7 @@ from benchbook import studies
 from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
+from benchbook.judging.verdicts import Verdict
 from benchbook.machine import condition, layout
 from benchbook.measuring import protocol, tuning
 from benchbook.record import articles
@@ -129,8 +130,8 @@ def keyed(table: pandas.DataFrame, identity: list[str]) -> dict[str, dict]:
         counts[key] += 1
         left_out = (*PROSE, *identity)
         record = {name: value for name, value in line.items() if name not in left_out and value is not pandas.NA}
-        if isinstance(record.get("verdict"), str):
-            record["verdict"] = re.split("[:;(]", record["verdict"])[0].strip()
+        if isinstance(record.get("verdict"), (str, Verdict)):
+            record["verdict"] = re.split("[:;(]", str(record["verdict"]))[0].strip()
         named[f"{key} #{counts[key]}" if counts[key] > 1 else key] = record
     return named
 

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from benchbook import report, studies
-from benchbook.judging import statistics, verdicts
+from benchbook.judging import verdicts
 from benchbook.machine import layout
 from benchbook.measuring import parity
 from benchbook.record import articles, claims
@@ -49,7 +49,7 @@ def site(tmp_path_factory):
     tables, runs = folder / "figures", folder / "runs"
     measured = measured_rows()
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)
-    summary = verdicts.add(statistics.summarise(rows), rows)
+    summary = verdicts.summarise(rows)
     judged = claims.table(
         claims.read(layout.published() / "claims.csv"), quantities.gather(Evidence(rows), studies.every().values())
     )

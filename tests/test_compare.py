@@ -52,23 +52,21 @@ ROWS = [
 @pytest.mark.parametrize(
     ("name", "machine", "session"),
     [
-        ("desk", "desk", "s2"),  # the last of its sessions
-        ("attic", "attic", "s3"),
-        ("s1", "desk", "s1"),
-        ("aaaa1", "desk", "s1"),
-        ("bbbb55556666", "attic", "s3"),
-        ("torch==2.11.0", "desk", "s2"),
+        ("machine:desk", "desk", "s2"),  # the last of its sessions
+        ("machine:attic", "attic", "s3"),
+        ("session:s1", "desk", "s1"),
+        ("commit:aaaa1", "desk", "s1"),
+        ("commit:bbbb55556666", "attic", "s3"),
         ("library:torch==2.11.0", "desk", "s2"),
-        ("machine:desk", "desk", "s2"),
     ],
 )
-def test_a_name_is_a_machine_a_session_a_commit_or_a_library(tmp_path, name, machine, session):
+def test_a_side_is_a_machine_a_session_a_commit_or_a_library(tmp_path, name, machine, session):
     found = compare.resolve(name, make_rows(ROWS), tmp_path)
     assert set(zip(found["machine"], found["session"], strict=True)) == {(machine, session)}
 
 
 def test_a_version_of_torch_is_any_build_of_it(tmp_path):
-    found = compare.resolve("torch==2.10.0", make_rows(ROWS), tmp_path)
+    found = compare.resolve("library:torch==2.10.0", make_rows(ROWS), tmp_path)
     assert set(found["session"]) == {"s1", "s3"}
 
 
@@ -76,30 +74,52 @@ def test_another_librarys_version_is_that_of_the_manifest(tmp_path):
     rows = make_rows([row | {"run_id": f"20260101T000000Z-{row['session']}"} for row in ROWS[::18]])
     manifest = {"environment": {"packages": {"numpy": "1.26.4"}}}
     (tmp_path / "20260101T000000Z-s3.json").write_text(json.dumps(manifest))
-    assert set(compare.resolve("numpy==1.26.4", rows, tmp_path)["session"]) == {"s3"}
-    with pytest.raises(ValueError, match=r"no rows for 'numpy==2\.0'"):
-        compare.resolve("numpy==2.0", rows, tmp_path)
+    assert set(compare.resolve("library:numpy==1.26.4", rows, tmp_path)["session"]) == {"s3"}
+    with pytest.raises(ValueError, match=r"no rows for 'library:numpy==2\.0'"):
+        compare.resolve("library:numpy==2.0", rows, tmp_path)
 
 
 def test_a_folder_or_a_file_is_its_rows(runs):
     folder = runs(windows(session="sent", machine="far"))
-    assert set(compare.resolve(str(folder), make_rows([]), folder)["machine"]) == {"far"}
-    assert len(compare.resolve(str(next(folder.rglob("*.csv"))), make_rows([]), folder)) == 6
+    assert set(compare.resolve(f"file:{folder}", make_rows([]), folder)["machine"]) == {"far"}
+    assert len(compare.resolve(f"file:{next(folder.rglob('*.csv'))}", make_rows([]), folder)) == 6
 
 
-def test_an_unknown_name_says_what_exists(tmp_path):
-    with pytest.raises(ValueError, match="no rows for 'dsk'; there are machines: attic, desk; sessions: s1, s2, s3"):
-        compare.resolve("dsk", make_rows(ROWS), tmp_path)
-    with pytest.raises(ValueError, match="nothing was measured yet"):
-        compare.resolve("desk", make_rows([]), tmp_path)
+@pytest.mark.parametrize(
+    "side",
+    [
+        "dsk",
+        "desk",
+        "machine:",
+        "machine:dsk",
+        "network:aaaa",
+        "commit:aaa",
+        "commit:ffff",
+        "library:torch",
+        "file:none",
+    ],
+)
+def test_what_is_no_side_is_an_error_that_says_what_is_allowed_and_what_exists(tmp_path, side):
+    with pytest.raises(
+        ValueError, match=f"no rows for '{side}'; allowed: machine:NAME, session:NAME, commit:NAME"
+    ) as error:
+        compare.resolve(side, make_rows(ROWS), tmp_path)
+    assert "there are machine:attic, machine:desk, session:s1" in str(error.value)
+    with pytest.raises(ValueError, match="there are none yet"):
+        compare.resolve(side, make_rows([]), tmp_path)
 
 
-def test_an_ambiguous_name_is_an_error_that_says_how_to_choose(tmp_path):
-    both = make_rows([*windows(session="desk"), *windows(session="s2", machine="attic")])
-    with pytest.raises(ValueError, match="is a machine and a session; write machine:desk or session:desk"):
-        compare.resolve("desk", both, tmp_path)
+def test_a_start_of_several_commits_asks_for_more_of_it(tmp_path):
     with pytest.raises(ValueError, match="may be any of aaaa11112222, aaaa33334444; write more of it"):
-        compare.resolve("aaaa", make_rows(ROWS), tmp_path)
+        compare.resolve("commit:aaaa", make_rows(ROWS), tmp_path)
+
+
+def test_a_commit_may_be_that_of_a_file_of_ones_own_or_its_digest(tmp_path):
+    rows = make_rows([row | {"run_id": f"20260101T000000Z-{row['session']}"} for row in ROWS[::18]])
+    manifest = {"own_files": {"network": {"commit": "cccc99990000+changed", "sha256": "dddd8888"}}}
+    (tmp_path / "20260101T000000Z-s3.json").write_text(json.dumps(manifest))
+    for start in ("cccc9", "dddd"):
+        assert set(compare.resolve(f"commit:{start}", rows, tmp_path)["session"]) == {"s3"}
 
 
 def pair(a, b):
@@ -110,7 +130,7 @@ def test_the_faster_side_is_named_with_its_interval():
     line = pair(windows(session="s1"), windows(1300, seed=1, session="s2"))
     assert line["verdict"] == "B faster"
     assert 1.15 < line["low"] < line["ratio"] < line["high"] < 1.45
-    assert (line["interval"], line["stability_a"], line["stability_b"]) == ("interval", "stable", "stable")
+    assert (line["interval"], line["stability_a"].kind, line["stability_b"].kind) == ("interval", "stable", "stable")
     assert line["ratio"] == pytest.approx(line["b"] / line["a"])
 
 
@@ -171,7 +191,7 @@ def test_several_machines_against_another_is_an_error_that_names_them():
 def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_should_fail(runs):
     few = [windows(700, seed=1, session="s2")[:2], windows(session="s1")]
     runs([window for some in few for window in some])
-    command = ["compare", "s1", "s2", "--fail-if-slower", "10"]
+    command = ["compare", "session:s1", "session:s2", "--fail-if-slower", "10"]
     done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert "Not decided, for too few windows or kernels were measured: reference-cpu" in done.output
@@ -191,18 +211,19 @@ def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
     def typed(*words):
         return CliRunner().invoke(cli.app, ["compare", *words], env={"COLUMNS": "200"})
 
-    done = typed("s1", "s2", "--csv", str(tmp_path / "compared.csv"))
+    done = typed("session:s1", "session:s2", "--csv", str(tmp_path / "compared.csv"))
     assert done.exit_code == 0, done.output
     assert "A faster" in done.output
     written = pandas.read_csv(tmp_path / "compared.csv")
-    assert list(written) == compare.COLUMNS
+    assert set(written) == {*compare.COLUMNS, "stability_a_reasons", "stability_b_reasons"}
+    assert written[["stability_a", "stability_a_reasons"]].to_numpy().tolist() == [["stable", "[]"]]
     assert written["verdict"].tolist() == ["A faster"]
-    late = typed("s1", "s2", "--fail-if-slower", "10")
+    late = typed("session:s1", "session:s2", "--fail-if-slower", "10")
     assert late.exit_code == 1
-    assert "s2 is more than 10 % slower than s1 in: reference-cpu" in late.output
-    assert typed("s1", "s2", "--fail-if-slower", "50").exit_code == 0
-    assert typed("s2", "s1", "--fail-if-slower", "10").exit_code == 0
+    assert "session:s2 is more than 10 % slower than session:s1 in: reference-cpu" in late.output
+    assert typed("session:s1", "session:s2", "--fail-if-slower", "50").exit_code == 0
+    assert typed("session:s2", "session:s1", "--fail-if-slower", "10").exit_code == 0
     assert "Not compared" not in done.output
     assert "Not decided" not in late.output
     runs(windows(session="s2", point="tuned-cpu-12345678"))
-    assert "the same settings: tuned-cpu-12345678 of s2" in typed("s1", "s2").output
+    assert "the same settings: tuned-cpu-12345678 of session:s2" in typed("session:s1", "session:s2").output

@@ -3,7 +3,7 @@
 import pytest
 
 from benchbook import studies
-from benchbook.judging import compare, correctness, verdicts
+from benchbook.judging import compare, statistics, verdicts
 from benchbook.report import headline
 from benchbook.studies import quantities
 from benchbook.studies.figures import marks
@@ -22,6 +22,10 @@ def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
     windows = [make_row(**common, index=index, samples=100, samples_per_second=rate) for index in range(6)]
     test = {"phase": "evaluate", "accuracy": accuracy, "accuracy_metric": "top1", "samples": 1000}
     return [*steps, *windows, make_row(**common | test)]
+
+
+def training(rows):
+    return verdicts.training(statistics.newest(make_rows(rows)))
 
 
 def outcome(rows):
@@ -80,14 +84,18 @@ def test_parity_in_another_precision_says_nothing_of_the_training():
 
 def test_what_a_device_lacks_in_float64_proves_nothing():
     lacking = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", status="unsupported", loss=None)
-    assert correctness.judge(make_rows([*point("p", 100.0, parity=None), lacking])).complaints == {}
+    assert training([*point("p", 100.0, parity=None), lacking]) == {}
 
 
 def test_a_comparison_says_first_that_a_side_is_wrong():
     right = make_rows(point("p", 100.0, session="one"))
     wrong = make_rows(point("p", 200.0, session="two", parity=GOOD | {"gradient_cosine": -1.0}))
-    assert compare.table(right, wrong)["verdict"].item().startswith("B is wrong: parity failed (gradient: cosine -1.0")
-    assert compare.table(wrong, right)["verdict"].item().startswith("A is wrong: ")
+    line = compare.table(right, wrong).iloc[0]
+    assert (line["verdict"], line["stability_b"].kind) == ("B trained wrong", "wrong")
+    assert "cosine -1.0" in line["stability_b"].text("wrong")
+    assert compare.table(wrong, right)["verdict"].item() == "A trained wrong"
+    other = make_rows(point("p", 200.0, session="three", parity=GOOD | {"gradient_cosine": -1.0}))
+    assert compare.table(wrong, other)["verdict"].item() == "A and B trained wrong"
 
 
 def asked(steps, compared=1, **columns):
@@ -104,17 +112,17 @@ def asked(steps, compared=1, **columns):
     ("rows", "reason"),
     [
         (asked(3, 3), None),
-        (asked(3, 1), "1 of 3 steps compared with float64"),
-        (asked(3, 0), "not compared with float64"),
-        (asked(0, 0), "not compared with float64"),
+        (asked(3, 1), ("few_steps", 1, 3)),
+        (asked(3, 0), ("not_compared",)),
+        (asked(0, 0), ("not_compared",)),
         (asked(1, 1), None),
-        (asked(3, 1, status="unsupported", message="F.linear"), "not compared with float64: F.linear"),
+        (asked(3, 1, status="unsupported", message="F.linear"), ("refused", "F.linear")),
         (point("p", 100.0, parity=None), None),  # one's own network: it names no steps
     ],
 )
 def test_a_point_compared_in_fewer_steps_than_its_profile_asks_is_unproven(rows, reason):
     verdict = verdicts.summarise(make_rows(rows))["verdict"].item()
-    assert verdict == (f"unproven: {reason}; stable" if reason else "stable")
+    assert verdict.reasons == ((reason,) if reason else ())
     assert verdicts.is_unproven(verdict) is bool(reason)
     assert not verdicts.is_unstable(verdict)
 
@@ -123,7 +131,7 @@ def test_parity_in_another_precision_proves_nothing():
     rows = asked(1, 1)
     for row in rows:
         row["precision"] = "fp32" if row["phase"] == "parity" else "amp_bf16"
-    assert correctness.judge(make_rows(rows)).unproven == {("desk", "mnist_speedup", "p"): "not compared with float64"}
+    assert training(rows) == {("desk", "mnist_speedup", "p"): (("not_compared",),)}
 
 
 def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_says_so():
@@ -132,12 +140,12 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
         row["samples_per_second"] = 900.0 if row["phase"] == "train" else None
     rows = make_rows([*asked(3, 3), *unproven])
     evidence = Evidence(rows)
-    assert evidence.summary.set_index("point")["verdict"]["q"].startswith("unproven: ")
+    assert evidence.summary.set_index("point")["verdict"]["q"].kind == verdicts.UNPROVEN
     printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
     table = headline.table(Evidence(make_rows([*asked(3, 3), *unproven, printed])), studies.every())
     assert table[table["source"] == "measured"]["images_per_second"].tolist() == [100.0]
     compared = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
-    assert compared["stability_a"].item() == "unproven: not compared with float64; stable"
+    assert compared["stability_a"].item().reasons == (("not_compared",),)
     outcomes = {marks.outcome(line) for line in evidence.summary.to_dict("records")}
     assert outcomes == {"ok", "unproven"}
     line = evidence.summary[evidence.summary["point"] == "q"].iloc[0].to_dict()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from benchbook.judging import compare, energy, statistics
+from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import measure, protocol, roofline
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
@@ -55,7 +55,7 @@ def test_idle_watts_come_first_and_every_window_has_joules_with_method_and_bound
     assert set(rows["energy_boundary"]) == {"board"}
     point = statistics.summarise(rows).iloc[0]
     assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
-    assert energy.sentence(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
+    assert wording.energy(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
 
 
 def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, monkeypatch):
@@ -64,7 +64,7 @@ def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, mo
     assert rows[["energy_joules", "energy_method", "energy_boundary", "idle_watts"]].isna().all(axis=None)
     point = statistics.summarise(rows).iloc[0]
     assert pandas.isna(point["energy_per_sample"])
-    assert energy.sentence(point) == "Energy: no sensor measures it here, so it is missing"
+    assert wording.energy(point) == "Energy: no sensor measures it here, so it is missing"
 
 
 def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monke
     assert set(rows["energy_method"]) == {"estimate_tdp"}
     point = statistics.summarise(rows).iloc[0]
     assert point["energy_note"] == "an estimate from a stated power, not measured"
-    assert "estimate_tdp, package; idle: not measured; an estimate" in energy.sentence(point)
+    assert "estimate_tdp, package; idle: not measured; an estimate" in wording.energy(point)
 
 
 def windows(*joules, seconds=4.0, run_id="run-1", **columns):
@@ -91,39 +91,51 @@ def point(*joules, **columns):
 
 
 def test_joules_an_image_are_the_median_over_windows_that_were_read():
-    found = energy.summarise(windows(64.0, 128.0, 640.0, idle_watts=5.0, **NVML))
+    found = point(64.0, 128.0, 640.0, idle_watts=5.0, **NVML)
     assert found["energy_per_sample"] == 128 / 640
     assert (found["idle_watts"], found["energy_note"]) == (5.0, "")
-    assert set(energy.summarise(windows(None, None)).values()) == {None}
+    unread = point(None, None)
+    assert all(
+        pandas.isna(unread[name]) for name in ("energy_per_sample", "energy_method", "idle_watts", "energy_note")
+    )
 
 
 def test_windows_of_two_methods_are_not_averaged():
     both = pandas.concat([windows(64.0, **NVML), windows(640.0, run_id="run-2", **RAPL)], ignore_index=True)
-    found = energy.summarise(both)
+    found = statistics.summarise(both).iloc[0]
     assert (found["energy_per_sample"], found["energy_method"], found["energy_boundary"]) == (1.0, "rapl", "package")
 
 
 @pytest.mark.parametrize(("seconds", "note"), [(1.9, "windows under 2 s are short for a sensor"), (2.0, "")])
 def test_windows_too_short_for_a_sensor_are_noted(seconds, note):
-    assert energy.summarise(windows(64.0, seconds=seconds, **NVML))["energy_note"] == note
+    assert point(64.0, seconds=seconds, **NVML)["energy_note"] == note
+
+
+def compared(a, b):
+    """Return the line that compares two sets of windows, of two sessions."""
+    return compare.table(a, b.assign(session="session-2", run_id="run-2")).iloc[0]
 
 
 def test_a_ratio_within_one_boundary_has_nothing_to_say():
-    ratio, note = energy.ratio(point(60.0, 64.0, **NVML), point(124.0, 132.0, **NVML))
-    assert (ratio.value, note) == (pytest.approx(128 / 62), "")
-    assert (ratio.low, ratio.high, ratio.kind) == (pytest.approx(124 / 64), pytest.approx(132 / 60), "range")
+    line = compared(windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML))
+    assert (line["energy_ratio"], line["energy_note"]) == (pytest.approx(128 / 62), "")
+    assert line[["energy_low", "energy_high"]].tolist() == pytest.approx([124 / 64, 132 / 60])
+    assert line["energy_interval"] == "range"
 
 
 def test_a_ratio_across_boundaries_or_with_an_estimate_says_so():
-    board, package = point(64.0, **NVML), point(128.0, **RAPL)
-    assert energy.ratio(board, package)[1] == "different boundaries: board, package; different methods: nvml, rapl"
-    guess = point(128.0, energy_method="estimate_tdp", energy_boundary="package")
-    assert "B: an estimate from a stated power" in energy.ratio(package, guess)[1]
+    board, package = windows(64.0, **NVML), windows(128.0, **RAPL)
+    note = compared(board, package)["energy_note"]
+    assert note == "different boundaries: board, package; different methods: nvml, rapl"
+    guess = windows(128.0, energy_method="estimate_tdp", energy_boundary="package")
+    assert "B: an estimate from a stated power" in compared(package, guess)["energy_note"]
 
 
 def test_a_ratio_with_a_missing_end_is_missing():
-    read, missing = point(64.0, **NVML), point(None)
-    assert energy.ratio(read, missing) == energy.ratio(missing, read) == (None, "")
+    read, missing = windows(64.0, **NVML), windows(None)
+    for line in (compared(read, missing), compared(missing, read)):
+        assert pandas.isna(line["energy_ratio"])
+        assert line["energy_note"] == ""
 
 
 def test_a_comparison_of_two_machines_shows_energy_and_that_boundaries_differ():

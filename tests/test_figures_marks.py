@@ -7,12 +7,13 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from benchbook.judging.verdicts import Verdict
 from benchbook.studies import figures
 from benchbook.studies.figures import legends, marks
 
 
 def line(value=2.0, **columns):
-    told = {"device": "cpu", "source": "measured", "variant": "reference", "status": "ok", "verdict": "stable"}
+    told = {"device": "cpu", "source": "measured", "variant": "reference", "status": "ok", "verdict": Verdict()}
     return told | {"value": value, "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8} | columns
 
 
@@ -20,7 +21,7 @@ PRINTED = line(source="published", verdict=None, num_windows=None)
 FAILED = line(status="out_of_memory", value=None, low=None, high=None, num_windows=0, verdict=None)
 LINES = {
     "stable": line(),
-    "unstable": line(verdict="unstable: drift +9%"),
+    "unstable": line(verdict=Verdict((("drift", 0.09),))),
     "diverged": line(status="diverged"),
     "failed": FAILED,
     "stopped midway": line(status="interrupted"),
@@ -101,7 +102,7 @@ def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading
 
 
 def test_a_bar_of_parts_is_as_long_as_they_are_and_hatched_all_along():
-    table = line(first=0.5, second=1.5, verdict="unstable: spread 8%")
+    table = line(first=0.5, second=1.5, verdict=Verdict((("spread", 0.08),)))
     axes = drawn(table, parts={"first": "setup", "second": ""}, names={"setup": "set-up"})
     assert [(bar.get_x(), bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [
         (0, 0.5, "///"),

@@ -100,6 +100,7 @@ def summary_line(**columns):
         "accuracy": 0.97891,
         "energy_per_sample": None,
         "verdict": "stable",
+        "verdict_reasons": "[]",
         "status": "ok",
         "message": None,
     }
@@ -328,7 +329,7 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
     assert head["machine"] == "Chip A, CPU desk"
     assert head["study"].startswith("MNIST ")
     assert (head["one epoch"], head["images/s"], head["J/image"]) == (
-        "8.1 min",
+        "8.10 min",
         "1,234 1,200 to 1,300, n=6",
         "0.01235 wall",
     )
@@ -455,7 +456,11 @@ def test_the_same_rows_give_the_same_bytes(write_site, tmp_path):
 def test_a_caption_tells_the_conditions_and_the_citation_machines_date_and_commit(write_site):
     values = [DRAWN, DRAWN | {"num_windows": 18}, {"machine": "m1-mac-16gb", "source": "published"}]
     later = summary_line(
-        session="20261121T090000Z-b", point="tuned-cpu", verdict="unstable: spread 8%", commit="456def"
+        session="20261121T090000Z-b",
+        point="tuned-cpu",
+        verdict="unstable",
+        verdict_reasons='[["spread", 0.08]]',
+        commit="456def",
     )
     other = summary_line(machine="attic", framework_version="2.9.0")
     page = write_site(summary_line(), later, other, title="It takes 16 s", values=values).index

@@ -4,7 +4,8 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import statistics, verdicts
+from benchbook.judging import verdicts
+from benchbook.judging.verdicts import Verdict
 from rows import make_row, make_rows
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
@@ -21,7 +22,7 @@ def noisy(seed, num_kernels, num_windows, noise, heavy=False):
 def share_flagged(fault, num_kernels, num_windows, noise, seeds=200, **options):
     runs = numpy.repeat(numpy.arange(num_kernels), num_windows)
     rates = [fault(noisy(seed, num_kernels, num_windows, noise, **options)) for seed in range(seeds)]
-    return numpy.mean([verdicts.stability(values.ravel(), runs).word == verdicts.UNSTABLE for values in rates])
+    return numpy.mean([verdicts.stability(values.ravel(), runs).kind == verdicts.UNSTABLE for values in rates])
 
 
 def drifting(rates):
@@ -52,24 +53,25 @@ def test_a_drift_is_found_in_noise_of_two_percent_with_three_kernels():
 
 
 @pytest.mark.parametrize(
-    ("rates", "expected"),
+    ("rates", "kind", "reasons"),
     [
-        (STEADY, "stable"),
-        (STEADY[:5], "too few windows"),
-        ([], "too few windows"),
-        ([1000, 1100, 900, 1120, 880, 1000], "unstable: spread 10%"),
-        ([1000, 990, 950, 940, 905, 900], "unstable: drift -9%"),
-        ([1000, 1001, 999, 700, 1000, 1002], "unstable: 1 of 6 windows apart"),
+        (STEADY, "stable", ()),
+        (STEADY[:5], "too few windows", (("few_windows",),)),
+        ([], "too few windows", (("few_windows",),)),
+        ([1000, 1100, 900, 1120, 880, 1000], "unstable", (("spread", pytest.approx(0.1)),)),
+        ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(902.5 / 995 - 1)),)),
+        ([1000, 1001, 999, 700, 1000, 1002], "unstable", (("outliers", 1, 6),)),
     ],
 )
-def test_the_reason_is_named(rates, expected):
-    assert str(verdicts.stability(rates, ["a"] * len(rates))) == expected
+def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
+    verdict = verdicts.stability(rates, ["a"] * len(rates))
+    assert (verdict.kind, verdict.reasons) == (kind, reasons)
 
 
 def test_kernels_are_not_one_series():
     # Each kernel is steady; only the second is 4 % slower than the first.
     rates = STEADY + [0.96 * rate for rate in STEADY]
-    assert str(verdicts.stability(rates, ["a"] * 6 + ["b"] * 6)) == "stable"
+    assert verdicts.stability(rates, ["a"] * 6 + ["b"] * 6).kind == verdicts.STABLE
 
 
 def test_as_many_runs_as_rates_are_needed():
@@ -85,85 +87,120 @@ def samples(num_windows=6, **last):
         for place in range(num_windows + 1)
     ]
     lines[-1] |= last
-    return pandas.DataFrame(lines)
+    return lines
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changed", "code"),
     [
         ({}, None),
-        ({"power_source": "battery"}, "on battery"),
-        ({"low_power_mode": True}, "low-power mode"),
-        ({"swap_used_bytes": 2**30 + 2**27}, "swap growth"),
+        ({"power_source": "battery"}, "battery"),
+        ({"low_power_mode": True}, "low_power"),
+        ({"swap_used_bytes": 2**30 + 2**27}, "swap"),
         ({"swap_used_bytes": 2**30 + 2**20}, None),
         ({"elapsed_seconds": 4160.0}, "sleep"),
         ({"thermal_pressure": "moderate"}, None),
-        ({"thermal_pressure": "heavy"}, "thermal pressure"),
-        ({"cpu_speed_limit_percent": 63}, "thermal pressure"),
+        ({"thermal_pressure": "heavy"}, "thermal"),
+        ({"cpu_speed_limit_percent": 63}, "thermal"),
         ({"cpu_speed_limit_percent": 100}, None),
-        ({"cpu_throttle_count": 8}, "thermal pressure"),
+        ({"cpu_throttle_count": 8}, "thermal"),
         ({"cpu_throttle_count": 8, "cpu_throttle_seconds": 0.1}, None),
         ({"gpus": [{"clock_reasons": ["sw_power_cap", "gpu_idle"], "num_other_processes": 0}]}, None),
-        ({"gpus": [{"clock_reasons": ["hw_thermal_slowdown"]}]}, "thermal pressure"),
-        ({"gpus": [{"num_other_processes": 2}]}, "another process on the GPU"),
+        ({"gpus": [{"clock_reasons": ["hw_thermal_slowdown"]}]}, "thermal"),
+        ({"gpus": [{"num_other_processes": 2}]}, "gpu_shared"),
         ({"gpus": [{}, {"num_other_processes": 2}]}, None),
     ],
 )
-def test_a_disturbed_run_is_unstable(changed, reason):
-    expected = f"unstable: {reason}" if reason else "stable"
-    assert str(verdicts.stability(STEADY, ["run-1"] * 6, samples(**changed))) == expected
+def test_a_disturbed_run_is_unstable(changed, code):
+    verdict = verdicts.stability(STEADY, ["run-1"] * 6, samples(**changed))
+    assert verdict.codes(verdicts.UNSTABLE) == ([code] if code else [])
+    assert verdict.kind == (verdicts.UNSTABLE if code else verdicts.STABLE)
 
 
 def test_counters_before_the_first_window_do_not_count():
     conditions = samples()
-    conditions.loc[0, "swap_used_bytes"] = 2**30
-    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).word == verdicts.STABLE
-    other = conditions.assign(run_id="run-2", swap_used_bytes=2**34)  # another run's, not a growth
-    both = pandas.concat([conditions, other], ignore_index=True)
-    assert verdicts.stability(STEADY, ["run-1"] * 6, both).word == verdicts.STABLE
+    conditions[0]["swap_used_bytes"] = 2**20
+    other = [sample | {"run_id": "run-2", "swap_used_bytes": 2**34} for sample in conditions]  # not a growth
+    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.STABLE
+    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).codes(verdicts.UNSTABLE) == ["swap"]
 
 
 def test_a_battery_is_named_even_with_few_windows():
-    assert str(verdicts.stability([1.0], ["run-1"], samples(1, power_source="battery"))) == "unstable: on battery"
+    verdict = verdicts.stability([1.0], ["run-1"], samples(1, power_source="battery"))
+    assert (verdict.kind, verdict.reasons) == (verdicts.UNSTABLE, (("battery",),))
 
 
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     rows = [make_row(index=index, samples_per_second=rate) for index, rate in enumerate(STEADY)]
     old = [row | {"session": "old", "run_id": "run-0", "samples_per_second": 5.0} for row in rows]
     warm = [make_row(phase="warmup", samples_per_second=1.0)]
-    assert verdicts.judge(make_rows(old + warm + rows)).word == verdicts.STABLE
-    busy = samples(gpus=[{"num_other_processes": 1}])
-    assert verdicts.judge(make_rows(rows), busy).word == verdicts.STABLE  # a run on the CPU
-    gpu = make_rows([row | {"device": "cuda"} for row in rows])
-    assert verdicts.judge(gpu, busy).reasons == ("another process on the GPU",)
-    assert verdicts.judge(gpu, busy.assign(run_id="another")).word == verdicts.STABLE
+
+    def kinds(lines, conditions=None):
+        judged = verdicts.summarise(make_rows(lines), conditions)["verdict"]
+        return [verdict.reasons for verdict in judged]
+
+    assert kinds(old + warm + rows) == [()]
+    busy = pandas.DataFrame(samples(gpus=[{"num_other_processes": 1}]))
+    assert kinds(rows, busy) == [()]  # a run on the CPU
+    gpu = [row | {"device": "cuda"} for row in rows]
+    assert kinds(gpu, busy) == [(("gpu_shared",),)]
+    assert kinds(gpu, busy.assign(run_id="another")) == [()]
 
 
-def test_a_summary_gets_a_verdict_for_each_point():
+def test_a_summary_has_a_verdict_for_each_point_with_windows():
     rows = [make_row(index=index, samples_per_second=rate) for index, rate in enumerate(STEADY)]
     rows += [make_row(point="short"), make_row(point="failed", samples_per_second=None, status="crashed")]
-    frame = make_rows(rows)
-    judged = verdicts.add(statistics.summarise(frame), frame).set_index("point")["verdict"]
-    assert judged["reference-cpu"] == "stable"
-    assert judged["short"] == "too few windows"
+    judged = verdicts.summarise(make_rows(rows)).set_index("point")["verdict"]
+    assert judged["reference-cpu"].kind == verdicts.STABLE
+    assert judged["short"].kind == verdicts.TOO_FEW
     assert judged["failed"] is None
-    assert "verdict" in verdicts.add(statistics.summarise(frame[:0]), frame[:0])
+    assert "verdict" in verdicts.summarise(make_rows([]))
+
+
+WRONG, UNPROVEN = Verdict((("parity", "off"),)), Verdict((("drift", 0.1), ("few_steps", 1, 3)))
+UNSTABLE, FEW, STABLE = Verdict((("spread", 0.08),)), Verdict((("few_windows",),)), Verdict()
 
 
 @pytest.mark.parametrize(
     ("one", "other", "worse"),
     [
-        ("stable", "stable", "stable"),
-        ("stable", "too few windows", "too few windows"),
-        ("too few windows", "unstable: spread 8%", "unstable: spread 8%"),
-        (None, "stable", "stable"),
+        (STABLE, STABLE, STABLE),
+        (STABLE, FEW, FEW),
+        (FEW, UNSTABLE, UNSTABLE),
+        (UNSTABLE, UNPROVEN, UNPROVEN),
+        (UNPROVEN, WRONG, WRONG),
+        (None, STABLE, STABLE),
         (None, None, None),
     ],
 )
-def test_of_two_verdicts_that_of_the_point_that_is_worse_off_counts(one, other, worse):
+def test_the_worse_of_two_verdicts_counts(one, other, worse):
     assert verdicts.worse(one, other) == verdicts.worse(other, one) == worse
 
 
-def test_a_summary_has_a_verdict_a_point():
-    rows = make_rows([make_row(index=index, samples_per_second=100.0) for index in range(6)])
-    assert verdicts.summarise(rows)[["num_windows", "verdict"]].to_numpy().tolist() == [[6, "stable"]]
+def test_a_verdict_says_its_kinds_the_worst_first():
+    both = Verdict((("drift", -0.09), ("thermal",), ("few_steps", 1, 3)))
+    assert str(both) == "unproven: 1 of 3 steps compared with float64; unstable: drift -9%, thermal pressure"
+    assert (verdicts.is_unproven(both), verdicts.is_unstable(both), verdicts.has(both, "thermal")) == (True,) * 3
+    assert [str(verdict) for verdict in (STABLE, FEW)] == ["stable", "too few windows"]
+    assert not any(verdicts.has(verdict, word) for verdict in (STABLE, None) for word in verdicts.KINDS)
+
+
+def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
+    values = {"parity": ("off",), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",), "few_steps": (1, 3)}
+    values |= {"spread": (0.1,), "drift": (0.1,), "outliers": (1, 6), "cpu_shared": (0.3,), "cpu_stolen": (0.1,)}
+    for code, (kind, _) in verdicts.REASONS.items():
+        assert Verdict(((code, *values.get(code, ())),)).kind == kind
+        assert kind in str(Verdict(((code, *values.get(code, ())),)))
+
+
+def test_a_file_has_a_verdict_as_its_kind_and_its_reasons_and_gives_it_back(tmp_path):
+    table = pandas.DataFrame({"point": ["a", "b", "c"], "verdict": [UNPROVEN, None, STABLE]})
+    verdicts.as_columns(table).to_csv(tmp_path / "summary.csv", index=False)
+    written = pandas.read_csv(tmp_path / "summary.csv", keep_default_na=False)
+    assert written["verdict"].tolist() == ["unproven", "", "stable"]
+    assert written["verdict_reasons"].tolist() == ['[["drift", 0.1], ["few_steps", 1, 3]]', "", "[]"]
+    assert verdicts.from_columns(pandas.read_csv(tmp_path / "summary.csv"))["verdict"].tolist() == [
+        *(UNPROVEN, None, STABLE)
+    ]
+    claims = pandas.DataFrame({"verdict": ["confirmed"]})  # a claim's is a word of its own
+    assert verdicts.from_columns(verdicts.as_columns(claims)).equals(claims)

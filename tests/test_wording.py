@@ -5,6 +5,7 @@ import pandas
 import pytest
 
 from benchbook.judging import verdicts, wording
+from benchbook.judging.verdicts import Verdict
 
 
 @pytest.mark.parametrize(
@@ -26,10 +27,24 @@ def test_a_number_is_never_further_off_than_its_digits_allow():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0054, "5.4 ms"), (46.2, "46 s"), (3012, "50 min"), (263_728.9, "3.1 days"), (31_000, "8.6 h")],
+    [(0.0054, "5.4 ms"), (46.2, "46 s"), (3012, "50 min"), (263_728.9, "3.1 days"), (31_000, "8.6 h"), (0, "0 s")],
 )
 def test_a_time_has_the_unit_that_fits(seconds, text):
     assert wording.duration(seconds) == text
+
+
+def test_a_time_has_as_many_digits_as_asked_for_and_may_be_missing():
+    assert [wording.duration(seconds, 3) for seconds in (0.0123, 119, 120, 32_760)] == [
+        *("12.3 ms", "119 s", "2.00 min", "9.10 h")
+    ]
+    assert wording.duration(numpy.nan) == "not known yet"
+
+
+def test_a_rate_a_price_and_bounds_have_one_form_each():
+    assert [wording.rate(rate) for rate in (1093.1, 10, 9.96, 0.517)] == ["1,093", "10", "10", "0.52"]
+    assert [wording.price(dollars) for dollars in (2.489, 0.5, 1234.5)] == ["$2.49", "$0.500", "$1,230"]
+    assert wording.bounds(0.1234, 20, "interval") == "95 % interval 0.12 to 20"
+    assert wording.bounds(1, 2, "range") == "range 1.0 to 2.0"
 
 
 def test_a_share_goes_by_its_name_only_where_that_is_near():
@@ -44,23 +59,20 @@ def test_a_span_names_its_unit_once():
 
 
 def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
-    point = {"num_kernels": 1, "interval": "range", "verdict": "unstable: spread 11%, drift +6%, thermal pressure"}
+    varied = Verdict((("spread", 0.11), ("drift", 0.06), ("thermal",)))
+    point = {"num_kernels": 1, "interval": "range", "verdict": varied}
     assert wording.hedged([point]) == " (one start only; its speed varied; it was too hot for full speed)"
-    assert wording.hedged([{"num_kernels": 3, "interval": "interval", "verdict": "stable", "status": "ok"}]) == ""
+    assert wording.hedged([{"num_kernels": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}]) == ""
     assert "tuning not confirmed" in wording.hedged([{"variant": "tuned, not confirmed"}])
-    assert "float64" in wording.hedged([point | {"verdict": "unproven: 1 of 3 steps; stable"}])
-    assert "its speed varied" in wording.hedged([point | {"verdict": "unproven: 1 of 3 steps; unstable: spread 9%"}])
+    both = Verdict((("spread", 0.09), ("few_steps", 1, 3)))
+    assert wording.hedges({"verdict": both}) == ["its speed varied", "not fully checked against float64"]
     assert wording.hedged([point | {"verdict": None}, {"interval": "range"}]) == " (one start only)"
     assert wording.hedged([{"interval": "range"}], "", "drawn shapes") == " (drawn shapes; few repeats)"
 
 
-def test_every_reason_that_a_verdict_can_give_has_words():
-    noisy = [100.0, 150.0, 100.0, 160.0, 90.0, 100.0, 300.0, 100.0, 100.0, 100.0]
-    reasons = verdicts.stability(noisy, ["a"] * 10).reasons + verdicts.stability(range(100, 130), ["a"] * 30).reasons
-    assert len(reasons) >= 2
-    assert {wording.reason(reason) for reason in reasons} == {"its speed varied"}
-    assert wording.reason("other processes took 40% of the CPU") == "the machine was busy"
-    assert wording.reason("something new") == "something new"
+def test_every_reason_that_leaves_a_figure_doubtful_has_words():
+    doubtful = [code for code, (kind, _) in verdicts.REASONS.items() if kind in (verdicts.UNSTABLE, verdicts.UNPROVEN)]
+    assert set(wording.SPOKEN) == set(doubtful)
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():

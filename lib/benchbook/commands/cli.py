@@ -15,13 +15,12 @@ from benchbook.commands import measure, record
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, verdicts
+from benchbook.judging import confirmation, verdicts, wording
 from benchbook.machine import condition, layout
 from benchbook.machine import identity as machine
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.running import cluster, profiles, session, sites
-from benchbook.running.progress import rate_text
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(measure.measure)
@@ -124,8 +123,8 @@ def plan(
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = lines.assign(
         point=lines["point"].str.rpartition("-")[0],  # without the hash
-        seconds=lines["seconds"].map(_duration),
-        limit_seconds=lines["limit_seconds"].map(_duration),
+        seconds=lines["seconds"].map(wording.duration),
+        limit_seconds=lines["limit_seconds"].map(wording.duration),
     )
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
@@ -133,9 +132,9 @@ def plan(
     if cluster_site:
         _print_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
-    hours = _duration(lines["seconds"].sum())
+    hours = wording.duration(lines["seconds"].sum())
     _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
-    _say(f"At the very most {_duration(most)}.")
+    _say(f"At the very most {wording.duration(most)}.")
     if price > 0:
         costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         _say(f"At ${price:g} an hour: ${costs[0]:,.2f} for what was estimated, ${costs[1]:,.2f} at the very most.")
@@ -169,8 +168,10 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="a machine, session, commit, library such as torch==2.10.0, folder or CSV")],
-    b: Annotated[str, typer.Argument(help="what to hold against it")],
+    a: Annotated[
+        str, typer.Argument(help="machine:NAME, session:NAME, commit:START, library:NAME==VERSION or file:PATH")
+    ],
+    b: Annotated[str, typer.Argument(help="what to compare with it, named alike")],
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[
         float | None, typer.Option(help="exit 1 if B is slower than A by more than so many percent")
@@ -180,9 +181,9 @@ def compare(
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder) if folder.exists() else [], _say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
-    lines = comparison.table(*sides, comparison.samples(a, b, folder), rows)
+    lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
     if csv:
-        lines.to_csv(csv, index=False)
+        verdicts.as_columns(lines).to_csv(csv, index=False)
     _print_comparison(lines, a, b)
     for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
         if points:
@@ -322,7 +323,7 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     for study, group in lines.groupby("study", sort=False):
         shown = group.reindex(columns=list(columns))
         shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
-        shown["samples_per_second"] = shown["samples_per_second"].map(rate_text, na_action="ignore")
+        shown["samples_per_second"] = shown["samples_per_second"].map(wording.rate, na_action="ignore")
         shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
         _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
     for line in lines[lines["message"].notna()].to_dict("records"):
@@ -349,13 +350,11 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         for side, name in (("a", a), ("b", b)):
             if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
                 _say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
-            stability = line[f"stability_{side}"]
-            if verdicts.is_unstable(stability) or verdicts.is_unproven(stability):
-                _say(f"{line['point']} of {name}: {stability}")
+            if line[f"stability_{side}"].is_doubtful:
+                _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
         note = f"; {line['energy_note']}" if line["energy_note"] else ""
-        kind = "95 % interval" if line["energy_interval"] == "interval" else "range"
-        bounds = f"{kind} {line['energy_low']:.3g} to {line['energy_high']:.3g}"
+        bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
         _say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")
 
 
@@ -367,18 +366,6 @@ def _print_table(title: str, lines: pandas.DataFrame) -> None:
     for values in lines.itertuples(index=False):
         table.add_row(*("" if pandas.isna(value) else str(value) for value in values))
     Console().print(table)
-
-
-def _duration(seconds: float) -> str:
-    if pandas.isna(seconds):
-        return "not known yet"
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
 
 
 def _say(text: str) -> None:

@@ -74,9 +74,8 @@ def name(line: Mapping) -> str | None:
 
 def name_variants(lines: pandas.DataFrame) -> pandas.DataFrame:
     """Return lines of a summary whose variants are called what `name` says."""
-    return lines.assign(
-        variant=pandas.Series(map(name, lines[["variant", "settings"]].to_dict("records")), lines.index, dtype="object")
-    )
+    names = map(name, lines[["variant", "settings"]].to_dict("records"))
+    return lines.assign(variant=pandas.Series(names, lines.index, dtype="object"))
 
 
 def table(rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History]) -> pandas.DataFrame:

@@ -71,13 +71,9 @@ class History:
     squares: float = 0.0
     freedom: int = 0
 
-    def less(self, other: "History") -> "History":
+    def without(self, part: "History") -> "History":
         """Return this history without a part of it."""
-        return History(max(0.0, self.squares - other.squares), max(0, self.freedom - other.freedom))
-
-    def plus(self, other: "History") -> "History":
-        """Return both histories together."""
-        return History(self.squares + other.squares, self.freedom + other.freedom)
+        return History(max(0.0, self.squares - part.squares), max(0, self.freedom - part.freedom))
 
 
 NO_HISTORY = History()
@@ -132,11 +128,12 @@ def interval(values: Sequence[float], kernels: Sequence, history: History = NO_H
     groups = _by_kernel(array, kernels)
     medians = numpy.array([numpy.median(group) for group in groups])
     value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
-    pool = history.plus(spread(array, kernels))
-    if len(array) < FEWEST_WINDOWS or pool.freedom < FEWEST_FREEDOM:
+    own = spread(array, kernels)
+    freedom = history.freedom + own.freedom
+    if len(array) < FEWEST_WINDOWS or freedom < FEWEST_FREEDOM:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
     errors = numpy.mean([median_error(numpy.log(group)) ** 2 for group in groups])
-    width = float(reach(*variance(pool.squares, pool.freedom, errors), len(groups)))
+    width = float(reach(*variance(history.squares + own.squares, freedom, errors), len(groups)))
     return Interval(value, value * float(numpy.exp(-width)), value * float(numpy.exp(width)), INTERVAL)
 
 
@@ -167,9 +164,8 @@ def windows_width(values):
 
     logs = numpy.sort(numpy.log(numpy.asarray(values, float)))
     count = logs.shape[-1]
-    outside = int(
-        numpy.sum(bdtr(numpy.arange(count // 2), count, 0.5) <= 0.025)
-    )  # values below the lower bound, and it
+    # Values below the lower bound, and it.
+    outside = int(numpy.sum(bdtr(numpy.arange(count // 2), count, 0.5) <= 0.025))
     if outside == 0:
         return numpy.full(logs.shape[:-1], numpy.inf)[()]
     return logs[..., count - outside] - logs[..., outside - 1]
@@ -195,29 +191,22 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
         (number.value,) if place in sampled or number.low == number.high else (number.low, number.high)
         for place, number in enumerate(numbers)
     ]
-    corners = [list(corner) for corner in itertools.product(*ends)]
-    shifted = [_shift(function, numbers, sampled, corner, side) for corner in corners for side in (-1, 1)]
-    results = [value, *(float(function(*point)) for point in shifted)]
+    results = [value]
+    for corner in itertools.product(*ends):
+        slopes = [_slope(function, [*corner], place) for place in sampled]
+        for side in (-1, 1):
+            widths = [
+                float(numpy.log(one.high / one.value) if side * slope > 0 else numpy.log(one.value / one.low))
+                for one, slope in zip((numbers[place] for place in sampled), slopes, strict=True)
+            ]
+            length = float(numpy.hypot.reduce(numpy.multiply(slopes, widths))) if sampled else 0.0
+            moved = list(corner)
+            for place, slope, width in zip(sampled, slopes, widths, strict=True) if length > 0 else ():
+                moved[place] = corner[place] * float(numpy.exp(side * slope * width**2 / length))
+            results.append(float(function(*moved)))
     kinds = {number.kind for number in numbers}
     kind = next((word for word in (RANGE, INTERVAL) if word in kinds), ROUNDING)
     return Interval(value, min(results), max(results), kind)
-
-
-def divide(numerator: Interval, denominator: Interval) -> Interval:
-    """Return the ratio of two numbers, such as a speed-up; see `combine`."""
-    return combine(lambda one, other: one / other, numerator, denominator)
-
-
-def _shift(function: Callable, numbers: Sequence[Interval], sampled: list[int], point: list, side: int) -> list[float]:
-    """Return the point at which a function of sampled numbers reaches its lower (-1) or upper (1) bound."""
-    slopes = [_slope(function, point, place) for place in sampled]
-    widths = [_width(numbers[place], side * slope) for place, slope in zip(sampled, slopes, strict=True)]
-    length = float(numpy.hypot.reduce(numpy.multiply(slopes, widths))) if sampled else 0.0
-    moved = list(point)
-    for place, slope, width in zip(sampled, slopes, widths, strict=True):
-        if length > 0:
-            moved[place] = point[place] * float(numpy.exp(side * slope * width**2 / length))
-    return moved
 
 
 def _slope(function: Callable, point: list[float], place: int) -> float:
@@ -226,31 +215,9 @@ def _slope(function: Callable, point: list[float], place: int) -> float:
     return float((function(*up) - function(*down)) / (2 * _NUDGE))
 
 
-def _width(number: Interval, direction: float) -> float:
-    """Return how far a number's bound is from its value, as a logarithm, upwards or downwards."""
-    return float(numpy.log(number.high / number.value) if direction > 0 else numpy.log(number.value / number.low))
-
-
-def of_windows(windows: pandas.DataFrame, measure: str, history: Mapping[tuple[str, str, str], History]) -> Interval:
-    """Return the interval of a measure of one point's windows.
-
-    Args:
-        windows: rows of one point, each with the measure, above 0.
-        measure: RATE, or ENERGY: joules a sample.
-        history: from `histories`, of rows that hold these windows, which count once.
-    """
-    values, kernels = _values(windows, measure).to_numpy(), windows["run_id"].astype(str).to_numpy()
-    total = history.get((measure, windows["machine"].iloc[0], windows["device"].iloc[0]), NO_HISTORY)
-    return of_values(values, kernels, total)
-
-
-def of_values(values: Sequence[float], kernels: Sequence, total: History) -> Interval:
-    """Return the interval of one point's values, as `interval` does, from a history of which these are a part."""
-    return interval(values, kernels, total.less(spread(values, kernels)))
-
-
-def _values(windows: pandas.DataFrame, measure: str) -> pandas.Series:
-    return (windows[RATE] if measure == RATE else windows["energy_joules"] / windows["samples"]).astype(float)
+def divide(numerator: Interval, denominator: Interval) -> Interval:
+    """Return the ratio of two numbers, such as a speed-up; see `combine`."""
+    return combine(lambda one, other: one / other, numerator, denominator)
 
 
 def spread(values: Sequence[float], kernels: Sequence) -> History:
@@ -270,9 +237,17 @@ def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple
         apart: sessions whose difference from others is a question and no noise: their kernels are compared within the
             session alone.
     """
+    windows = rows[(rows["source"] == "measured") & rows["device"].notna()]
+    started = (windows["phase"] == "calibrate") & (windows["model"] == STARTS).fillna(False)
+    windows = windows[started | (windows["phase"] == "train")]
+    runs = windows["run_id"].astype(str)
+    runs = runs.where(windows["phase"] == "train", runs + "/" + windows["repeat"].astype(str))
+    rates = {RATE: windows[RATE], ENERGY: windows["energy_joules"] / windows["samples"]}
     sums_by_device = {}
-    for measure in (RATE, ENERGY):
-        levels = kernel_levels(rows, measure)
+    for measure, values in rates.items():
+        measured = windows.assign(run_id=runs, level=values.astype(float))
+        kernels = measured[measured["level"] > 0].groupby([*WORK, "session", "run_id"], dropna=False, sort=False)
+        levels = numpy.log(kernels["level"].median()).reset_index()
         work = [levels[name].fillna("") for name in WORK]
         work.append(levels["session"].where(levels["session"].isin(apart), ""))
         squares = (levels["level"] - levels.groupby(work)["level"].transform("mean")) ** 2
@@ -281,19 +256,6 @@ def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple
         for key, (total, freedom) in sums[["squares", "freedom"]].sum().iterrows():
             sums_by_device[measure, *key] = History(float(total), int(freedom))
     return sums_by_device
-
-
-def kernel_levels(rows: pandas.DataFrame, measure: str) -> pandas.DataFrame:
-    """Return one line per kernel: what it ran (WORK), session, run_id, and the logarithm of its windows' median."""
-    windows = rows[(rows["source"] == "measured") & rows["device"].notna()]
-    started = (windows["phase"] == "calibrate") & (windows["model"] == STARTS).fillna(False)
-    windows = windows[started | (windows["phase"] == "train")]
-    runs = windows["run_id"].astype(str)
-    runs = runs.where(windows["phase"] == "train", runs + "/" + windows["repeat"].astype(str))
-    windows = windows.assign(run_id=runs, level=_values(windows, measure))
-    windows = windows[windows["level"] > 0]
-    levels = windows.groupby([*WORK, "session", "run_id"], dropna=False, sort=False)["level"].median()
-    return numpy.log(levels).reset_index()
 
 
 def _by_kernel(values: Sequence[float], kernels: Sequence) -> list[numpy.ndarray]:

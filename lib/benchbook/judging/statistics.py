@@ -1,49 +1,39 @@
-"""What a point's measured windows say: rate, spread, interval, input, energy, accuracy; and fits of step times."""
+"""One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its measured windows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy
 import pandas
 
-from benchbook.judging import energy, intervals
-from benchbook.judging.intervals import History, Interval
+from benchbook.judging import intervals
+from benchbook.judging.intervals import NO_HISTORY, History
 from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
-TOO_FEW = "too few windows or kernels"
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How two points compare.
-
-    Attributes:
-        value: rate of B over that of A.
-        low, high: its bounds.
-        kind: `interval` (95 %) or `range` (one of the two has too few windows or kernels).
-        verdict: `A faster`, `B faster`, `no difference shown` or, of a range, `too few windows or kernels`.
-    """
-
-    value: float
-    low: float
-    high: float
-    kind: str
-    verdict: str
+SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
+_DESCRIPTION = [
+    *POINT_KEY,
+    *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
+    *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
+    *["device_count", "flops_per_sample", "settings", "session", "commit"],
+]
+_NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
+_NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
+_MEASURES = [
+    *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
+    *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
+    *["energy_per_sample", "energy_low", "energy_high", "energy_interval", "energy_method", "energy_boundary"],
+    *["idle_watts", "energy_note", "status", "message"],
+]
+# Columns of windows: what is measured, and of what kind it is.
+_MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules", "idle_watts"]
+_KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
 
 
 def median_absolute_deviation(values: Sequence[float]) -> float:
     """Return the median distance from the median, in the unit of the values."""
     array = numpy.asarray(values, float)
     return float(numpy.median(numpy.abs(array - numpy.median(array))))
-
-
-def ratio(a: Interval, b: Interval) -> Ratio:
-    """Compare the rates of two points, higher being faster: B over A, with a 95 % interval and a verdict."""
-    result = intervals.divide(b, a)
-    verdict = "B faster" if result.low > 1 else "A faster" if result.high < 1 else "no difference shown"
-    verdict = TOO_FEW if result.kind == intervals.RANGE else verdict
-    return Ratio(result.value, result.low, result.high, result.kind, verdict)
 
 
 def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -65,13 +55,12 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def summarise(
-    rows: pandas.DataFrame, phase: str = "train", history: Mapping[tuple[str, str, str], History] | None = None
+    rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History] | None = None
 ) -> pandas.DataFrame:
-    """Return one line per point: rate, spread, interval, accuracy and outcome.
+    """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
 
     Args:
         rows: rows as `records.merge` returns them; measured ones count.
-        phase: whose windows to summarise.
         history: from `intervals.histories`, where these rows are a part of all there are; None learns it from them.
 
     Returns:
@@ -79,19 +68,18 @@ def summarise(
         samples_per_second (of each kernel the median, of kernels the geometric mean), spread (MAD over median of all
         windows), low, high (of samples_per_second), interval (its kind, see `intervals.Interval`), num_samples (in all
         windows), seconds_per_step, input_share_waited (median) and the range of its windows (waited_low, waited_high),
-        accuracy (at the end of training, the median of repeats), the columns of `energy.summarise`, the bounds of its
-        joules and their kind (energy_low, energy_high, energy_interval), status, message.
+        accuracy (at the end of training, the median of repeats), energy_per_sample (J; idle power is not subtracted;
+        of windows read by several methods those of the last one count) with its bounds and their kind (energy_low,
+        energy_high, energy_interval), energy_method, energy_boundary, idle_watts, energy_note (what keeps the figure
+        from being taken as it is, empty if nothing does), status, message.
     """
+    history = intervals.histories(rows) if history is None else history
     measured = newest(rows[rows["source"] == "measured"])
-    deviations = intervals.histories(rows) if history is None else history
-    windows = measured[(measured["phase"] == phase) & (measured["samples_per_second"] > 0).fillna(False)]
-    described = _describe(measured, windows)
-    history_of_phase = deviations if phase == "train" else {}
+    windows = measured[(measured["phase"] == "train") & (measured["samples_per_second"] > 0).fillna(False)]
     measures = {
-        key: _measures(of_point, key[0], history_of_phase)
-        for key, of_point in divide(windows, POINT_KEY, _MEASURED, _KINDS)
+        key: _measures(of_point, key[0], history) for key, of_point in divide(windows, POINT_KEY, _MEASURED, _KINDS)
     }
-    lines = [line | measures.get(key, {}) for key, line in described.items()]
+    lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
 
 
@@ -140,33 +128,6 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
     return float(fixed), float(per_sample)
 
 
-_DESCRIPTION = [
-    *POINT_KEY,
-    *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
-    *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
-    *["device_count", "flops_per_sample", "settings", "session", "commit"],
-]
-_MEASURES = [
-    *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
-    *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
-    *[
-        "energy_per_sample",
-        "energy_low",
-        "energy_high",
-        "energy_interval",
-        "energy_method",
-        "energy_boundary",
-        "idle_watts",
-    ],
-    *["energy_note", "status", "message"],
-]
-# Columns of windows: what is measured, and of what kind it is.
-_MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules", "idle_watts"]
-_KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
-_NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
-_NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
-
-
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     """Return how each point ended that did not end well; that a run was interrupted is over once a later one began."""
     judged = records.without_refusals(measured)
@@ -208,9 +169,14 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
 def _measures(
     windows: Mapping[str, numpy.ndarray], machine: str, history: Mapping[tuple[str, str, str], History]
 ) -> dict:
-    """Return what a point's windows measured."""
-    kernels, rates, device = windows["run_id"], windows["samples_per_second"], windows["device"][0]
-    rate = intervals.of_values(rates, kernels, history.get((intervals.RATE, machine, device), intervals.NO_HISTORY))
+    """Return what a point's windows measured; an interval's own kernels are a part of the history, and count once."""
+
+    def bounded(values: numpy.ndarray, runs: numpy.ndarray, measure: str) -> intervals.Interval:
+        known = history.get((measure, machine, windows["device"][0]), NO_HISTORY)
+        return intervals.interval(values, runs, known.without(intervals.spread(values, runs)))
+
+    runs, rates = windows["run_id"], windows["samples_per_second"]
+    rate = bounded(rates, runs, intervals.RATE)
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
     measures = {
         "samples_per_second": rate.value,
@@ -220,18 +186,30 @@ def _measures(
         "interval": rate.kind,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
-        "input_share_waited": float(numpy.median(waited)) if len(waited) else None,
-        **energy.summarise(windows),
     }
     if len(waited):
-        measures |= {"waited_low": waited.min(), "waited_high": waited.max()}
-    if len(read := energy.read_places(windows)):
-        joules_a_sample = (windows["energy_joules"] / windows["samples"])[read]
-        total = history.get((intervals.ENERGY, machine, device), intervals.NO_HISTORY)
-        joules = intervals.of_values(joules_a_sample, kernels[read], total)
-        measures |= {"energy_per_sample": joules.value, "energy_low": joules.low, "energy_high": joules.high}
-        measures["energy_interval"] = joules.kind
-    return measures
+        median = float(numpy.median(waited))
+        measures |= {"input_share_waited": median, "waited_low": waited.min(), "waited_high": waited.max()}
+    read = numpy.flatnonzero(~numpy.isnan(windows["energy_joules"]))
+    if not len(read):
+        return measures
+    method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
+    read = read[windows["energy_method"][read] == method]
+    joules = bounded((windows["energy_joules"] / windows["samples"])[read], runs[read], intervals.ENERGY)
+    idle = _present(windows["idle_watts"][read])
+    note = "an estimate from a stated power, not measured" if method == "estimate_tdp" else ""
+    if not note and float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW:
+        note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor"
+    return measures | {
+        "energy_per_sample": joules.value,
+        "energy_low": joules.low,
+        "energy_high": joules.high,
+        "energy_interval": joules.kind,
+        "energy_method": method,
+        "energy_boundary": boundary,
+        "idle_watts": float(numpy.median(idle)) if len(idle) else None,
+        "energy_note": note,
+    }
 
 
 def _present(values: numpy.ndarray) -> numpy.ndarray:

@@ -1,22 +1,48 @@
-"""What may be said of a point's windows: stable, or unstable and why. Computed from rows, never stored in them.
+"""What may be said of a point: whether it trained right, and whether its windows were stable. Never stored in rows.
 
-Before it stands whether the point is unproven; that it is wrong is its status, see `correctness`.
+A point is wrong where it computed something else than float64, or only guesses: fast but wrong is wrong, and never the
+best of anything. It is unproven where it was not compared with float64, or in fewer steps than its profile asks for:
+its figures count, and say so. It is unstable where its speed varied or the machine was disturbed.
 
 A steady run must not be flagged: every rule asks for a difference that matters (5 %) and that noise alone
 would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, correctness, intervals, statistics
+from benchbook.judging import confirmation, intervals, parity, statistics
 from benchbook.judging.intervals import History
+from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
+KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unstable", "too few windows", "stable"
+# What a verdict is made of, by code: the kind of verdict that it makes, and what a table says of its values.
+REASONS = {
+    "parity": (WRONG, "parity failed ({})"),
+    "guessing": (WRONG, "accuracy {:.1%} after {:,} images, where guessing gives {:.1%}"),
+    "not_compared": (UNPROVEN, "not compared with float64"),
+    "refused": (UNPROVEN, "not compared with float64: {}"),
+    "few_steps": (UNPROVEN, "{} of {} steps compared with float64"),
+    "spread": (UNSTABLE, "spread {:.0%}"),
+    "drift": (UNSTABLE, "drift {:+.0%}"),
+    "outliers": (UNSTABLE, "{} of {} windows apart"),
+    "thermal": (UNSTABLE, "thermal pressure"),
+    "swap": (UNSTABLE, "swap growth"),
+    "battery": (UNSTABLE, "on battery"),
+    "low_power": (UNSTABLE, "low-power mode"),
+    "sleep": (UNSTABLE, "sleep"),
+    "gpu_shared": (UNSTABLE, "another process on the GPU"),
+    "translated": (UNSTABLE, "under Rosetta"),
+    "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU"),
+    "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU"),
+    "few_windows": (TOO_FEW, ""),
+}
 LIMIT = 0.05  # spread or drift over 5 % is unstable
 OUTLIER = 0.10  # a window this far from the median, and
 OUTLIER_SCORE = 3.5  # with a modified z-score over this (Iglewicz and Hoaglin, 1993), lies apart
@@ -25,37 +51,192 @@ DRIFT_ERRORS = 3  # a drift is one if it is over three of its standard errors
 SWAPPED_BYTES = 64 * 2**20  # less than this comes and goes on an idle computer
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the time of the windows
-STABLE, UNSTABLE, TOO_FEW = "stable", "unstable", "too few windows"
-UNPROVEN = correctness.UNPROVEN
+ASKED = "num_parity_steps"  # in settings: how many steps the profile asks for
+CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; of every other data set with labels, that of ten classes
+TEN_CLASSES = 1 / 10
+UNLEARNABLE = ("synthetic",)  # labels drawn at random
+STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
+# What training is judged from: a table of few columns is divided much faster.
+COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
+COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
+_RUN = [*POINT_KEY, "run_id"]
+_SUFFIX = "_reasons"  # of the column that holds a verdict's reasons in a file
+
+Key = tuple[str, str, str]  # machine, study and point
+Reason = tuple  # a code of REASONS and the values that its text takes
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What may be said of some windows.
+    """What may be said of a point, or of a figure that two points make.
 
     Attributes:
-        word: stable, unstable or too few windows.
-        reasons: why it is unstable; may be several.
+        reasons: what speaks against it, each a code of REASONS and its values; nothing does where it is stable.
     """
 
-    word: str
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the worst kind of its reasons: one of KINDS, of which the first is the worst."""
+        return min((REASONS[code][0] for code, *_ in self.reasons), key=KINDS.index, default=STABLE)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return whether a reader has to be told of it next to the figure."""
+        return self.kind in (WRONG, UNPROVEN, UNSTABLE)
+
+    def codes(self, kind: str) -> list[str]:
+        """Return the codes of its reasons of one kind."""
+        return [code for code, *_ in self.reasons if REASONS[code][0] == kind]
+
+    def text(self, kind: str) -> str:
+        """Return its reasons of one kind as a table shows them."""
+        return ", ".join(REASONS[code][1].format(*values) for code, *values in self.reasons if code in self.codes(kind))
 
     def __str__(self) -> str:
-        """Return it as a table shows it."""
-        return f"{self.word}: {', '.join(self.reasons)}" if self.reasons else self.word
+        """Return it as a table shows it, the worst kind first."""
+        kinds = [kind for kind in KINDS if self.codes(kind)]
+        return "; ".join(f"{kind}: {self.text(kind)}".removesuffix(": ") for kind in kinds) or STABLE
 
 
-def stability(
-    rates: Sequence[float], runs: Sequence, conditions: pandas.DataFrame | Sequence[dict] | None = None
-) -> Verdict:
+def has(verdict: object, word: str) -> bool:
+    """Return whether a verdict has a reason of this kind or code; a missing verdict has none."""
+    return isinstance(verdict, Verdict) and any(word in (code, REASONS[code][0]) for code, *_ in verdict.reasons)
+
+
+def is_unstable(verdict: object) -> bool:
+    """Return whether a verdict, or a missing one, says unstable, whatever else it says."""
+    return has(verdict, UNSTABLE)
+
+
+def is_unproven(verdict: object) -> bool:
+    """Return whether a verdict, or a missing one, says unproven."""
+    return has(verdict, UNPROVEN)
+
+
+def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
+    """Return the worse of two verdicts; None where neither point has a window."""
+    judged = [verdict for verdict in (one, other) if isinstance(verdict, Verdict)]
+    return min(judged, key=lambda verdict: KINDS.index(verdict.kind), default=None)
+
+
+def as_columns(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table as a file has it: each column of verdicts as two, its kind and its reasons as JSON."""
+    parts = {}
+    for name, column in table.items():
+        parts[name] = column
+        if column.dtype == object and any(isinstance(value, Verdict) for value in column):
+            judged = [value if isinstance(value, Verdict) else None for value in column]
+            parts[name] = pandas.Series([value and value.kind for value in judged], table.index, dtype="string")
+            reasons = [None if value is None else json.dumps(value.reasons) for value in judged]
+            parts[f"{name}{_SUFFIX}"] = pandas.Series(reasons, table.index, dtype="string")
+    return pandas.DataFrame(parts, table.index)
+
+
+def from_columns(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table that `as_columns` wrote with its verdicts."""
+    for name in [name for name in table if f"{name}{_SUFFIX}" in table]:
+        reasons = [json.loads(text) if isinstance(text, str) else None for text in table[f"{name}{_SUFFIX}"]]
+        verdicts = [None if each is None else Verdict(tuple(map(tuple, each))) for each in reasons]
+        table = table.assign(**{name: pandas.Series(verdicts, table.index, dtype="object")})
+    return table.drop(columns=[f"{name}{_SUFFIX}" for name in table if f"{name}{_SUFFIX}" in table])
+
+
+def summarise(
+    rows: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    history: Mapping[tuple[str, str, str], History] | None = None,
+) -> pandas.DataFrame:
+    """Return the lines of `statistics.summarise`, each with its verdict: a Verdict, or None where it has no window.
+
+    A point that trained wrong has that as its status and the reason as its message. A tuned point is called so only
+    where it was confirmed to be faster; see `confirmation.name`.
+
+    Args:
+        rows: any; measured ones count, of each point those of its last session.
+        conditions: from `condition.samples`, of any runs; None where there are none.
+        history: see `statistics.summarise`.
+    """
+    summary = confirmation.name_variants(statistics.summarise(rows, history))
+    measured = statistics.newest(rows[rows["source"] == "measured"])
+    reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
+    verdicts, statuses, messages = [], summary["status"].to_list(), summary["message"].to_list()
+    for place, (*key, count) in enumerate(summary[[*POINT_KEY, "num_windows"]].itertuples(index=False, name=None)):
+        verdict = Verdict((*stabilities.get(tuple(key), Verdict()).reasons, *reasons.get(tuple(key), ())))
+        verdicts.append(verdict if count else None)
+        if verdict.kind == WRONG and statuses[place] == "ok":
+            statuses[place], messages[place] = WRONG, verdict.text(WRONG)
+    parts = {"verdict": verdicts, "status": statuses, "message": messages}
+    return summary.assign(**{name: pandas.Series(part, summary.index, dtype="object") for name, part in parts.items()})
+
+
+def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
+    """Return what speaks against the training of points, at most one reason of each kind for each.
+
+    A point is wrong where one of its runs failed parity in the precision that it trained in, or where its accuracy is
+    that of guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64
+    proves nothing either way. A run that names no number of steps has nothing to be compared with: it is one's own
+    network.
+
+    Args:
+        measured: measured rows of each point's last session.
+    """
+    measured = measured[COLUMNS]
+    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
+    compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
+    precisions = trained.groupby(POINT_KEY)["precision"].first()
+    own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
+    compared = compared[(compared["precision"] == own).fillna(False).array]
+    wrong = _guesses(trained, measured[measured["phase"] == "evaluate"])
+    for (*key, _), judged in parity.judge_each(parity.steps(compared), _RUN):
+        if not judged.passed:
+            wrong[tuple(key)] = ("parity", judged.reason)
+    counts = compared.groupby(_RUN).size().to_dict()
+    refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
+    messages = refused.groupby(_RUN)["message"].first().to_dict()
+    unproven = {}
+    for *key, run_id, settings in trained.drop_duplicates(_RUN)[[*_RUN, "settings"]].itertuples(index=False, name=None):
+        asked, count = settings.get(ASKED), counts.get((*key, run_id), 0)
+        if asked is not None and count < max(1, asked):
+            message = messages.get((*key, run_id))
+            none = ("refused", message) if isinstance(message, str) else ("not_compared",)
+            unproven[tuple(key)] = ("few_steps", count, asked) if count else none
+    return {key: tuple(each[key] for each in (wrong, unproven) if key in each) for key in wrong | unproven}
+
+
+def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Reason]:
+    """Return what is wrong with the accuracy of points at the end of training, where it is that of guessing.
+
+    Args:
+        trained: training windows.
+        tests: evaluations; of each point the last one of a run that trained counts.
+    """
+    seen = trained.groupby([*_RUN, "repeat"])["samples"].sum().groupby(_RUN).max().rename("seen")
+    last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
+    last = last.drop_duplicates(POINT_KEY, keep="last")
+    last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
+    # Where features are random and are not trained, the head may guess for ever.
+    frozen = [each.get("trainable") is False and each.get("weights") == "random" for each in last["settings"]]
+    learnt = ~pandas.Series(frozen, last.index, dtype=bool)
+    last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
+    reasons = {}
+    for line in last.to_dict("records"):
+        chance = CHANCE.get(line["dataset"], TEN_CLASSES)
+        least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(line["samples"])) ** 0.5
+        if line["accuracy"] <= least:
+            reasons[tuple(line[name] for name in POINT_KEY)] = ("guessing", line["accuracy"], line["seen"], chance)
+    return reasons
+
+
+def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] | None = None) -> Verdict:
     """Judge the windows of one point.
 
     Args:
         rates: images a second, one per window, in the order measured.
         runs: the run each window belongs to.
-        conditions: samples of these runs, from `condition.samples`, or the same as dictionaries, in which what is
-            missing is None; None where there are none.
+        samples: lines of `condition.samples` of these runs, in which what is missing is None; None where there are
+            none.
 
     Raises:
         ValueError: not one run per rate.
@@ -64,60 +245,16 @@ def stability(
     if len(rates) != len(runs):
         raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
     few = len(rates) < intervals.FEWEST_WINDOWS
-    reasons = [] if few else [*_spread(rates), *_drift(rates, runs), *_outliers(rates)]
-    if conditions is not None:
-        is_table = isinstance(conditions, pandas.DataFrame)
-        reasons += _disturbances(_dictionaries(_columns(conditions)) if is_table else conditions)
-    if reasons:
-        return Verdict(UNSTABLE, tuple(reasons))
-    return Verdict(TOO_FEW if few else STABLE)
+    reasons = [*([] if few else _variations(rates, runs)), *([] if samples is None else _disturbances(samples))]
+    return Verdict(tuple(reasons or ([("few_windows",)] if few else [])))
 
 
-def judge(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> Verdict:
-    """Judge the training windows of one point; of its last session, the measured ones count.
-
-    Args:
-        rows: rows of one point of one machine.
-        conditions: from `condition.samples`, of any runs.
-    """
-    judged = [verdict for _, verdict in _each(rows, conditions)]
-    return judged[0] if judged else stability([], [], [])
-
-
-def add(
-    summary: pandas.DataFrame,
-    rows: pandas.DataFrame,
-    conditions: pandas.DataFrame | None = None,
-    unproven: Mapping[tuple[str, str, str], str] | None = None,
-) -> pandas.DataFrame:
-    """Return a summary from `statistics.summarise` with a column `verdict`, as text; empty where no window is.
-
-    It is `unproven: why; ` before the rest of a point that is unproven.
-
-    Args:
-        summary: one line per point of `rows`.
-        rows, conditions: see `judge`.
-        unproven: from `correctness.judge`; None judges the rows.
-    """
-    missing = correctness.judge(rows).unproven if unproven is None else unproven
-    verdicts = {key: with_proof(str(verdict), missing.get(key)) for key, verdict in _each(rows, conditions)}
-    lines = summary.reindex(columns=[*statistics.POINT_KEY, "num_windows"]).itertuples(index=False)
-    words = [verdicts[tuple(key)] if count else None for *key, count in lines]
-    return summary.assign(verdict=pandas.Series(words, summary.index, dtype="object"))
-
-
-def _each(
-    rows: pandas.DataFrame, conditions: pandas.DataFrame | None
-) -> Iterator[tuple[tuple[str, str, str], Verdict]]:
-    """Judge the training windows of each point's last session; yield the point's key and its verdict.
-
-    What the conditions say of GPUs is no matter to a run on the CPU.
-    """
-    measured = statistics.newest(rows[rows["source"] == "measured"])
-    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in statistics.POINT_KEY]).all()
+def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None) -> Iterator[tuple[Key, Verdict]]:
+    """Judge the training windows of each point; what the conditions say of GPUs is no matter to a run on the CPU."""
+    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in POINT_KEY]).all()
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
     samples_of = None if conditions is None else _by_run(conditions)
-    for key, of_point in statistics.divide(windows, statistics.POINT_KEY, ["samples_per_second"], ["run_id"]):
+    for key, of_point in statistics.divide(windows, POINT_KEY, ["samples_per_second"], ["run_id"]):
         rates, runs, samples = of_point["samples_per_second"], of_point["run_id"].astype(str), None
         if samples_of:
             samples = [sample for run in sorted(set(runs)) for sample in samples_of(run)]
@@ -127,195 +264,116 @@ def _each(
 
 def _by_run(conditions: pandas.DataFrame) -> Callable[[str], list[dict]]:
     """Return what gives the samples of a run: those of thousands of runs are not all made dictionaries at once."""
-    columns, places = _columns(conditions), conditions.groupby("run_id").indices
+    plain, places = conditions.astype(object).where(conditions.notna(), None), conditions.groupby("run_id").indices
+    columns = {name: plain[name].to_numpy() for name in plain}
 
     def samples(run: str) -> list[dict]:
-        return _dictionaries({name: column[places[run]] for name, column in columns.items()}) if run in places else []
+        values = zip(*(column[places[run]] for column in columns.values()), strict=True) if run in places else ()
+        return [dict(zip(columns, each, strict=True)) for each in values]
 
     return samples
 
 
-def _columns(conditions: pandas.DataFrame) -> dict[str, numpy.ndarray]:
-    plain = conditions.astype(object).where(conditions.notna(), None)
-    return {name: plain[name].to_numpy() for name in plain}
+def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
+    """Yield how the speed varied: its spread, its drift, and windows far from the median.
 
-
-def _dictionaries(columns: Mapping[str, numpy.ndarray]) -> list[dict]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def summarise(
-    rows: pandas.DataFrame,
-    conditions: pandas.DataFrame | None = None,
-    history: Mapping[tuple[str, str, str], History] | None = None,
-) -> pandas.DataFrame:
-    """Return the lines of `statistics.summarise`, each with its verdict; a point that trained wrong has that status.
-
-    A tuned point is called so only where it was confirmed to be faster; see `confirmation.name`.
-
-    Args:
-        rows, conditions: see `judge`; the rows may be of many points.
-        history: see `statistics.summarise`.
+    Windows are apart if they are over a tenth of all: fewer do not move the median. 0.6745 turns the median absolute
+    deviation into a standard deviation.
     """
-    summary, judged = confirmation.name_variants(statistics.summarise(rows, history=history)), correctness.judge(rows)
-    return add(correctness.mark(summary, judged.complaints), rows, conditions, judged.unproven)
+    median, deviation = numpy.median(rates), statistics.median_absolute_deviation(rates)
+    if deviation / median > LIMIT:
+        yield "spread", float(deviation / median)
+    drifts = [change for change, error in _drifts(rates, runs) if abs(change) > max(LIMIT, DRIFT_ERRORS * error)]
+    if drifts:
+        yield "drift", float(max(drifts, key=abs))
+    away = numpy.abs(rates - median)
+    apart = (away > OUTLIER * median) & (0.6745 * away > OUTLIER_SCORE * deviation)
+    if apart.mean() > OUTLIER_SHARE:
+        yield "outliers", int(apart.sum()), len(rates)
 
 
-def is_unstable(text: object) -> bool:
-    """Return whether a verdict, as text or missing, says unstable, whatever else it says."""
-    return isinstance(text, str) and text.rpartition("; ")[2].startswith(UNSTABLE)
+def _drifts(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[tuple[float, float]]:
+    """Yield by what fraction the last third of windows is faster than the first, and its standard error.
 
-
-def is_unproven(text: object) -> bool:
-    """Return whether a verdict, as text or missing, says unproven."""
-    return isinstance(text, str) and text.startswith(UNPROVEN)
-
-
-def with_proof(text: str, missing: str | None) -> str:
-    """Return a verdict as text, after what is missing to show that the point trained the right thing."""
-    return f"{UNPROVEN}: {missing}; {text}" if missing else text
-
-
-def worse(one: str | None, other: str | None) -> str | None:
-    """Return what may be said of a figure that two points make: what is said of the one that is worse off.
-
-    Args:
-        one, other: verdicts as text, None where no window is.
-    """
-    words = (UNPROVEN, UNSTABLE, TOO_FEW, STABLE)
-    judged = [text for text in (one, other) if isinstance(text, str)]
-    return min(judged, key=lambda text: words.index(text.partition(":")[0]), default=None)
-
-
-def drift(rates: Sequence[float]) -> float:
-    """Return by what fraction a run's last third of windows is faster than its first; 0 with fewer than 3."""
-    third = len(rates) // 3
-    if not third:
-        return 0.0
-    return float(numpy.median(rates[-third:]) / numpy.median(rates[:third]) - 1)
-
-
-def _spread(rates: numpy.ndarray) -> list[str]:
-    spread = statistics.median_absolute_deviation(rates) / numpy.median(rates)
-    return [f"spread {spread:.0%}"] if spread > LIMIT else []
-
-
-def _drift(rates: numpy.ndarray, runs: numpy.ndarray) -> list[str]:
-    """Flag one run that drifts, or all of them together.
-
-    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch.
+    Of all runs together, then of each. Noise is what the windows of a run are away from a straight line through them,
+    which a drift does not touch.
     """
     series = [rates[runs == run] for run in dict.fromkeys(runs.tolist())]
     series = [values for values in series if len(values) >= 3]
     if not series:
-        return []
-    noise = _noise(series)
-    drifts = [drift(values) for values in series]
-    errors = [noise * (2 / (len(values) // 3)) ** 0.5 for values in series]
-    together = numpy.mean(drifts), numpy.sqrt(numpy.sum(numpy.square(errors))) / len(series)
-    changes = [change for change, error in [together, *zip(drifts, errors, strict=True)] if _is_drift(change, error)]
-    return [f"drift {max(changes, key=abs):+.0%}"] if changes else []
-
-
-def _is_drift(change: float, error: float) -> bool:
-    return abs(change) > max(LIMIT, DRIFT_ERRORS * error)
-
-
-def _noise(series: list[numpy.ndarray]) -> float:
-    """Return the standard deviation of a window, as a fraction, around a line through each run."""
-    squares, freedom = 0.0, 0
+        return
+    squares, freedom, drifts = 0.0, 0, []
     for values in series:
-        places = numpy.arange(len(values))
+        places, third = numpy.arange(len(values)), len(values) // 3
         away = values - numpy.polyval(numpy.polyfit(places, values, 1), places)
         squares += float(numpy.sum(numpy.square(away / numpy.median(values))))
         freedom += len(values) - 2
-    return (squares / freedom) ** 0.5
+        drifts.append(float(numpy.median(values[-third:]) / numpy.median(values[:third]) - 1))
+    noise = (squares / freedom) ** 0.5
+    errors = [noise * (2 / (len(values) // 3)) ** 0.5 for values in series]
+    yield numpy.mean(drifts), numpy.sqrt(numpy.sum(numpy.square(errors))) / len(series)
+    yield from zip(drifts, errors, strict=True)
 
 
-def _outliers(rates: numpy.ndarray) -> list[str]:
-    """Flag windows far from the median, if they are over a tenth of all: fewer do not move the median.
-
-    0.6745 turns the median absolute deviation into a standard deviation.
-    """
-    median, spread = numpy.median(rates), statistics.median_absolute_deviation(rates)
-    away = numpy.abs(rates - median)
-    apart = (away > OUTLIER * median) & (0.6745 * away > OUTLIER_SCORE * spread)
-    return [f"{apart.sum()} of {len(rates)} windows apart"] if apart.mean() > OUTLIER_SHARE else []
-
-
-def _disturbances(samples: Sequence[dict]) -> list[str]:
-    """Return what disturbed the runs, from samples at both ends of their windows."""
+def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
+    """Yield what disturbed the runs, from samples at both ends of their windows."""
     pairs = [
         (before, after)
         for before, after in itertools.pairwise(samples)
         if before["run_id"] == after["run_id"] and after.get("index") is not None
     ]
-    disturbances = {
-        "thermal pressure": any(map(_is_hot, samples)) or _was_throttled(pairs),
-        "swap growth": _grew(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
-        "on battery": any(sample.get("power_source") == "battery" for sample in samples),
-        "low-power mode": any(sample.get("low_power_mode") for sample in samples),
-        "sleep": sum(_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
-        "another process on the GPU": any(gpu.get("num_other_processes") for gpu in _gpus(samples)),
-        "under Rosetta": any(sample.get("translated") for sample in samples),
-    }
-    return [reason for reason, is_so in disturbances.items() if is_so] + _taken_by_others(pairs)
-
-
-def _taken_by_others(pairs: list[tuple[dict, dict]]) -> list[str]:
-    """Return what other processes and the hypervisor took of the CPU within windows, where it is too much."""
     lengths = [after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs]
-    if sum(lengths) <= 0:
-        return []
-    taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
-    others, stolen = (
-        sum(share * seconds for share, seconds in zip(part, lengths, strict=True)) / sum(lengths)
-        for part in zip(*taken, strict=True)
-    )
-    return [
-        *([f"other processes took {others:.0%} of the CPU"] if others > contention.OTHERS_SHARE else []),
-        *([f"the hypervisor took {stolen:.0%} of the CPU"] if stolen > contention.STOLEN_SHARE else []),
+    asleep = [
+        condition.seconds_asleep(*((before[name], after[name]) for name in ("awake_seconds", "elapsed_seconds")))
+        for before, after in pairs
     ]
+    disturbances = {
+        "thermal": any(map(_is_hot, samples)) or _was_throttled(pairs, sum(lengths)),
+        "swap": _growth(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
+        "battery": any(sample.get("power_source") == "battery" for sample in samples),
+        "low_power": any(sample.get("low_power_mode") for sample in samples),
+        "sleep": sum(asleep) > ASLEEP_SECONDS,
+        "gpu_shared": any(_gpu(sample).get("num_other_processes") for sample in samples),
+        "translated": any(sample.get("translated") for sample in samples),
+    }
+    yield from ((code,) for code, is_so in disturbances.items() if is_so)
+    if sum(lengths) <= 0:
+        return
+    taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
+    limits = {"cpu_shared": contention.OTHERS_SHARE, "cpu_stolen": contention.STOLEN_SHARE}
+    for (code, limit), shares in zip(limits.items(), zip(*taken, strict=True), strict=True):
+        share = sum(share * seconds for share, seconds in zip(shares, lengths, strict=True)) / sum(lengths)
+        if share > limit:
+            yield code, share
 
 
 def _is_hot(sample: dict) -> bool:
     """Return whether heat held clocks down; `moderate` pressure is what a long steady load brings."""
     pressure, limit = sample.get("thermal_pressure"), sample.get("cpu_speed_limit_percent")
     heavy = pressure in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
-    gpu = any(nvidia.THERMAL_REASONS & set(gpu.get("clock_reasons") or ()) for gpu in _gpus([sample]))
+    gpu = bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
     return heavy or gpu or (limit is not None and limit < 100)
 
 
-def _was_throttled(pairs: list[tuple[dict, dict]]) -> bool:
+def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
     """Return whether counters of throttled time grew by more than 1 % of the windows' time.
 
     A count of throttlings is judged only where the time is not recorded.
     """
-    seconds = sum(after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs)
-    gpu = sum(_gpu_slowdown(after) - _gpu_slowdown(before) for before, after in pairs)
-    throttled = _grew(pairs, "cpu_throttle_seconds")
+    slow = [[_gpu(sample).get("thermal_slowdown_seconds") or 0 for sample in pair] for pair in pairs]
+    gpu = sum(after - before for before, after in slow)
     timed = any(after.get("cpu_throttle_seconds") is not None for _, after in pairs)
-    counted = not timed and _grew(pairs, "cpu_throttle_count") > 0
-    return counted or max(throttled, gpu) > THROTTLED_SHARE * seconds
+    counted = not timed and _growth(pairs, "cpu_throttle_count") > 0
+    return counted or max(_growth(pairs, "cpu_throttle_seconds"), gpu) > THROTTLED_SHARE * seconds
 
 
-def _grew(pairs: list[tuple[dict, dict]], *counters: str) -> float:
+def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
     """Return by how much the counter that grew most has grown within windows."""
-    growths = [
+    return max(
         sum((after.get(counter) or 0) - (before.get(counter) or 0) for before, after in pairs) for counter in counters
-    ]
-    return max(growths, default=0)
+    )
 
 
-def _asleep(before: dict, after: dict) -> float:
-    awake, elapsed = ((before[name], after[name]) for name in ("awake_seconds", "elapsed_seconds"))
-    return condition.seconds_asleep(awake, elapsed)
-
-
-def _gpu_slowdown(sample: dict) -> float:
-    return sum(gpu.get("thermal_slowdown_seconds") or 0 for gpu in _gpus([sample]))
-
-
-def _gpus(samples: list[dict]) -> list[dict]:
-    """Return the GPU that each sample's run computed on: the first visible one."""
-    return [gpu for sample in samples for gpu in (sample.get("gpus") or [])[:1]]
+def _gpu(sample: dict) -> dict:
+    """Return the GPU that a sample's run computed on: the first visible one; nothing where there is none."""
+    return next(iter(sample.get("gpus") or ()), {})

@@ -1,14 +1,14 @@
 """Numbers and hedges as a reader says them, and tables without their empty columns. All digits stay in the tables."""
 
 import math
-import re
 
 import pandas
 
-from benchbook.judging import confirmation, intervals, verdicts
+from benchbook.judging import confirmation, intervals
+from benchbook.judging.verdicts import UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-LENGTHS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
+LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
 # Shares that have a name, in order.
 PARTS = {
     1 / 10: "a tenth",
@@ -27,18 +27,19 @@ PARTS = {
 NEAR = 0.08  # a share this close to one that has a name, relative to it, goes by that name
 ALIKE = 1.05  # speeds closer than this factor are about the same
 ONE_START, FEW_REPEATS = "one start only", "few repeats"
-# Why a point is unstable, as `verdicts` writes it, and how a reader says it.
-REASONS = (
-    (r"spread .*|drift .*|.* windows apart", "its speed varied"),
-    (r"thermal pressure", "it was too hot for full speed"),
-    (r"swap growth", "it was short of memory"),
-    (r"on battery", "it ran on battery"),
-    (r"low-power mode", "it was in low-power mode"),
-    (r"sleep", "it slept meanwhile"),
-    (r"another process on the GPU|other processes took .*", "the machine was busy"),
-    (r"the hypervisor took .*", "the machine's host was busy"),
-    (r"under Rosetta", "it ran under Rosetta"),
-)
+# What makes a point doubtful, by code of `verdicts.REASONS`, as a reader says it.
+SPOKEN = {
+    **dict.fromkeys(("spread", "drift", "outliers"), "its speed varied"),
+    "thermal": "it was too hot for full speed",
+    "swap": "it was short of memory",
+    "battery": "it ran on battery",
+    "low_power": "it was in low-power mode",
+    "sleep": "it slept meanwhile",
+    **dict.fromkeys(("gpu_shared", "cpu_shared"), "the machine was busy"),
+    "cpu_stolen": "the machine's host was busy",
+    "translated": "it ran under Rosetta",
+    **dict.fromkeys(("not_compared", "refused", "few_steps"), "not fully checked against float64"),
+}
 
 
 def number(value: float) -> str:
@@ -49,12 +50,44 @@ def number(value: float) -> str:
     return _rounded(value)
 
 
-def duration(seconds: float) -> str:
-    """Return a time with two or three digits in the unit that fits: ms, s, min, h or days."""
-    if seconds < 0.1:
-        return f"{_rounded(seconds * 1e3)} ms"
-    unit, length, _ = next(one for one in LENGTHS if seconds < one[2])
-    return f"{_rounded(seconds / length)} {unit}"
+def duration(seconds: float, digits: int = 0) -> str:
+    """Return a time in the unit that fits: ms, s, min, h or days; a missing one as not known yet.
+
+    Args:
+        seconds: of any length.
+        digits: significant ones; 0: two, or three from 100 on.
+    """
+    if pandas.isna(seconds):
+        return "not known yet"
+    unit, length, _ = next(one for one in LENGTHS[int(seconds == 0) :] if seconds < one[2])
+    return f"{_rounded(seconds / length, digits)} {unit}"
+
+
+def rate(samples_per_second: float) -> str:
+    """Return a rate as a table shows it: whole, or with two digits where it is below ten."""
+    return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"
+
+
+def price(dollars: float) -> str:
+    """Return a price in US dollars with three digits."""
+    return f"${_rounded(dollars, 3)}"
+
+
+def bounds(low: float, high: float, kind: str, say=number) -> str:
+    """Return the bounds of a number and what kind they are: 95 % interval 1.2 to 1.4."""
+    return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {say(low)} to {say(high)}"
+
+
+def energy(point: dict) -> str:
+    """Return the energy of a line of a summary in words, with method, boundary and idle power."""
+    if pandas.isna(point["energy_per_sample"]):
+        return "Energy: no sensor measures it here, so it is missing"
+    idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{point['idle_watts']:.3g} W"
+    note = f"; {point['energy_note']}" if point["energy_note"] else ""
+    return (
+        f"Energy: {point['energy_per_sample']:.3g} J an image, idle power included "
+        f"({point['energy_method']}, {point['energy_boundary']}; idle: {idle}{note})"
+    )
 
 
 def percent(share: float) -> str:
@@ -107,11 +140,8 @@ def hedges(point: dict) -> list[str]:
         said.append(ONE_START)
     elif point.get("interval") == intervals.RANGE:
         said.append(FEW_REPEATS)
-    verdict = point.get("verdict")
-    if verdicts.is_unstable(verdict):
-        said += map(reason, verdict.rpartition("; ")[2].partition(": ")[2].split(", "))
-    if verdicts.is_unproven(verdict):
-        said.append("not fully checked against float64")
+    if isinstance(verdict := point.get("verdict"), Verdict):
+        said += [SPOKEN[code] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
     if point.get("variant") == confirmation.UNCONFIRMED:
         said.append("tuning not confirmed")
     if point.get("status") == "diverged":
@@ -130,11 +160,6 @@ def hedged(points: list[dict], *further: str) -> str:
     if ONE_START in words and FEW_REPEATS in words:
         words.remove(FEW_REPEATS)
     return f" ({'; '.join(words)})" if words else ""
-
-
-def reason(text: str) -> str:
-    """Return why a point is unstable, in a reader's words; a reason without such words is returned as it is."""
-    return next((words for pattern, words in REASONS if re.fullmatch(pattern, text.strip())), text.strip())
 
 
 def filled(table: pandas.DataFrame) -> pandas.DataFrame:

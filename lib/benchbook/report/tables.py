@@ -7,7 +7,7 @@ import numpy
 import pandas
 
 from benchbook import studies
-from benchbook.judging import wording
+from benchbook.judging import verdicts, wording
 from benchbook.record import naming
 
 # The columns of each table that are shown, in their order.
@@ -78,7 +78,8 @@ def read(path: Path) -> pandas.DataFrame:
     """Return a table that the aggregation wrote; one that it did not write is empty."""
     if not path.exists():
         return pandas.DataFrame()
-    return pandas.read_csv(path, dtype=dict.fromkeys(TEXT, "string"), keep_default_na=False, na_values=[""])
+    table = pandas.read_csv(path, dtype=dict.fromkeys(TEXT, "string"), keep_default_na=False, na_values=[""])
+    return verdicts.from_columns(table)
 
 
 def lines(path: Path) -> list[dict]:
@@ -158,7 +159,7 @@ def _text(column: str, value) -> str:
     if column == "dataset":
         return naming.dataset(str(value))
     if column == "seconds_per_epoch":
-        return wording.duration(value)
+        return wording.duration(value, 3)
     return f"{value:.1%}" if column in PERCENT else text(value)
 
 

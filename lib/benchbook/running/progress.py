@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from benchbook.judging import verdicts
+from benchbook.judging import verdicts, wording
 from benchbook.machine import condition, contention, identity, layout
 from benchbook.measuring.runs import Run
 from benchbook.rows import manifests, records
@@ -58,12 +58,13 @@ class Line:
     def end(self, statuses: list[str]) -> None:
         """Write the outcome and keep the line."""
         seconds = time.monotonic() - self.started
-        text = f"{self.title}  {', '.join(dict.fromkeys(statuses))}  {seconds:.0f} s{self._rate()}"
+        text = f"{self.title}  {', '.join(dict.fromkeys(statuses))}  {wording.duration(seconds)}{self._rate()}"
         print(("\r\033[K" if sys.stdout.isatty() else "") + text, flush=True)
 
     def _draw(self, state: str) -> None:
         if sys.stdout.isatty():
-            print(f"\r\033[K{self.title}  {state}  {time.monotonic() - self.started:.0f} s", end="", flush=True)
+            taken = wording.duration(time.monotonic() - self.started)
+            print(f"\r\033[K{self.title}  {state}  {taken}", end="", flush=True)
 
     def _rate(self) -> str:
         paths = records.find(self.folder) if self.folder.exists() else []
@@ -72,14 +73,5 @@ class Line:
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
-        rate = f"  {rate_text(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
-        return rate + (f"; {best['verdict']}" if _is_doubtful(best["verdict"]) else "")
-
-
-def _is_doubtful(verdict: object) -> bool:
-    return verdicts.is_unstable(verdict) or verdicts.is_unproven(verdict)
-
-
-def rate_text(rate: float) -> str:
-    """Return a rate as it is read: whole, or with two digits where it is below ten."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        rate = f"  {wording.rate(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
+        return rate + (f"; {best['verdict']}" if best["verdict"].is_doubtful else "")

@@ -113,8 +113,7 @@ def _measured(own: pandas.DataFrame, names: naming.Names) -> list[str]:
     sentences = []
     for name, lines in views.groupby("view", sort=True):
         line = lines.loc[lines["images_per_second"].idxmax()].to_dict()
-        kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
-        bounds = f"{kind} {wording.number(line['low'])} to {wording.number(line['high'])}, n={line['num_windows']:.0f}"
+        bounds = f"{wording.bounds(line['low'], line['high'], line['interval'])}, n={line['num_windows']:.0f}"
         sentences.append(
             f"Measured, {name}: {wording.number(line['images_per_second'])} images a second ({bounds},"
             f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}"

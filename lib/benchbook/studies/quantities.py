@@ -64,8 +64,9 @@ def exact(row: dict, name: str, value: float) -> dict:
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
     """Return a quantity of a point, with the point's bounds and their kind; its note says if the point is unproven."""
     bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}
-    note = {"note": point["verdict"].partition(";")[0]} if verdicts.is_unproven(point.get("verdict")) else {}
-    return _head(point, name) | bounds | note
+    if verdicts.is_unproven(verdict := point.get("verdict")):
+        bounds["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
+    return _head(point, name) | bounds
 
 
 def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:

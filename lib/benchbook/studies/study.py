@@ -13,7 +13,7 @@ import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook.judging import correctness, intervals, statistics, verdicts
+from benchbook.judging import intervals, statistics, verdicts
 from benchbook.judging.intervals import History
 from benchbook.machine import layout
 from benchbook.measuring import roofline
@@ -79,8 +79,8 @@ class Evidence:
         return naming.of(self.rows, self.folder)
 
     def without_wrong(self) -> "Evidence":
-        """Return the same evidence without the rows of points that trained wrong; see `correctness`."""
-        wrong = self.summary.loc[self.summary["status"] == correctness.WRONG, statistics.POINT_KEY]
+        """Return the same evidence without the rows of points that trained wrong; see `verdicts`."""
+        wrong = self.summary.loc[self.summary["status"] == verdicts.WRONG, statistics.POINT_KEY]
         if wrong.empty:
             return self
         keys = pandas.MultiIndex.from_frame(self.rows[statistics.POINT_KEY])

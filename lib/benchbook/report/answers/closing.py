@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook.judging import energy, intervals, wording
+from benchbook.judging import wording
 from benchbook.record import chips
 from benchbook.report import answers, headline
 from benchbook.report.answers import page
@@ -28,11 +28,11 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
     called = f"This point ({', '.join(word for word in settings if pandas.notna(word))})"
     if pandas.isna(point["samples_per_second"]):
         return f"{called} measured no window: {point['status'].replace('_', ' ')}."
-    kind = "95 % interval" if point["interval"] == intervals.INTERVAL else "range"
     ends = [wording.number(point[end]) for end in ("low", "high")]
-    bounds = f"{kind} {' to '.join(ends)}, n={point['num_windows']}" if ends[0] != ends[1] else "one window"
+    bounds = f"{wording.bounds(point['low'], point['high'], point['interval'])}, n={point['num_windows']}"
+    bounds = bounds if ends[0] != ends[1] else "one window"
     rate = f"{wording.number(point['samples_per_second'])} images a second"
-    return f"{called} trains {rate}{findings.hedged(evidence, [point], bounds)}. {energy.sentence(point)}."
+    return f"{called} trains {rate}{findings.hedged(evidence, [point], bounds)}. {wording.energy(point)}."
 
 
 def among_others(evidence: Evidence, study: Study) -> Drawing:

@@ -8,6 +8,7 @@ import matplotlib
 import pandas
 from matplotlib.figure import Figure
 
+from benchbook.judging import verdicts
 from benchbook.rows import records
 from benchbook.studies.figures.house import COLOURS, canvas, colour, span, style
 from benchbook.studies.figures.limits import of_few_machines, say_left_out, shown
@@ -82,6 +83,6 @@ def _lay_out(figure: Figure) -> None:
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV, with all digits."""
+    """Write a table as CSV, with all digits; a verdict as its kind and its reasons."""
     folder.mkdir(parents=True, exist_ok=True)
-    records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    records.as_text(verdicts.as_columns(table)).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

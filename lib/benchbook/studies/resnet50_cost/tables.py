@@ -13,7 +13,7 @@ from benchbook.studies.study import Evidence, longest, once
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
-SWAPPED = "swap"  # what a verdict names where the machine swapped
+SWAPPED = "swap"  # the code of a verdict's reason where the machine swapped
 ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 
 _KEPT = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
@@ -76,7 +76,7 @@ def batches(table: pandas.DataFrame) -> pandas.DataFrame:
     key = [*_SETTING, "device_count"]
     measured = table.loc[table["source"] == "measured", [*key, "batch_size", "images_per_second", "status", "verdict"]]
     held_there = measured["images_per_second"].notna() & measured["status"].isin(records.TRAINED)
-    held_there &= ~measured["verdict"].astype(str).str.contains(SWAPPED)
+    held_there &= ~measured["verdict"].map(lambda verdict: verdicts.has(verdict, SWAPPED)).astype(bool)
     lines = []
     for values, group in measured.groupby(key, dropna=False, sort=True):
         held = group[held_there[group.index]]
