@@ -64,6 +64,7 @@ LATER = 4
 # Of the first loss. A network that has learnt few images by heart has losses of 1e-5, and their logarithm is what is
 # exact: a right ResNet-50 in float32 was off by 0.3 % of such a loss, and no step before it by a millionth.
 LEAST_LOSS = 0.01
+NO_GRADIENT = "no gradient was compared"
 PATH = 0.25  # how far the mean loss of a device's own path may be from the reference's, relative to it
 
 
@@ -105,7 +106,7 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     taken = rows[rows["phase"] == "parity"].reset_index(drop=True)
     names = ("step", "reference_loss", "same_weights_loss")
-    numbers = {name: [_number(settings.get(name)) for settings in taken["settings"]] for name in names}
+    numbers = {name: [settings.get(name) for settings in taken["settings"]] for name in names}
     taken = taken.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
     right = taken["reference_loss"]
     error = (taken["loss"].astype(float) - right).abs() / right.abs()
@@ -194,44 +195,50 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _complaints(lines: _Lines) -> list[str]:
-    """Return what is beyond its tolerance."""
+    """Return what is beyond its tolerance: in losses, labels, gradients, and weights after a step."""
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
-    complaints = _loss_complaints(lines, allowed)
-    wrong = _value(first, "labels_wrong")
-    complaints += [f"{wrong} of {first.get('labels_checked')} labels are not the data set's"] if wrong else []
+    errors, own = _errors_at_same_weights(lines), lines["loss_error"]
+    complaints = [
+        f"loss off by {errors[place]:.2g} at step {lines['step'][place]:.0f}, from the same weights"
+        for place in numpy.flatnonzero(~(errors <= allowed.loss))[:1]
+    ]
+    if len(own) > 1 and not own[1] <= allowed.loss:
+        complaints.append(f"loss off by {own[1]:.2g} after one step of its own")
+    drift = abs(_mean(lines["loss"]) / _mean(lines["reference_loss"]) - 1)
+    if not drift <= PATH:
+        complaints.append(f"own path off by {drift:.2g} on average")
+    if wrong := _value(first, "labels_wrong"):
+        complaints.append(f"{wrong} of {first.get('labels_checked')} labels are not the data set's")
     for place, settings in enumerate(lines["settings"]):
-        complaints += _gradient_complaints(settings, allowed, LATER if place else 1) if WHOLE in settings else []
-        complaints += _state_complaints(settings, allowed)
-    complaints += [] if WHOLE in first else ["no gradient was compared"]
-    return list(dict.fromkeys(complaints))
+        complaints += _step_complaints(settings, allowed, LATER if place else 1)
+    return list(dict.fromkeys(complaints if WHOLE in first else [*complaints, NO_GRADIENT]))
 
 
-def _gradient_complaints(settings: dict, allowed: Tolerance, times: float) -> list[str]:
-    """Return what is wrong with a step's gradients, which may be so many times as far off as the tolerance says."""
-    cosines, ratios = (WHOLE, "worst_cosine"), ("gradient_norm_ratio", "worst_norm_ratio")
-    if any(_value(settings, name) is None for name in (*cosines, *ratios)):
-        return ["no gradient was compared"]
-    complaints = []
-    for name, least in zip(cosines, (allowed.cosine, allowed.layer_cosine), strict=True):
-        bound = 1 - times * (1 - least)
-        if not settings[name] >= bound:
-            complaints.append(f"{_layer(settings, name)}: cosine {settings[name]:.4f}, under {bound:g}")
-    for name, most in zip(ratios, (allowed.norm_ratio, allowed.layer_norm_ratio), strict=True):
-        if not abs(settings[name] - 1) <= times * most:
-            far = f"norm {settings[name]:.3f} of the reference's, over {times * most:.0%} off"
-            complaints.append(f"{_layer(settings, name)}: {far}")
-    return complaints
+def _step_complaints(settings: dict, allowed: Tolerance, times: float) -> Iterator[str]:
+    """Yield what is wrong after a step: gradients, so many times as far off as the tolerance says, and its state.
 
-
-def _state_complaints(settings: dict, allowed: Tolerance) -> list[str]:
-    """Return what is wrong with weights and moving statistics after a step; older rows say nothing of them."""
-    update, statistics = _value(settings, "update_error"), _value(settings, "statistics_error")
-    complaints = []
-    if update is not None and not update <= allowed.update:
-        complaints.append(f"{_layer(settings, 'update')}: step {update:.2g} of its length off the optimiser's")
-    if statistics is not None and not statistics <= allowed.statistics:
-        complaints.append(f"{_layer(settings, 'statistics')}: moving statistics off by {statistics:.2g}")
-    return complaints
+    Of weights and moving statistics older rows say nothing.
+    """
+    cosines = {WHOLE: allowed.cosine, "worst_cosine": allowed.layer_cosine}
+    ratios = {"gradient_norm_ratio": allowed.norm_ratio, "worst_norm_ratio": allowed.layer_norm_ratio}
+    if WHOLE in settings and any(_value(settings, name) is None for name in (*cosines, *ratios)):
+        yield NO_GRADIENT
+    elif WHOLE in settings:
+        for name, least in cosines.items():
+            bound = 1 - times * (1 - least)
+            if not settings[name] >= bound:
+                yield f"{_layer(settings, name)}: cosine {settings[name]:.4f}, under {bound:g}"
+        for name, most in ratios.items():
+            if not abs(settings[name] - 1) <= times * most:
+                far = f"norm {settings[name]:.3f} of the reference's, over {times * most:.0%} off"
+                yield f"{_layer(settings, name)}: {far}"
+    for name, text in {
+        "update": "step {:.2g} of its length off the optimiser's",
+        "statistics": "moving statistics off by {:.2g}",
+    }.items():
+        error = _value(settings, f"{name}_error")
+        if error is not None and not error <= getattr(allowed, name):
+            yield f"{_layer(settings, name)}: {text.format(error)}"
 
 
 def _value(settings: dict, name: str) -> float | None:
@@ -243,19 +250,6 @@ def _value(settings: dict, name: str) -> float | None:
 def _layer(settings: dict, name: str) -> str:
     """Return the layer that a figure is of; the figures of the whole network name none."""
     return str(settings.get(f"{name}_layer", "gradient"))
-
-
-def _loss_complaints(lines: _Lines, allowed: Tolerance) -> list[str]:
-    """Return what is wrong with the losses: at the same weights, after one own step, and on the whole own path."""
-    errors, own = _errors_at_same_weights(lines), lines["loss_error"]
-    complaints = [
-        f"loss off by {errors[place]:.2g} at step {lines['step'][place]:.0f}, from the same weights"
-        for place in numpy.flatnonzero(~(errors <= allowed.loss))[:1]
-    ]
-    if len(own) > 1 and not own[1] <= allowed.loss:
-        complaints.append(f"loss off by {own[1]:.2g} after one step of its own")
-    drift = abs(_mean(lines["loss"]) / _mean(lines["reference_loss"]) - 1)
-    return complaints if drift <= PATH else [*complaints, f"own path off by {drift:.2g} on average"]
 
 
 def _errors_at_same_weights(lines: _Lines) -> numpy.ndarray:
@@ -279,7 +273,3 @@ def _mean(values: numpy.ndarray) -> float:
     """Return the mean of those that are numbers."""
     present = values[~numpy.isnan(values)]
     return float(present.mean()) if len(present) else math.nan
-
-
-def _number(value) -> float:
-    return math.nan if value is None else float(value)
