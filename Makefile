@@ -43,7 +43,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
-	@$(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
+	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
 	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))
@@ -77,9 +77,9 @@ picture: $(READY) ## Draw the README's figure again, from the published rows
 	@$(BIN)/python .github/draw_epochs.py
 
 # `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
-# Wheels only, so that nothing is compiled at set-up; connection-pool, pure Python, has no wheel. torch needs macOS 14.
+# Wheels only, so that nothing is compiled at set-up. torch needs macOS 14.
 resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) pip compile - \
-	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: --no-binary connection-pool \
+	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt
 
 lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch's operators on MPS
@@ -90,7 +90,7 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch
 	MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
-	rm -rf .venv .venv-arm64-on-linux .uv .snakemake .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
+	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
 
 # EXTRAS names a file of further packages, which a network of one's own needs; the next sync without it removes them.
 $(READY): requirements/$(PLATFORM).txt pyproject.toml $(EXTRAS) | $(UV)

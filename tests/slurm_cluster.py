@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 COMMANDS = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
-CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks; Snakemake's executor clears SLURM_CONF
+CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks without SLURM_CONF
 NODES = ("first", "second")
 SETTINGS = """
 ClusterName=loopback

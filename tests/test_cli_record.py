@@ -66,7 +66,7 @@ def test_asking_needs_no_framework(words, tmp_path):
         rows = record.rows()
         records.as_text(rows).to_csv(tmp_path / "rows.csv", index=False)
         words = ["validate", str(tmp_path / "rows.csv")]
-    absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "sklearn", "kornia", "zeus", "snakemake")
+    absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "sklearn", "kornia", "zeus")
     lines = [
         "import sys",
         *(f"sys.modules[{name!r}] = None" for name in absent),

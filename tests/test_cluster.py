@@ -8,7 +8,7 @@ from benchbook.commands import cli
 from benchbook.machine import layout, slurm
 from benchbook.measuring import runs
 from benchbook.rows import marker
-from benchbook.running import cluster, groups, profile_files, profiles, sites
+from benchbook.running import cluster, profile_files, profiles
 from benchbook.running.profiles import Point
 from rows import make_row
 
@@ -22,31 +22,50 @@ def test_a_study_and_the_calibration_it_is_held_against_are_one_job():
     points = [point("calibrate", 1), point("calibrate", 2, framework="jax"), point("calibrate", 3, device="cuda")]
     points += [point("mnist_speedup", 1, kernels=3), point("mnist_speedup", 2, kernels=3, device="cuda")]
     points += [point("resnet50_cost", 1), point("resnet50_cost", 2, device="cuda", device_count=8)]
-    made = {group.name: group for group in groups.groups(points)}
-    names = {name: [each["name"] for each in group.points] for name, group in made.items()}
-    assert names == {
+    made = cluster.groups(points)
+    assert {name: [each.name for each in group] for name, group in made.items()} == {
         "mnist_speedup": ["calibrate-1", "calibrate-3", "mnist_speedup-1", "mnist_speedup-2"],
         "resnet50_cost": ["calibrate-1", "calibrate-3", "resnet50_cost-1", "resnet50_cost-2"],
         "calibrate": ["calibrate-2"],
     }
-    sizes = {name: group.gpus for name, group in made.items()}
-    assert sizes == {"mnist_speedup": 1, "resnet50_cost": 8, "calibrate": 0}
-    assert made["mnist_speedup"].minutes == 80 + groups.MARGIN_MINUTES
+    jobs = cluster.jobs(points, cluster.Site()).set_index("job")
+    assert jobs["gpus"].to_dict() == {"mnist_speedup": 1, "resnet50_cost": 8, "calibrate": 0}
+    assert jobs.loc["mnist_speedup", "minutes"] == 80 + cluster.MARGIN_MINUTES
 
 
 def test_a_job_asks_for_a_whole_node_and_for_what_the_site_says():
-    group = groups.Group("resnet50_cost", [], gpus=4, minutes=600)
-    site = {"partition": "gpu", "account": "us", "gpu_type": "a100", "max_minutes": 90}
-    asked = groups.resources(group, site)
-    assert (asked["nodes"], asked["tasks"], asked["gres"], asked["runtime"]) == (1, 1, "gpu:a100:4", 90)
-    assert (asked["slurm_partition"], asked["slurm_account"], asked["slurm_extra"]) == ("gpu", "us", "--exclusive")
-    plain = groups.resources(groups.Group("vae_stability", [], 0, 30), {})
-    assert not {"gres", "slurm_partition", "slurm_account", "qos", "constraint"} & set(plain)
-    assert plain["runtime"] == 30
+    group = [point("resnet50_cost", device="cuda", device_count=4, minutes=600)]
+    site = cluster.Site(partition="gpu", account="us", gpu_type="a100", max_minutes=90, memory_gib=64)
+    asked = {"partition": "gpu", "account": "us", "gres": "gpu:a100:4", "time": 90, "mem": "64G"}
+    assert cluster.resources(group, site) == asked
+    plain = cluster.resources([point("vae_stability", minutes=30)], cluster.Site())
+    assert plain == {"time": 30 + cluster.MARGIN_MINUTES, "mem": 0}  # all of the node's memory
+
+
+@pytest.mark.parametrize("printed", ["17", "17;cluster"])
+def test_a_job_is_submitted_with_a_node_of_its_own_and_its_id_is_returned(tmp_path, monkeypatch, printed):
+    (tmp_path / "sbatch").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\necho "{printed}"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    group = [point("toy")]
+    assert cluster._submit("toy", group, "desk", cluster.Site(qos="long"), tmp_path, "benchbook-1-") == "17"
+    words = (tmp_path / "words").read_text().splitlines()
+    assert {"--parsable", "--exclusive", "--no-requeue", "--qos=long", "--mem=0"} < set(words)
+    assert {"--job-name=benchbook-1-toy", f"--output={tmp_path}/logs/toy-%j.log"} < set(words)
+    assert words[-1].endswith(f"-m benchbook.running.cluster {tmp_path}/toy.json --machine desk")
+    assert profiles.read_points(tmp_path / "toy.json") == group
+
+
+def test_what_slurm_refuses_is_one_line_of_its_own_words(tmp_path, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(slurm.Unreachable, match="invalid partition specified: gpu"):
+        slurm.submit([], ["true"])
 
 
 def test_the_example_of_a_site_is_one_and_says_what_its_nodes_have():
-    site = sites.read(layout.root() / "sites" / "example.yaml")
+    site = cluster.read_site(layout.root() / "sites" / "example.yaml")
     assert (site.partition, site.gpu_type, site.kinds("torch"), site.kinds("jax")) == (
         "gpu",
         "a100",
@@ -63,23 +82,23 @@ def test_the_example_of_a_site_is_one_and_says_what_its_nodes_have():
         ("partitions: gpu", "line 1: unknown key 'partitions'; allowed: partition, "),
         ("account: us\nmax_minutes: a day", "line 2: max_minutes is 'a day'; allowed: a whole number, 0 or more"),
         ("devices: gpu", "line 1: devices is 'gpu'; allowed: cpu, mps"),
-        ("status_command: qstat", "status_command is 'qstat'; allowed: squeue, sacct"),
+        ("devices: ''", "devices is ''; allowed: cpu, mps"),
         ("- partition", "allowed: a mapping of partition"),
     ],
 )
 def test_a_wrong_site_is_one_line_with_its_place(tmp_path, content, message):
     (tmp_path / "site.yaml").write_text(content)
     with pytest.raises(profile_files.ProfileError, match=message):
-        sites.read(tmp_path / "site.yaml")
+        cluster.read_site(tmp_path / "site.yaml")
 
 
 def test_a_site_is_for_a_cluster_alone_and_a_cluster_has_a_name(tmp_path):
-    assert sites.chosen("local", None) is None
-    assert sites.chosen("slurm", layout.root() / "sites" / "example.yaml").gpu_type == "a100"
+    assert cluster.chosen("local", None) is None
+    assert cluster.chosen("slurm", layout.root() / "sites" / "example.yaml").gpu_type == "a100"
     with pytest.raises(ValueError, match="executor 'lsf'; allowed: local, slurm"):
-        sites.chosen("lsf", None)
+        cluster.chosen("lsf", None)
     with pytest.raises(ValueError, match=r"site\.yaml: it is a cluster's"):
-        sites.chosen("local", tmp_path / "site.yaml")
+        cluster.chosen("local", tmp_path / "site.yaml")
     with pytest.raises(ValueError, match="MACHINE=name"):
         cluster.check_name("")
 
@@ -99,7 +118,7 @@ def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, mo
 # What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.
 ANSWERS = {
     "timeout": "JobId=3 JobName=j JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None ExitCode=0:15",
-    "interrupted": "JobId=2 JobName=j JobState=COMPLETING Reason=None Restarts=0 ExitCode=0:15 Comment=rule_g",
+    "interrupted": "JobId=2 JobName=j JobState=COMPLETING Reason=None Restarts=0 ExitCode=0:15",
     "preempted": "JobId=5 JobState=COMPLETING Reason=None PreemptEligibleTime=2026-11-22T15:27:01 "
     "PreemptTime=2026-11-22T15:27:03 ExitCode=0:15",
     "node": "JobId=4 JobName=j JobState=NODE_FAIL Reason=NodeDown Restarts=0 ExitCode=0:15",

@@ -39,7 +39,6 @@ PARTIAL = {
     "mlx": ({"arm64"}, "its Linux wheels need glibc 2.35, which not every Linux with an NVIDIA GPU has"),
     "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
     "axe-playwright-python": ({"cuda"}, "comes with playwright"),
-    "snakemake-executor-plugin-slurm": ({"cuda"}, "wants a newer NumPy than the Mac's; no cluster has Macs or TPUs"),
 }
 # Packages with another extra on each platform.
 EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}

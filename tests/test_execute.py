@@ -1,12 +1,10 @@
 """One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.notebook
 PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
 # A study of one row. What goes wrong is told from outside, so that the point stays the same.
 SETUP = """
-import os, time
+import os, signal, time
 from pathlib import Path
 from types import SimpleNamespace
 from benchbook.machine import layout
@@ -47,7 +45,10 @@ with run.during("train"):
         raise RuntimeError("broken on purpose in " + str(Path.home()))
     if fault == "kernel dies":
         os.kill(os.getpid(), 9)
-    if fault == "hangs":
+    if fault == "does not heed":
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    if fault in ("hangs", "does not heed"):
         time.sleep(600)
 run.end()
 """
@@ -94,17 +95,26 @@ def wait_for_row(point: Point) -> None:
     raise AssertionError("the run wrote no row")
 
 
+ALONE = """
+import os, signal, sys
+from pathlib import Path
+from benchbook.machine import layout, processes
+for number in processes.STOPS:
+    signal.signal(number, signal.SIG_DFL)  # tests may run where one is ignored
+processes.stop_on_signals()
+layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
+from benchbook.running import profiles, session
+try:
+    sys.exit(len(session.run(profiles.read_points(Path(sys.argv[1])), "tester")))
+except processes.Stopped as stop:
+    sys.exit(stop.status)
+"""
+
+
 def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
-    """Start the point as the graph does, in a process of its own."""
-    arguments = [
-        "from benchbook.running import job; from benchbook.machine import layout",
-        "import os, pathlib, signal",
-    ]
-    arguments += ["signal.signal(signal.SIGINT, signal.default_int_handler)"]  # tests may run where it is ignored
-    arguments += ["layout.notebooks = lambda: {'faults': pathlib.Path(os.environ['FAULTS_NOTEBOOK'])}"]
-    arguments += ["job.main()"]
-    command = [sys.executable, "-c", "\n".join(arguments), json.dumps(asdict(point)), str(tmp_path / "done")]
-    return subprocess.Popen([*command, "--machine", "tester"], start_new_session=True)
+    """Start the point as a study does, in a process of its own."""
+    profiles.write_points(tmp_path / "points.json", [point])
+    return subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / "points.json")], start_new_session=True)
 
 
 def family_of(process: int) -> list[psutil.Process]:
@@ -161,18 +171,29 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number):
-    monkeypatch.setenv("FAULT", "hangs")
+@pytest.mark.parametrize(
+    ("number", "times", "fault"),
+    [
+        (signal.SIGINT, 2, "hangs"),
+        (signal.SIGHUP, 1, "hangs"),
+        (signal.SIGTERM, 1, "does not heed"),
+    ],
+)
+def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
+    monkeypatch.setenv("FAULT", fault)
     process = start_alone(point, tmp_path)
     wait_for_row(point)
     family = family_of(process.pid)
-    process.send_signal(number)
+    for _ in range(times):  # as a terminal sends them: to the whole group, the second while the first is being heeded
+        os.killpg(process.pid, number)
+        time.sleep(0.05)
     assert process.wait(90) == 128 + number
     psutil.wait_procs(family, timeout=10)
     assert not [member for member in family if member.is_running()]
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
-    assert not (tmp_path / "done").exists()
+    assert f"stopped by {signal.Signals(number).name}" in rows_of(point)["message"].iloc[-1]
+    assert not list((layout.state("tester") / point.study).rglob("done"))
+    assert not list(folder_of(point).glob("*.r*"))  # neither marker nor reserve
 
 
 def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(point, monkeypatch, tmp_path):
@@ -192,25 +213,6 @@ def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(p
     assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
     others = rows_of(point)
     assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]
-
-
-def test_a_run_stops_when_whoever_started_it_is_gone(point, monkeypatch):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    monkeypatch.setenv("BENCHBOOK_LAUNCHER", str(gone.pid))
-    with pytest.raises(execute.Stopped):
-        run_with(point, "", monkeypatch)
-    assert not folder_of(point).exists()
-
-
-def test_a_run_gets_the_users_thread_settings_and_not_snakemakes(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    settings = execute.thread_settings()
-    snakemake = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "BENCHBOOK_THREADS": settings, "PATH": "x"}
-    kept = execute._without_snakemake(snakemake)
-    assert kept == {"OMP_NUM_THREADS": "7", "BENCHBOOK_THREADS": settings, "PATH": "x"}
-    assert execute._without_snakemake({"OMP_NUM_THREADS": "3"}) == {"OMP_NUM_THREADS": "3"}
 
 
 def test_only_one_run_measures_at_a_time(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from benchbook.machine import layout
 from benchbook.rows import records
-from benchbook.running import execute, loop, profiles
+from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from test_execute import PARAMETERS, SETUP
 
@@ -52,22 +52,22 @@ def statuses_of(point: Point) -> list[str]:
 
 def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_call_goes_on(points, monkeypatch):
     long, short = points[0], replace(points[1], time_limit_seconds=200)
-    [left_out] = loop.run([long, short], "tester", time.monotonic() + 400.9)
+    [left_out] = session.run([long, short], "tester", time.monotonic() + 400.9)
     assert left_out.point.title == "faults reference-cpu"
     assert left_out.reason == "needs up to 500 s, 391 s were left"  # 10 s are for the end
     [(variant, run, status)] = measured()
     assert (variant, status) == ("controlled", "ok")
-    assert loop.run([long, short], "tester") == []
+    assert session.run([long, short], "tester") == []
     first, second = measured()
     assert first == (variant, run, status)
     assert second[0] == "reference"
     monkeypatch.setenv("BENCHBOOK_SESSION", "another")
-    assert loop.run([long, short], "tester") == []  # what is done stays done
+    assert session.run([long, short], "tester") == []  # what is done stays done
     assert measured() == [first, second]
 
 
 def test_without_time_every_point_is_named_and_nothing_runs(points):
-    left_out = loop.run([*points, replace(points[0], name="x-1", num_kernels=2)], "tester", time.monotonic())
+    left_out = session.run([*points, replace(points[0], name="x-1", num_kernels=2)], "tester", time.monotonic())
     assert [each.point.title for each in left_out] == ["faults reference-cpu", "faults controlled-cpu", "faults x"]
     assert {each.reason for each in left_out} == {"needs up to 500 s, 0 s were left"}
     assert not list(layout.outputs().rglob("*.csv"))
@@ -75,7 +75,7 @@ def test_without_time_every_point_is_named_and_nothing_runs(points):
 
 def test_a_failure_is_a_row_and_the_loop_goes_on(points, monkeypatch, capsys):
     monkeypatch.setenv("FAULT", "reference")
-    assert loop.run(points, "tester", time.monotonic() + 3600) == []
+    assert session.run(points, "tester", time.monotonic() + 3600) == []
     assert [(variant, status) for variant, _, status in measured()] == [
         ("reference", "ok"),
         ("reference", "crashed"),
@@ -87,8 +87,8 @@ def test_a_failure_is_a_row_and_the_loop_goes_on(points, monkeypatch, capsys):
 
 def test_a_point_goes_on_with_the_kernel_that_this_session_lacks(points):
     twice = replace(points[0], num_kernels=2)
-    assert loop.run(points[:1], "tester") == []  # done once: too little for two kernels
-    assert loop.run([twice], "tester", time.monotonic() + 800) == []
+    assert session.run(points[:1], "tester") == []  # done once: too little for two kernels
+    assert session.run([twice], "tester", time.monotonic() + 800) == []
     assert len(measured()) == 2
     assert statuses_of(twice) == ["ok", "ok"]
 
@@ -100,6 +100,6 @@ def test_a_point_whose_run_cannot_be_supervised_is_left_out_with_its_reason(poin
         return ["ok"]
 
     monkeypatch.setattr(execute, "execute", run)
-    [left_out] = loop.run(points, "tester", time.monotonic() + 3600)
+    [left_out] = session.run(points, "tester", time.monotonic() + 3600)
     assert (left_out.point, left_out.reason) == (points[0], "OSError: planted")
     assert statuses_of(points[1]) == ["ok"]

@@ -21,7 +21,6 @@ from benchbook.record import naming
 from benchbook.report import executed
 from benchbook.report.answers import page
 from benchbook.rows import packing, points, records
-from benchbook.running.groups import Group
 from benchbook.running.profiles import Point
 from benchbook.studies.datasets import sources
 from rows import make_row, make_rows
@@ -189,11 +188,10 @@ def test_no_folder_of_rows_has_another_name(make, value):
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_points_and_groups_from_a_file_have_plain_names(value):
+def test_points_from_a_file_have_plain_names(value):
     for what, make in {
         "point": lambda: Point("mnist_speedup", value, {}, 1, 60),
         "study": lambda: Point(value, "p", {}, 1, 60),
-        "group": lambda: Group(value, [], 0, 60),
     }.items():
         with pytest.raises(ValueError, match=f"{what} .*; allowed: up to 128 letters"):
             make()

@@ -1,17 +1,15 @@
-"""A probe that may crash: a kernel that dies at 224 pixels is one row, and the graph goes on to the next point."""
+"""A probe that may crash: a kernel that dies at 224 pixels is one row, and the study goes on to the next point."""
 
 import json
-import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 
 import psutil
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.machine import layout
+from benchbook.machine import layout, processes
 from benchbook.running import profiles, session
 from benchbook.running.profiles import Point
 from benchbook.studies.mobilenetv2_energy import tables
@@ -32,7 +30,7 @@ def kill_kernel_at_its_first_row(process: subprocess.Popen, folder) -> None:
     while time.monotonic() < deadline and process.poll() is None:
         if any(path.stat().st_size for path in folder.rglob("*.csv")):
             for member in psutil.Process(process.pid).children(recursive=True):
-                if "ipykernel" in " ".join(member.cmdline()):
+                if processes.has_word(member, "ipykernel_launcher"):
                     member.kill()
                     return
         time.sleep(0.1)
@@ -43,20 +41,14 @@ def kill_kernel_at_its_first_row(process: subprocess.Popen, folder) -> None:
 def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setenv("BENCHBOOK_MACHINE", "tester")
-    point, done = probe(), tmp_path / "done"
-    # As the graph starts it: what it leaves behind decides whether the next point's turn comes.
-    command = [
-        sys.executable,
-        "-m",
-        "benchbook.running.job",
-        json.dumps(asdict(point)),
-        str(done),
-        "--machine",
-        "tester",
-    ]
-    process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL)
+    point = probe()
+    profiles.write_points(tmp_path / "points.json", [point])
+    code = "from pathlib import Path; from benchbook.running import profiles, session; "
+    code += f"session.measure(profiles.read_points(Path({str(tmp_path / 'points.json')!r})), 'tester')"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     kill_kernel_at_its_first_row(process, layout.runs("tester"))
     assert process.wait(60) == 0
+    done = layout.state("tester") / point.study / point.name / "done"
     assert json.loads(done.read_text()) == {"statuses": ["crashed"]}
     rows = session.read_rows("tester")
     assert rows["status"].tolist() == ["ok", "crashed"]

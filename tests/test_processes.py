@@ -109,7 +109,7 @@ def test_the_birth_of_a_process_is_the_same_whoever_asks():
         (KeyboardInterrupt(), 130, "Stopped. What was measured is kept"),
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
         (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
-        (subprocess.CalledProcessError(1, "snakemake"), 1, "error: Command 'snakemake' returned"),
+        (subprocess.CalledProcessError(1, "a-tool"), 1, "error: Command 'a-tool' returned"),
         (
             ZeroDivisionError("division by zero"),
             1,

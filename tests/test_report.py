@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from benchbook import report, studies
 from benchbook.record import articles
 from benchbook.report import answers, executed, headline, tables
-from benchbook.running import ledger
+from benchbook.running import kernel
 from benchbook.studies import figures
 from benchbook.studies.study import Evidence
 
@@ -208,7 +208,7 @@ def write_notebook(
     notebook = new_notebook(cells=[new_markdown_cell(text, id="text"), cell])
     nbformat.write(notebook, folder / f"{run}.ipynb")
     if made_here:
-        ledger.record(folder / f"{run}.ipynb")
+        kernel.record(folder / f"{run}.ipynb")
 
 
 def test_the_outputs_folder_lists_the_notebooks_that_runs_made(tmp_path):
@@ -522,7 +522,7 @@ def test_the_newest_run_of_each_point_has_a_page_and_a_torn_one_none(write_site,
     write_notebook(runs, point="torn")
     torn = runs / "desk" / "mnist_speedup" / "torn" / "20261121T101500Z-aaaa.ipynb"
     torn.write_text('{"cells": [')
-    ledger.record(torn)
+    kernel.record(torn)
     site = write_site()
     pages = sorted((site.folder / "notebooks").iterdir())
     assert [path.name.rpartition("-")[0] for path in pages] == [

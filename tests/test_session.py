@@ -1,5 +1,6 @@
 """`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has the studies."""
 
+import functools
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas
 import psutil
@@ -18,9 +20,9 @@ from benchbook.__main__ import describe
 from benchbook.commands import cli
 from benchbook.machine import identity, layout
 from benchbook.rows import records
-from benchbook.running import loop, profiles, session
+from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
-from processes import study
+from processes import environment_of_tests, study
 
 MEASURED = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured"}
 
@@ -86,7 +88,6 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
 @pytest.mark.notebook
 def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves_out(tmp_path):
     library = toy.copy_project(tmp_path / "project")
-    (library / "snakemake.py").write_text("raise ImportError('a study with a deadline needs none')")
     outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
     settings = {"PYTHONPATH": str(library), "TOY_HANGS": "controlled"}
     stopped = study(outputs, *choice, "--deadline", "3600", **settings)
@@ -108,6 +109,42 @@ def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves
     assert len(records.merge(records.find(folder))) == len(before)
     assert (folder.parent / ".session").read_text() == before["session"].unique().item()
     assert not (outputs / "report").exists()
+
+
+@pytest.mark.notebook
+def test_a_killed_make_takes_its_study_along_and_the_next_one_goes_on(tmp_path):
+    project, folder = tmp_path / "project", tmp_path / "outputs" / "runs" / "desk" / "toy"
+    library = str(toy.copy_project(project))
+    for name in ("ready", "requirements/here.txt"):  # all that `make` would set up
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).touch()
+    words = {"PLATFORM": "here", "READY": "ready", "UV": "ready", "BIN": Path(sys.executable).parent}
+    words |= {"PROFILE": "smoke", "STUDIES": "toy", "MACHINE": "desk"}
+    command = ["make", "--old-file=ready", "study", *(f"{name}={value}" for name, value in words.items())]
+    settings = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(tmp_path / "outputs"), "PYTHONPATH": library}
+    with (tmp_path / "log").open("w") as log:
+        make = subprocess.Popen(
+            command,
+            env=settings | {"TOY_HANGS": "controlled"},
+            cwd=project,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        wait_for(lambda: list(folder.glob("controlled-*/*.csv")), make)
+        [study_of_make] = psutil.Process(make.pid).children()  # itself, no shell around it
+        family = [study_of_make, *study_of_make.children(recursive=True)]
+        make.kill()
+        make.wait()
+        assert not psutil.wait_procs(family, timeout=20)[1]
+    rows = records.merge(records.find(folder))
+    assert rows.loc[rows["status"] != "ok", ["variant", "status"]].to_numpy().tolist() == [
+        ["controlled", "interrupted"]
+    ]
+    again = subprocess.run(command, env=settings, cwd=project, capture_output=True, text=True, timeout=300, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    rows = records.merge(records.find(folder))
+    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 2, "reference": 1}
 
 
 @pytest.mark.parametrize(
@@ -150,16 +187,22 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
     for name, statuses in {"good": ["ok"], "bad": ["ok", "crashed"]}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "done").write_text(json.dumps({"statuses": statuses}))
-        (tmp_path / name / "kernel_1_done").touch()
-        session.forget_failure(tmp_path / name)
-    assert len(list((tmp_path / "good").iterdir())) == 2
-    assert not list((tmp_path / "bad").iterdir())
+        assert session.forget_failure(tmp_path / name) == (name == "bad")
+    assert [path.parent.name for path in tmp_path.rglob("done")] == ["good"]
+
+
+@pytest.mark.parametrize("content", ["", '{"statuses": ["o', None])
+def test_a_point_whose_end_is_torn_or_absent_is_not_done(tmp_path, content):
+    if content is not None:
+        (tmp_path / "done").write_text(content)
+    assert not session.is_done(tmp_path, Point("toy", "p", {}, 1, 60))
+    assert not session.forget_failure(tmp_path)
 
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch):
     """Measure one point with a loop that answers as told; return the names of its sessions so far."""
-    for name in ("BENCHBOOK_SESSION", "BENCHBOOK_MACHINE", "BENCHBOOK_POINTS", "BENCHBOOK_LAUNCHER"):
+    for name in ("BENCHBOOK_SESSION", "BENCHBOOK_MACHINE"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     names, point = [], Point("toy", "p", {}, 1, 60)
@@ -169,10 +212,10 @@ def sessions(tmp_path, monkeypatch):
             names.append(os.environ["BENCHBOOK_SESSION"])
             if error:
                 raise error
-            return [loop.LeftOut(point, "planted")] if left_out else []
+            return [session.LeftOut(point, "planted")] if left_out else []
 
-        monkeypatch.setattr(loop, "run", run)
-        session.measure([point], "desk", deadline=1.0, **options)
+        monkeypatch.setattr(session, "run", run)
+        session.measure([point], "desk", **options)
         return names
 
     return measure
@@ -185,6 +228,16 @@ def test_a_session_keeps_its_name_until_all_of_its_points_are_done(sessions):
     first, second, third = sessions()
     assert first == second == third
     assert sessions()[-1] != first
+
+
+def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
+    monkeypatch.setattr(session.execute, "only_one", functools.partial(execute.only_one, seconds=0.1))
+    with (
+        execute.only_one(layout.state("desk") / ".study.lock"),
+        pytest.raises(RuntimeError, match="another study measures on this machine"),
+    ):
+        sessions()
+    assert len(sessions()) == 1
 
 
 @pytest.mark.parametrize(("status", "same"), [("ok", True), ("crashed", False)])
@@ -260,18 +313,3 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
     told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
     hours = point.parameters["num_windows"] * point.parameters["window_seconds"] / 3600
     assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $100.00 at the very most." in told.output
-
-
-def test_a_job_that_does_not_heed_is_killed_with_the_graph(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    monkeypatch.setattr(session, "STOP_SECONDS", 0.2)
-    job = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {job!r}, 'benchbook.running.job'])"
-    graph = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    graph.stdout.readline()
-    family = psutil.Process(graph.pid).children()
-    assert len(family) == 1
-    session.stop(graph, "desk")
-    assert graph.poll() is not None
-    assert not psutil.wait_procs(family, timeout=10)[1]
-    graph.stdout.close()

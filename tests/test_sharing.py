@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pandas
 import pytest
@@ -45,16 +44,6 @@ def test_others_take_what_is_busy_and_not_ours():
         0,
     )  # counters tick one after the other
     assert contention.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
-
-
-def test_a_look_that_began_before_measures_since_then_and_waits_for_the_rest_alone(monkeypatch):
-    after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
-    slept = []
-    monkeypatch.setattr(contention.time, "sleep", slept.append)
-    monkeypatch.setattr(contention, "cpu_seconds", lambda: after)
-    long_ago = contention.Moment(IDLE, time.monotonic() - 20.0)
-    assert contention.look(0.5, long_ago) == pytest.approx((30 - 25) / 40, rel=0.01)
-    assert slept == [0.0]
 
 
 def test_what_children_have_done_is_ours_after_they_have_ended():

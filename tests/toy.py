@@ -7,7 +7,7 @@ import nbformat
 
 from benchbook.machine import layout
 
-PARTS = ("lib", "notebooks", "outputs/published", "Snakefile", "CITATION.cff", "pyproject.toml")
+PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "pyproject.toml")
 WORKLOAD = '''
 import numpy
 

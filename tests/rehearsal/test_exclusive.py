@@ -57,8 +57,7 @@ def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
     project = tmp_path / "project"
     for name in ("lib/benchbook", "notebooks", "outputs/published"):
         shutil.copytree(layout.root() / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("Snakefile", "CITATION.cff"):
-        shutil.copy(layout.root() / name, project)
+    shutil.copy(layout.root() / "CITATION.cff", project)
     budget = {"num_windows": 1, "window_seconds": 0.05, "matrix_sizes": "128", "copy_mebibytes": 1, "num_starts": 2}
     profile = {"calibrate": {"time_limit_minutes": 3, "parameters": budget, "points": [{"framework": ["jax"]}]}}
     (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump(profile))

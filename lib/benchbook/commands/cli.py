@@ -1,6 +1,8 @@
 """The command line: `benchbook --help` lists the commands."""
 
+import math
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +18,11 @@ from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, verdicts, wording
-from benchbook.machine import condition, layout
+from benchbook.machine import condition, layout, processes
 from benchbook.machine import identity as machine
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
-from benchbook.running import cluster, profiles, session, sites
+from benchbook.running import cluster, profiles, session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(measure.measure)
@@ -57,17 +59,16 @@ def study(
     executor: Executor = "local",
     site: SiteFile = None,
     deadline: Annotated[
-        float | None, typer.Option(help="seconds until this command ends; a point that no longer fits is left out")
-    ] = None,
+        float, typer.Option(help="seconds until this command ends; a point that no longer fits is left out")
+    ] = math.inf,
 ) -> None:
     """Measure this machine, or nodes of a cluster, then write figures and report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
-    until = None if deadline is None else begun + deadline
-    for name in ("BENCHBOOK_DATA", "BENCHBOOK_METER"):
-        if os.environ.get(name):  # the graph runs in another folder
-            os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    cluster_site = sites.chosen(executor, site)
-    if cluster_site and deadline is not None:
+    until = begun + deadline
+    if "MAKELEVEL" in os.environ:  # a `make` that is killed takes its study along
+        processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
+    cluster_site = cluster.chosen(executor, site)
+    if cluster_site and math.isfinite(deadline):
         raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
     points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
@@ -80,7 +81,7 @@ def study(
         name = _identify(machine).name
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
-    has_time = until is None or until - time.monotonic() > REPORT_SECONDS
+    has_time = until - time.monotonic() > REPORT_SECONDS
     page = _write_report() if has_time else None
     _print_summary(lines)
     if page:
@@ -113,7 +114,7 @@ def plan(
     site: SiteFile = None,
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
-    cluster_site = sites.chosen(executor, site)
+    cluster_site = cluster.chosen(executor, site)
     name = cluster.check_name(machine) if cluster_site else _identify(machine).name
     points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)

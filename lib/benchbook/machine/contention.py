@@ -2,7 +2,6 @@
 
 import os
 import time
-from dataclasses import dataclass
 
 import psutil
 
@@ -46,34 +45,11 @@ def shares(before: dict, after: dict, seconds: float) -> tuple[float, float]:
     return max(0.0, busy - own) / offered, max(0.0, stolen) / offered
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Where a look at others begins.
-
-    Attributes:
-        counters: from `cpu_seconds`.
-        clock: of `time.monotonic`, then.
-    """
-
-    counters: dict
-    clock: float
-
-
-def begin() -> Moment:
-    """Begin a look that goes on while this process does something else, which is not counted as others' work."""
-    return Moment(cpu_seconds(), time.monotonic())
-
-
-def look(seconds: float = LOOK_SECONDS, begun: Moment | None = None) -> float:
-    """Return the share of the CPU that others take now.
-
-    Args:
-        seconds: to measure over, at least.
-        begun: since when; what is left of the seconds is waited for. None: since now.
-    """
-    begun = begun or begin()
-    time.sleep(max(0.0, seconds - (time.monotonic() - begun.clock)))
-    return shares(begun.counters, cpu_seconds(), time.monotonic() - begun.clock)[0]
+def look(seconds: float = LOOK_SECONDS) -> float:
+    """Return the share of the CPU that others take now, measured over so many seconds."""
+    before, clock = cpu_seconds(), time.monotonic()
+    time.sleep(seconds)
+    return shares(before, cpu_seconds(), time.monotonic() - clock)[0]
 
 
 def _root() -> int:

@@ -127,7 +127,7 @@ def environment() -> dict:
 def commit() -> str:
     """Return the project's git commit, with '+changed' if library or notebooks differ; empty outside git."""
     head = _output("git", "-C", str(layout.root()), "rev-parse", "--short=12", "HEAD")
-    watched = ("lib", "notebooks", "Snakefile")
+    watched = ("lib", "notebooks")
     changed = _output("git", "-C", str(layout.root()), "status", "--porcelain", "--", *watched)
     return f"{head}+changed" if head and changed else head
 

@@ -5,6 +5,7 @@ Source: https://slurm.schedmd.com/scontrol.html and https://slurm.schedmd.com/sq
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterable
@@ -96,15 +97,24 @@ def ending(job: str) -> tuple[str, str] | None:
 
 
 def jobs(prefix: str) -> dict[str, tuple[str, str]]:
-    """Return this user's jobs whose names begin with a prefix: comment and state by id, the oldest first.
+    """Return this user's jobs whose names begin with a prefix: the rest of the name, and the state, by id.
 
     Raises:
         Unreachable: no answer.
     """
-    text = _ask("squeue", "--me", "--noheader", "--states=all", "--format=%i|%j|%k|%T")
-    words = [line.split("|") for line in text.splitlines() if line.count("|") == 3]  # other jobs may be called a|b
-    own = [(job, comment, name) for job, title, comment, name in words if title.startswith(prefix)]
-    return {job: (comment, name) for job, comment, name in sorted(own, key=lambda each: int(each[0]))}
+    text = _ask("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
+    words = [line.split("|", 2) for line in text.splitlines()]
+    return {job: (name.removeprefix(prefix), word) for job, word, name in words if name.startswith(prefix)}
+
+
+def submit(options: Iterable[str], command: Iterable[str]) -> str:
+    """Submit a command as a job that is not started a second time, and return its id.
+
+    Raises:
+        Unreachable: no answer, or Slurm refuses it; the message is Slurm's.
+    """
+    text = _ask("sbatch", "--parsable", "--no-requeue", *options, f"--wrap=exec {shlex.join(command)}")
+    return text.strip().partition(";")[0]  # a cluster's name may follow
 
 
 def cancel(names: Iterable[str], seconds: float) -> None:

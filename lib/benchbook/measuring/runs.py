@@ -214,7 +214,7 @@ def recover(folder: Path) -> list[str]:
     ended = []
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
-        if run is not None and not marker.is_alive(path):
+        if run is not None and not marker.is_alive(path) and path.exists():  # it may have ended well meanwhile
             run.fail(*marker.ending(path))
             ended.append(run.run_id)
     for reserve in folder.glob("*.reserve"):  # a kill between two files, or a full disk, leaves one without its marker

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from benchbook.machine import layout
-from benchbook.running import ledger
+from benchbook.running import kernel
 
 SHOWN = ("text/html", "text/markdown", "text/plain", "image/png", "image/jpeg")
 # A notebook's own markup that is kept; everything else is dropped, so that no output runs or loads anything.
@@ -29,8 +29,8 @@ def newest(runs: Path) -> list[Path]:
 
     A notebook that no run on this computer made is left out: it would be published as if it had been run here.
     """
-    digests = ledger.recorded()
-    own = (path for path in sorted(runs.glob("*/*/*/*.ipynb")) if ledger.has(path, digests))
+    digests = kernel.recorded()
+    own = (path for path in sorted(runs.glob("*/*/*/*.ipynb")) if kernel.has(path, digests))
     return list({path.parent: path for path in own}.values())
 
 

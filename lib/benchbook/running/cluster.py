@@ -1,47 +1,155 @@
 """A study on a Slurm cluster: what is compared with one another is one job, on a node that nobody else uses.
 
-The graph on the host that submits has a job for each group; a job runs the graph of `session.measure` on its node, so
-that kernels take turns there as they do on one computer. Groups are independent of one another. What is not done, for
-whatever reason, the same command goes on with. Rows are those of the kind of node: `<machine>-<four digits>`, from its
-fingerprint. What a session keeps lies in `outputs/slurm/<machine>/<group>/`, logs of jobs in `logs/` beside.
+A job measures the points of one study and the calibrations they are compared with, as `session.measure` does on one
+computer. Rows are those of the kind of node: `<machine>-<four digits>`, from its fingerprint. What a session keeps lies
+in `outputs/slurm/<machine>/<study>/<kind of node>/`, logs of jobs in `logs/`. What is not done, for whatever reason,
+the same command goes on with.
 """
 
 import argparse
 import hashlib
-import json
+import itertools
+import math
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pandas
 
+from benchbook.frameworks import devices
 from benchbook.machine import identity, layout, processes, slurm
 from benchbook.machine.processes import Stopped
-from benchbook.measuring import runs
-from benchbook.rows import marker
-from benchbook.running import execute, session
-from benchbook.running.groups import Group, groups, resources
-from benchbook.running.profiles import Point
-from benchbook.running.sites import Site
+from benchbook.running import execute, profile_files, profiles, session
+from benchbook.running.profiles import CALIBRATION, Point
 
+EXECUTORS = ("local", "slurm")
+MARGIN_MINUTES = 5  # of a job, for what is not in its kernels
+LOOK_SECONDS = 10.0  # between two looks at the queue
 STOP_SECONDS = 90.0  # for cancelled jobs to end: Slurm kills after KillWait, 30 s by default
-SETTLE_SECONDS = 300.0  # Snakemake asks for ended jobs at most so seldom: 180 s, and their files arrive by NFS
+SETTLE_SECONDS = 60.0  # for the files of a job that has ended to arrive here by NFS
 
 
 class Unfinished(RuntimeError):
     """Jobs ended before their points did; the message names each, its state and its log."""
 
 
-def end_with_launcher(configuration: dict) -> None:
-    """End this process, the graph's on the submitting host, when the one that started it is gone, even by kill -9."""
-    launcher = int(configuration.get("launcher", 0))
-    if launcher and launcher == os.getppid():
-        processes.when_gone(launcher, lambda: os.kill(os.getpid(), signal.SIGKILL))
+@dataclass(frozen=True)
+class Site:
+    """What jobs ask for, from a YAML file that `sites/example.yaml` explains; what is empty, or 0, is the cluster's.
+
+    Attributes:
+        partition, account, qos, constraint: as sbatch names them.
+        gpu_type: of the GPUs, as the cluster names it: a100.
+        max_minutes: the longest job that the partition takes; what needs longer is continued by the same command.
+        memory_gib: of a node; 0: all of it.
+        devices: kinds that the nodes have, separated by blanks, the fastest first; the submitting host may have none.
+    """
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    gpu_type: str = ""
+    max_minutes: int = 0
+    memory_gib: int = 0
+    devices: str = "cpu"
+
+    def kinds(self, framework: str) -> tuple[str, ...]:
+        """Return the kinds of device that nodes have for a framework."""
+        return tuple(kind for kind in self.devices.split() if framework in devices.KINDS[kind].frameworks)
+
+
+def chosen(executor: str, path: Path | None) -> Site | None:
+    """Return the settings of the cluster that points run on; None where they run on this computer.
+
+    Raises:
+        ValueError: an unknown executor, or the settings of a site for this computer.
+        ProfileError: as `read_site`.
+    """
+    if executor not in EXECUTORS:
+        raise ValueError(f"executor {executor!r}; allowed: {', '.join(EXECUTORS)}")
+    if executor == "local" and path is not None:
+        raise ValueError(f"site {path}: it is a cluster's, which executor slurm runs on, not {executor}")
+    return (read_site(path) if path else Site()) if executor == "slurm" else None
+
+
+def read_site(path: Path) -> Site:
+    """Return the settings of a file.
+
+    Raises:
+        ProfileError: no such YAML, or a key or value that is not allowed; the message names it.
+    """
+    if not path.is_file():
+        raise profile_files.ProfileError(f"{path} does not exist; sites/example.yaml shows what such a file holds")
+    content = profile_files.compose(path)
+    kinds = {field.name: field.type for field in fields(Site)}
+    if not isinstance(content, profile_files.Mapping):
+        raise profile_files.ProfileError(f"{path.name}, line 1: allowed: a mapping of {', '.join(kinds)}")
+    for key, value in content.items():
+        place = f"{path.name}, line {content.lines[key]}"
+        if key not in kinds:
+            raise profile_files.ProfileError(f"{place}: unknown key {key[:80]!r}; allowed: {', '.join(kinds)}")
+        wanted = "a whole number, 0 or more" if kinds[key] is int else "a text"
+        right = type(value) is kinds[key] and (value >= 0 if kinds[key] is int else value.isprintable())
+        if key == "devices":
+            wanted, words = ", ".join(devices.KINDS), str(value).split()
+            right = right and words and set(words) <= set(devices.KINDS)
+        if not right:
+            raise profile_files.ProfileError(f"{place}: {key} is {str(value)[:80]!r}; allowed: {wanted}")
+    return Site(**content)
+
+
+def groups(points: list[Point]) -> dict[str, list[Point]]:
+    """Return the points of each job: those of a study and the calibrations of its devices and frameworks.
+
+    Calibrations that no study needs are a job of their own.
+    """
+    ceilings = [point for point in points if point.study == CALIBRATION]
+    others = [point for point in points if point.study != CALIBRATION]
+    made = {}
+    for study, members in itertools.groupby(others, key=lambda point: point.study):
+        own = list(members)
+        places = {_place(point) for point in own}
+        made[study] = [*(point for point in ceilings if _place(point) in places), *own]
+    held = {point.name for group in made.values() for point in group if point.study == CALIBRATION}
+    left = [point for point in ceilings if point.name not in held]
+    return made | ({CALIBRATION: left} if left else {})
+
+
+def _place(point: Point) -> tuple[str, str]:
+    return point.parameters["device"], point.parameters.get("framework", "torch")
+
+
+def resources(group: list[Point], site: Site) -> dict[str, object]:
+    """Return what a job asks for, by the name of sbatch's option; the node is its alone.
+
+    Source: https://slurm.schedmd.com/sbatch.html
+    """
+    gpus = [point.parameters.get("device_count", 1) for point in group if point.parameters["device"] == "cuda"]
+    minutes = math.ceil(sum(point.num_kernels * point.time_limit_seconds for point in group) / 60) + MARGIN_MINUTES
+    asked = {"time": min(minutes, site.max_minutes or minutes), "mem": f"{site.memory_gib}G" if site.memory_gib else 0}
+    if gpus:
+        asked["gres"] = ":".join(filter(None, ["gpu", site.gpu_type, str(max(gpus))]))
+    named = {name: getattr(site, name) for name in ("partition", "account", "qos", "constraint")}
+    return asked | {name: value for name, value in named.items() if value}
+
+
+def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
+    """Return a line for each job: job, points, gpus, and the minutes that it asks for."""
+    asked = {study: resources(group, site) for study, group in groups(points).items()}
+    return pandas.DataFrame(
+        {
+            "job": study,
+            "points": len(group),
+            "gpus": int(str(asked[study].get("gres", 0)).rpartition(":")[2]),
+            "minutes": asked[study]["time"],
+        }
+        for study, group in groups(points).items()
+    )
 
 
 def check_name(name: str) -> str:
@@ -55,24 +163,10 @@ def check_name(name: str) -> str:
     return layout.check_name(name, "machine name")
 
 
-def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
-    """Return a line for each job: job, points, gpus, and the minutes that it asks for."""
-    return pandas.DataFrame(
-        {
-            "job": group.name,
-            "points": len(group.points),
-            "gpus": group.gpus,
-            "minutes": resources(group, asdict(site))["runtime"],
-        }
-        for group in groups(points)
-    )
-
-
 def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take on the slowest kind of node that has measured; see `session`."""
-    kinds = sorted(
-        path.name for path in layout.runs(name).parent.glob(f"{name}-{'[0-9a-f]' * identity.KIND}") if path.is_dir()
-    )
+    pattern = f"{name}-{'[0-9a-f]' * identity.KIND}"
+    kinds = sorted(path.name for path in layout.runs(name).parent.glob(pattern) if path.is_dir())
     parts = [session.estimate_seconds(points, kind) for kind in kinds or [name]]
     return parts[0].assign(seconds=pandas.concat([part["seconds"] for part in parts], axis=1).astype(float).max(axis=1))
 
@@ -99,173 +193,108 @@ def run(
         Stopped: this process was asked to stop; its jobs were cancelled.
     """
     check_name(name)
-    folder = layout.outputs() / "slurm" / name
+    folder, own = layout.outputs() / "slurm" / name, groups(points)
+    prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}-"
     session.check_room(folder)
-    prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     slurm.jobs(prefix)  # before anything else: is there a Slurm?
-    own = groups(points)
     with execute.only_one(folder / ".study.lock"):
-        for group in own if retry else ():
-            _forget_failures(folder / group.name)
+        if retry:
+            for done in folder.glob("*/*/*/*/done"):
+                if done.parts[-5] in own:
+                    session.forget_failure(done.parent)
         try:
-            _wait_for_former(prefix, say)
-            _settle(folder)
-            _graph(own, name, site, folder, prefix, say)
-        except subprocess.CalledProcessError:
-            pass  # which of them is said below
+            if former := _under_way(prefix):
+                say(f"Waiting for jobs of a session that was cut short: {', '.join(former)}")
+                _follow(former, prefix, own, folder, say)
+            waiting = [study for study in own if not _kind(folder / study, own[study])]
+            submitted = {_submit(study, own[study], name, site, folder, prefix): study for study in waiting}
+            states = _follow(submitted, prefix, own, folder, say)
         except BaseException:
             slurm.cancel(_under_way(prefix), STOP_SECONDS)
             raise
         finally:
-            _settle(folder)
-        _check_done(own, folder, prefix)
-        return _summary(own, folder)
-
-
-def _graph(own: list[Group], name: str, site: Site, folder: Path, prefix: str, say: Callable[[str], None]) -> None:
-    """Submit the jobs of groups that are not done, and wait for them."""
-    plan = folder / ".groups.json"
-    plan.write_text(json.dumps([asdict(group) for group in own]))
-    if not site.memory_gib:
-        os.environ["SBATCH_MEM_PER_NODE"] = "0"  # all of a node's; the executor's own resource has no word for that
-    options = ["--executor", "slurm", "--jobs", str(len(own)), "--latency-wait", "60", "--ignore-incomplete"]
-    options += ["--slurm-status-command", site.status_command, "--slurm-no-requeue", "--slurm-keep-successful-logs"]
-    options += ["--slurm-init-seconds-before-status-checks", str(site.check_seconds)]
-    options += ["--slurm-logdir", str(folder / "logs"), "--slurm-delete-logfiles-older-than", "0"]
-    options += ["--slurm-jobname-prefix", prefix]
-    values = {key: value for key, value in asdict(site).items() if value and key not in ("devices", "status_command")}
-    state = folder.relative_to(layout.outputs())
-    configuration = {"groups": plan, "machine": name, "state": state, "launcher": os.getpid(), **values}
-    former = set(slurm.jobs(prefix))
-    waiting = {group.name: len(group.points) for group in own if not (folder / group.name / "done").exists()}
-    watched = _Watched(prefix, former, waiting, site.check_seconds, folder, say)
-    session.run_graph(options, configuration, _kill, watched.watch)
-
-
-class _Watched:
-    """Follows the jobs of a graph: says what changes, and when all are over and need not be waited for.
-
-    Snakemake asks seldom, and waits for ever for a preempted job, of which it expects a second start.
-
-    Args:
-        prefix: of the jobs' names.
-        former: ids of jobs of a graph before this one.
-        waiting: numbers of points by name of the group whose job the graph submits.
-        every: seconds between two looks.
-        folder: what the session keeps.
-        say: takes lines for the user.
-    """
-
-    def __init__(
-        self,
-        prefix: str,
-        former: set[str],
-        waiting: dict[str, int],
-        every: float,
-        folder: Path,
-        say: Callable[[str], None],
-    ) -> None:
-        self.prefix, self.former, self.waiting, self.every = prefix, former, waiting, every
-        self.folder, self.say, self.said = folder, say, {}
-        self.next_look, self.since = time.monotonic() + every, None
-
-    def watch(self) -> bool:
-        """Return False once nothing is to be waited for."""
-        now = time.monotonic()
-        if now < self.next_look:
-            return True
-        self.next_look = now + self.every
-        try:
-            jobs = {job: words for job, words in slurm.jobs(self.prefix).items() if job not in self.former}
-        except slurm.Unreachable:
-            return True
-        states = [state for _, state in jobs.values()]
-        for job, (comment, state) in jobs.items():
-            self._say_change(job, comment.removeprefix("rule_"), state)
-        if len(states) < len(self.waiting) or not set(states) <= slurm.OVER:
-            self.since = None
-            return True
-        self.since = self.since or now
-        return now - self.since < (SETTLE_SECONDS if set(states) <= {"COMPLETED"} else 4 * self.every)
-
-    def _say_change(self, job: str, group: str, state: str) -> None:
-        num_points = self.waiting.get(group, 0)
-        num_done = min(num_points, len(list((self.folder / group).glob("*/*/*/done"))))
-        line = f"{group}: job {job} {state}, {num_done} of {num_points} points done"
-        if self.said.get(job) != line:
-            self.say(line)
-            self.said[job] = line
-
-
-def _kill(graph: subprocess.Popen) -> None:
-    processes.kill(processes.family(graph.pid))
-    graph.wait()
-
-
-def _under_way(prefix: str) -> list[str]:
-    return [job for job, (_, name) in slurm.jobs(prefix).items() if name not in slurm.OVER]
-
-
-def _wait_for_former(prefix: str, say: Callable[[str], None]) -> None:
-    """Wait for jobs that a session left behind when its host died: they measure on, and their points will be done."""
-    said = False
-    while former := _under_way(prefix):
-        if not said:
-            say(f"Waiting for jobs of a session that was cut short: {', '.join(former)}")
-            said = True
-        time.sleep(1.0)
-
-
-def _settle(folder: Path) -> None:
-    """Write the failure row of every run whose job has ended without it."""
-    for name in {path.name for path in folder.glob("*/*/") if layout.is_name(path.name)}:
-        for path in layout.runs(name).rglob("*.running"):
-            runs.recover(path.parent)
-
-
-def _forget_failures(group: Path) -> None:
-    """Make points of a group that failed undone, whichever kind of node they ran on."""
-    forgotten = [session.forget_failure(done.parent) for done in list(group.glob("*/*/*/done"))]
-    if any(forgotten):
-        (group / "done").unlink(missing_ok=True)
-
-
-def _check_done(own: list[Group], folder: Path, prefix: str) -> None:
-    latest = {comment.removeprefix("rule_"): (job, state) for job, (comment, state) in slurm.jobs(prefix).items()}
-    problems = []
-    for group in own:
-        if not (folder / group.name / "done").exists():
-            job, state = latest.get(group.name, ("", "was not accepted by Slurm"))
-            log = folder / "logs" / f"rule_{group.name}" / f"{job}.log"
-            problems.append(f"{group.name}: job {job} {state}, {log}" if job else f"{group.name}: {state}")
+            for path in folder.glob("*/*/"):
+                session.recover(path.name)
+    problems = [
+        f"{study}: job {job} {states[job]}, {folder}/logs/{study}-{job}.log"
+        for job, study in submitted.items()
+        if not _kind(folder / study, own[study])
+    ]
     if problems:
         raise Unfinished(f"not all points are done ({'; '.join(problems)}); the same command goes on with them")
-
-
-def _summary(own: list[Group], folder: Path) -> pandas.DataFrame:
-    parts = []
-    for group in own:
-        name = json.loads((folder / group.name / "done").read_text())["machine"]
-        parts.append(session.summary([Point(**point) for point in group.points], name))
+    parts = [session.summary(group, _kind(folder / study, group)) for study, group in own.items()]
     return pandas.concat(parts).drop_duplicates(["machine", "study", "point"], ignore_index=True)
 
 
+def _under_way(prefix: str) -> dict[str, str]:
+    """Return the study of each job that has not ended."""
+    return {job: study for job, (study, state) in slurm.jobs(prefix).items() if state not in slurm.OVER}
+
+
+def _kind(folder: Path, group: list[Point]) -> str:
+    """Return the kind of node, by its machine's name, on which all points of a group are done; empty: none yet."""
+    kinds = [kind for kind in folder.glob("*/") if _num_done(kind, group) == len(group)]
+    return max(kinds, key=lambda kind: kind.stat().st_mtime).name if kinds else ""
+
+
+def _num_done(kind: Path, group: list[Point]) -> int:
+    return sum(session.is_done(kind / point.study / point.name, point) for point in group)
+
+
+def _submit(study: str, group: list[Point], name: str, site: Site, folder: Path, prefix: str) -> str:
+    """Submit the job of a group and return its id."""
+    (folder / "logs").mkdir(exist_ok=True)
+    plan = folder / f"{study}.json"
+    profiles.write_points(plan, group)
+    asked = resources(group, site) | {"job-name": prefix + study, "output": f"{folder}/logs/{study}-%j.log"}
+    words = [f"--{option}={value}" for option, value in asked.items()]
+    command = [sys.executable, "-m", "benchbook.running.cluster", str(plan), "--machine", name]
+    return slurm.submit([*words, "--exclusive", "--nodes=1", "--ntasks=1"], command)
+
+
+def _follow(
+    followed: dict[str, str], prefix: str, own: dict[str, list[Point]], folder: Path, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Wait until jobs are over, and say what changes; return their last states.
+
+    Args:
+        followed: the study of each job.
+        prefix, own, folder, say: see `run`.
+    """
+    states, said = dict.fromkeys(followed, "SUBMITTED"), {}
+    while not set(states.values()) <= slurm.OVER:
+        time.sleep(LOOK_SECONDS)
+        with suppress(slurm.Unreachable):  # the controller restarts
+            found = slurm.jobs(prefix)
+            states = {job: found.get(job, ("", slurm.GONE))[1] for job in followed}
+        for job, study in followed.items():
+            points = own.get(study, [])
+            done = max((_num_done(kind, points) for kind in (folder / study).glob("*/")), default=0)
+            line = f"{study}: job {job} {states[job]}, {done} of {len(points)} points done"
+            if said.get(job) != line:
+                say(line)
+                said[job] = line
+    deadline = time.monotonic() + SETTLE_SECONDS
+    completed = [study for job, study in followed.items() if states[job] == "COMPLETED" and study in own]
+    while time.monotonic() < deadline and not all(_kind(folder / study, own[study]) for study in completed):
+        time.sleep(1.0)
+    return states
+
+
 def main() -> None:
-    """Run one group on this node, as the Snakefile asks: GROUP is its JSON, DONE the file to write last."""
-    parser = argparse.ArgumentParser(description="Run one group of points on a node.")
-    parser.add_argument("group", help="a group as JSON")
-    parser.add_argument("done", type=Path, help="file written when all points have ended")
+    """Measure the points of a file on this node, as `_submit` asks; what a session keeps lies beside that file."""
+    parser = argparse.ArgumentParser(description="Measure one job's points on a node.")
+    parser.add_argument("points", type=Path, help="the file that `profiles.write_points` wrote")
     parser.add_argument("--machine", required=True, help="name of the machine, without its kind")
     arguments = parser.parse_args()
     processes.stop_on_signals()
-    group = Group(**json.loads(arguments.group))
     name = identity.with_kind(arguments.machine, identity.fingerprint())
-    os.environ["BENCHBOOK_STATE"] = str(arguments.done.resolve().parent / name)
+    os.environ["BENCHBOOK_STATE"] = str(arguments.points.parent / arguments.points.stem / name)
     try:
-        session.measure([Point(**point) for point in group.points], identity.identify(name).name)
+        left_out = session.measure(profiles.read_points(arguments.points), name)
     except Stopped as stop:
         sys.exit(stop.status)
-    marker.replace(arguments.done, json.dumps({"machine": name, "job": slurm.own_job()}))
+    sys.exit("\n".join(f"Left out: {each.point.title} ({each.reason})" for each in left_out))
 
 
 if __name__ == "__main__":

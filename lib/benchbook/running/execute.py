@@ -5,14 +5,12 @@ completed, and its time-out is per cell. So papermill runs as a child; what it l
 whose marker is still there has failed, and gets its failure row here.
 """
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,20 +23,11 @@ from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs
 from benchbook.measuring.runs import Run
 from benchbook.rows import marker, records
-from benchbook.running import kernel, ledger, profiles
+from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 
 POLL_SECONDS = 0.5
 LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
-# Snakemake sets these to its own count of threads; a run gets what the user set, or the framework's default.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "GOTO_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 
 def execute(
@@ -61,15 +50,13 @@ def execute(
     Raises:
         Stopped: after the `interrupted` row was written.
     """
-    _stop_if_orphaned()
     profiles.check(point.study, point.parameters)
     folder = layout.point(machine_name, point.study, point.name)
-    with only_one(layout.state(machine_name) / ".lock"):
-        runs.recover(folder)
-        session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
-        statuses = finished(folder, session)
-        while len(statuses) < (num_kernels or point.num_kernels):
-            statuses.append(_run_once(point, machine_name, folder, session, watch))
+    runs.recover(folder)
+    session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
+    statuses = finished(folder, session)
+    while len(statuses) < (num_kernels or point.num_kernels):
+        statuses.append(_run_once(point, machine_name, folder, session, watch))
     return statuses
 
 
@@ -141,7 +128,7 @@ def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch
         status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
         stopped = stop
     if notebook.exists():
-        ledger.record(notebook)
+        kernel.record(notebook)
     unfinished = runs.resume(folder, run_id)
     if unfinished is not None:  # neither finished nor failed by itself
         error = _error_in(notebook)
@@ -162,7 +149,7 @@ def _supervise(
     command = kernel.command(layout.notebook(point.study), notebook, point.parameters)
     deadline = time.monotonic() + point.time_limit_seconds
     with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
-        environment = _without_snakemake(os.environ) | {
+        environment = os.environ | {
             "BENCHBOOK_RUN_ID": run.run_id,
             "BENCHBOOK_MACHINE": machine_name,
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
@@ -178,31 +165,11 @@ def _supervise(
             while not ended.wait(POLL_SECONDS):
                 if time.monotonic() > deadline:
                     return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
-                _stop_if_orphaned()
                 watch(run)
         finally:
             processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
             child.wait()
     return "", ""
-
-
-def thread_settings() -> str:
-    """Return the user's own thread variables, for `make study` to hand past Snakemake."""
-    return json.dumps({name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ})
-
-
-def _without_snakemake(environment: Mapping[str, str]) -> dict[str, str]:
-    if "BENCHBOOK_THREADS" not in environment:
-        return dict(environment)
-    kept = {name: value for name, value in environment.items() if name not in THREAD_VARIABLES}
-    return kept | json.loads(environment["BENCHBOOK_THREADS"])
-
-
-def _stop_if_orphaned() -> None:
-    """Raise Stopped if the `make study` that began this is gone: nobody is left to keep order."""
-    launcher = os.environ.get("BENCHBOOK_LAUNCHER")
-    if launcher and not processes.is_running(int(launcher)):
-        raise Stopped(signal.SIGHUP)
 
 
 def _error_in(notebook: Path) -> tuple[str, str] | None:

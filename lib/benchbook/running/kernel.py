@@ -2,15 +2,20 @@
 
 papermill's own command talks to its kernel over TCP: that needs a network device, if only the loopback one, and
 leaves the conversation open to every user of the machine.
+
+Executed notebooks that runs on this computer made are recorded by their SHA-256 in a file of the outputs folder. A
+report publishes these alone: others among the rows may come from anywhere. Only runs write this file; `benchbook add`
+writes below outputs/runs.
 """
 
+import hashlib
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from benchbook.machine import processes
+from benchbook.machine import layout, processes
 
 
 def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
@@ -25,15 +30,39 @@ def command(notebook: Path, executed: Path, parameters: dict | None = None) -> l
     ]
 
 
+def record(notebook: Path) -> None:
+    """Remember a notebook that a run on this computer has made."""
+    with _file().open("a", encoding="utf-8") as file:
+        file.write(f"{_digest(notebook)}\n")
+
+
+def recorded() -> set[str]:
+    """Return the SHA-256 of every notebook that was recorded."""
+    return set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
+
+
+def has(notebook: Path, digests: set[str]) -> bool:
+    """Return whether a notebook is one of those recorded, to the last byte."""
+    return _digest(notebook) in digests
+
+
+def _digest(notebook: Path) -> str:
+    return hashlib.sha256(notebook.read_bytes()).hexdigest()
+
+
+def _file() -> Path:
+    return layout.outputs() / ".made_notebooks"
+
+
 def main() -> None:
     """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
+    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
+    if supervisor:
+        processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     import papermill
     from traitlets.config import Config
 
     notebook, executed, parameters = sys.argv[1:]
-    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-    if supervisor:
-        processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     # A folder of its own: by default the files lie, numbered, where this was started, and kernels take each other's.
     with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
         settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})

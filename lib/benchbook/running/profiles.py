@@ -104,7 +104,7 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
 
 
 def write_points(path: Path, points: list[Point]) -> None:
-    """Write points to a file of JSON, for the graph's process: it neither resolves a profile nor asks for devices."""
+    """Write points to a file of JSON, for a job of a cluster: it neither resolves a profile nor asks for devices."""
     path.write_text(json.dumps([asdict(point) for point in points], indent=1))
 
 

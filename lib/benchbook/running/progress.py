@@ -14,20 +14,17 @@ PATIENCE_SECONDS = 60.0
 
 
 class Line:
-    """The line of one point.
-
-    Its number comes from BENCHBOOK_POINTS, the names of this session's points in their order.
+    """The line of one kernel of a point.
 
     Args:
         point: what runs.
-        kernel: which of its kernels, from 1; None: all.
+        kernel: which of its kernels, from 1.
+        position: of the point among the session's, as "2/12".
     """
 
-    def __init__(self, point: Point, kernel: int | None = None) -> None:
-        names = os.environ.get("BENCHBOOK_POINTS", "").split()
-        position = f"{names.index(point.name) + 1}/{len(names)}" if point.name in names else ""
+    def __init__(self, point: Point, kernel: int = 1, position: str = "") -> None:
         self.title = f"{position:>6}  {point.study}  {point.name}"
-        if kernel and point.num_kernels > 1:
+        if point.num_kernels > 1:
             self.title += f"  kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
         self.folder = layout.point(identity.identify().name, point.study, point.name)
@@ -38,16 +35,11 @@ class Line:
         windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
         self._draw(f"{windows} rows")
 
-    def wait_until_calm(self, begun: contention.Moment | None = None) -> None:
-        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on.
-
-        Args:
-            begun: when the first look at them began; None: now.
-        """
+    def wait_until_calm(self) -> None:
+        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on."""
         patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
         deadline, announced = time.monotonic() + patience, False
-        while patience and (share := contention.look(begun=begun)) > contention.OTHERS_SHARE:
-            begun = None
+        while patience and (share := contention.look()) > contention.OTHERS_SHARE:
             if not announced:
                 announced = True
                 print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)

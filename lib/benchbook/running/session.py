@@ -1,42 +1,56 @@
-"""One `make study`: the graph under a lock, then figures, report and a summary."""
+"""One `make study`: every kernel of every point in its turn, one process at a time, and then a summary.
+
+`<point>/done` in the folder of `layout.state` is written when a point has all of its kernels. What is not done, for
+whatever reason, the same command goes on with, under the name of the session that was cut short.
+"""
 
 import json
 import math
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas
-import psutil
 
 from benchbook.judging import statistics, verdicts
-from benchbook.machine import condition, layout, processes, temporary
+from benchbook.machine import condition, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs
-from benchbook.rows import manifests, records
-from benchbook.running import execute, loop, profiles
-from benchbook.running.loop import LeftOut
+from benchbook.rows import manifests, marker, records
+from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
+from benchbook.running.progress import Line
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
-STOP_SECONDS = 3.0  # for a job to end its kernel and to write its row; what it leaves is done here
+END_SECONDS = 10.0  # to end a kernel at its limit, and to show what was measured
 
 
 class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
 
-def measure(points: list[Point], name: str, retry: bool = False, deadline: float | None = None) -> list[LeftOut]:
+@dataclass(frozen=True)
+class LeftOut:
+    """A point that a session has not finished; the next call goes on with it.
+
+    Attributes:
+        point: which.
+        reason: why, for people.
+    """
+
+    point: Point
+    reason: str
+
+
+def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[LeftOut]:
     """Run every point that is not done yet, on this computer.
 
     A session that was cut short is continued under its own name, so that runs it finished are not repeated.
@@ -45,48 +59,102 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
         points: from `profiles.read`.
         name: of the machine.
         retry: run points again that ended in a failure row; where there are some, in a session of their own.
-        deadline: on the monotonic clock; None: none, and Snakemake runs the points.
+        deadline: on the monotonic clock.
 
     Returns:
-        With a deadline, the points that are left for the next call.
+        The points that are left for the next call; see `run`.
 
     Raises:
         RuntimeError: another study runs on this machine.
         OSError, ValueError: rows cannot be written, or the disk is almost full.
-        subprocess.CalledProcessError: the graph failed.
         Stopped: this process was asked to stop; what was measured is kept.
     """
     folder = layout.state(name)
     check_room(folder)
     with execute.only_one(folder / ".study.lock"), awake():
+        file = folder / SESSION
         failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
         if failed:
-            (folder / SESSION).unlink(missing_ok=True)
-        os.environ |= {
-            "BENCHBOOK_SESSION": _session(folder),
-            "BENCHBOOK_MACHINE": name,
-            "BENCHBOOK_POINTS": " ".join(point.name for point in points),
-        }
-        if deadline is None:
-            left_out = []
-            _run_locally(points, name, folder)
-        else:
-            if "MAKELEVEL" in os.environ:  # a run stops when the `make` that began it is gone
-                os.environ["BENCHBOOK_LAUNCHER"] = str(os.getppid())
-            left_out = loop.run(points, name, deadline)
+            file.unlink(missing_ok=True)
+        if not file.exists():
+            marker.replace(file, runs.new_id())
+        os.environ |= {"BENCHBOOK_SESSION": file.read_text(), "BENCHBOOK_MACHINE": name}
+        left_out = run(points, name, deadline)
         if not left_out:
-            (folder / SESSION).unlink()
+            file.unlink()
     return left_out
 
 
-def _run_locally(points: list[Point], name: str, folder: Path) -> None:
-    """Run points by a graph on this computer."""
-    os.environ |= {"BENCHBOOK_LAUNCHER": str(os.getpid()), "BENCHBOOK_THREADS": execute.thread_settings()}
-    plan = folder / ".points.json"
-    profiles.write_points(plan, points)
-    state = folder.relative_to(layout.outputs())
-    options = ["--cores", "1", "--resources", "device=1", "--rerun-incomplete"]
-    run_graph(options, {"points": plan, "machine": name, "state": state}, lambda graph: stop(graph, name))
+def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[LeftOut]:
+    """Run every kernel that is not done yet, in the order of `profiles.rounds`.
+
+    A kernel starts if the longest it may take ends before the deadline. A kernel that fails is a row, and done. Runs
+    that the session of this name (BENCHBOOK_SESSION) finished are not repeated.
+
+    Args:
+        points: in the profile's order.
+        machine_name: whose rows these are.
+        deadline: on the monotonic clock. With one, no time is spent on waiting for a calm machine.
+
+    Returns:
+        The points that no longer fitted, and those whose run could not be supervised.
+
+    Raises:
+        Stopped: after the `interrupted` row was written.
+    """
+    recover(machine_name)
+    session, left_out = os.environ["BENCHBOOK_SESSION"], {}
+    names = [(point.study, point.name) for point in points]
+    for point, kernel in profiles.rounds(points):
+        folder = layout.state(machine_name) / point.study / point.name
+        key = (point.study, point.name)
+        if key in left_out or is_done(folder, point):
+            continue
+        num_finished = len(execute.finished(layout.point(machine_name, point.study, point.name), session))
+        if kernel <= num_finished and kernel < point.num_kernels:
+            continue
+        wanted = max(0, kernel - num_finished) * point.time_limit_seconds
+        left = max(0.0, deadline - END_SECONDS - time.monotonic())
+        if wanted > left:
+            left_out[key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
+            continue
+        line = Line(point, kernel, f"{names.index(key) + 1}/{len(names)}")
+        try:
+            if math.isinf(deadline):
+                line.wait_until_calm()
+            statuses = execute.execute(point, machine_name, line.watch, kernel)
+            if kernel == point.num_kernels:
+                folder.mkdir(parents=True, exist_ok=True)
+                marker.replace(folder / "done", json.dumps({"statuses": statuses}) + "\n")
+        except Stopped:
+            line.end(["interrupted"])
+            raise
+        except Exception as error:  # the next point may go well
+            if os.environ.get("BENCHBOOK_DEBUG"):
+                raise
+            left_out[key] = LeftOut(point, f"{type(error).__name__}: {error}")
+            statuses = [type(error).__name__]
+        line.end(statuses)
+    return list(left_out.values())
+
+
+def is_done(folder: Path, point: Point) -> bool:
+    """Return whether a point has all of its kernels, in a folder of `layout.state`."""
+    return len(_statuses(folder)) >= point.num_kernels
+
+
+def _statuses(folder: Path) -> list[str]:
+    """Return how the runs of a point ended that is done; none where it is not, or a power cut tore its file."""
+    try:
+        return json.loads((folder / "done").read_text())["statuses"]
+    except (OSError, ValueError):
+        return []
+
+
+def recover(machine_name: str) -> None:
+    """End every run of a machine whose process is gone, as `runs.recover` does for a point."""
+    for path in layout.runs(machine_name).rglob("*.running"):
+        runs.recover(path.parent)
 
 
 def check_room(folder: Path) -> None:
@@ -197,80 +265,6 @@ def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
     return float(pandas.Series(beside).median()) if beside else 0.0
 
 
-def run_graph(
-    options: list[str],
-    configuration: dict[str, object],
-    stop: Callable[[subprocess.Popen], None],
-    watch: Callable[[], bool] = lambda: True,
-) -> None:
-    """Run the graph; stop it if this process is to stop, or if the `make` that started it is gone.
-
-    Args:
-        options: of Snakemake, beside those that every graph here has.
-        configuration: the Snakefile's.
-        stop: ends Snakemake and its jobs.
-        watch: called five times a second; the graph is stopped, and counts as failed, where it returns False.
-
-    Raises:
-        subprocess.CalledProcessError: a job failed.
-        Stopped: this process was asked to stop.
-    """
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(layout.root() / "Snakefile")]
-    command += ["--directory", str(layout.outputs()), *options]
-    command += ["--rerun-triggers", "params", "--keep-going", "--quiet", "all"]
-    command += ["--nolock"]  # the lock of this session is let go even after kill -9; Snakemake's is not
-    configuration = configuration | {"temporary": tempfile.gettempdir()}
-    command += ["--config", *(f"{name}={value}" for name, value in configuration.items())]
-    parent, made = os.getppid(), "MAKELEVEL" in os.environ
-    # What Snakemake leaves where it is killed lies in a folder of this process. Its jobs have the usual one, which the
-    # Snakefile names: the paths of their kernels' sockets have to be short.
-    with temporary.folder() as place:
-        graph = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(place)})
-        _wait(graph, parent if made else None, stop, watch)
-    if graph.returncode:
-        raise subprocess.CalledProcessError(graph.returncode, "snakemake")
-
-
-def _wait(
-    graph: subprocess.Popen, parent: int | None, stop: Callable[[subprocess.Popen], None], watch: Callable[[], bool]
-) -> None:
-    """Wait until the graph has ended; stop it as `run_graph` says.
-
-    Args:
-        graph, stop, watch: see `run_graph`.
-        parent: the `make` that started this process; None where no `make` did.
-    """
-    try:
-        while graph.poll() is None:
-            if parent is not None and os.getppid() != parent:
-                raise Stopped(signal.SIGHUP)
-            if not watch():
-                stop(graph)
-            time.sleep(0.2)
-    except BaseException:
-        stop(graph)
-        raise
-
-
-def stop(graph: subprocess.Popen, machine_name: str) -> None:
-    """End the job that runs, which writes its row, and then the graph; no process and no marker is left.
-
-    Args:
-        graph: Snakemake, which starts nothing more.
-        machine_name: whose runs it makes.
-    """
-    if graph.poll() is None:
-        graph.send_signal(signal.SIGSTOP)
-    members = processes.family(graph.pid)
-    jobs = [member for member in members if processes.has_word(member, "benchbook.running.job")]
-    for job in jobs:
-        job.terminate()
-    psutil.wait_procs(jobs, STOP_SECONDS)
-    processes.kill(processes.family(graph.pid))
-    graph.wait()
-    loop.recover(machine_name)
-
-
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
     """Return whether a session that the next one continues was cut short in one of these points, or after it."""
     file = layout.state(machine_name) / SESSION
@@ -281,18 +275,9 @@ def is_cut_short(points: list[Point], machine_name: str) -> bool:
     return any(((begun["study"] == point.study) & (begun["point"] == point.name)).any() for point in points)
 
 
-def _session(folder: Path) -> str:
-    """Return the session's name: that of a session cut short, or a new one."""
-    file = folder / SESSION
-    if not file.exists():
-        file.write_text(runs.new_id())
-    return file.read_text()
-
-
 def forget_failure(point: Path) -> bool:
     """Make a point that failed undone; return whether it was one."""
-    done = point / "done"
-    failed = done.exists() and set(json.loads(done.read_text())["statuses"]) != {"ok"}
+    failed = not {"ok"}.issuperset(_statuses(point))
     if failed:
         forget(point)
     return failed
@@ -300,5 +285,4 @@ def forget_failure(point: Path) -> bool:
 
 def forget(point: Path) -> None:
     """Make a point undone, so that it is measured again; its rows stay."""
-    for file in point.glob("*done"):
-        file.unlink()
+    (point / "done").unlink(missing_ok=True)
