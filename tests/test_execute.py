@@ -12,9 +12,9 @@ import nbformat
 import psutil
 import pytest
 
-from benchbook.machine import layout, processes
+from benchbook.machine import layout
 from benchbook.rows import marker, records
-from benchbook.running import execute, profiles
+from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 
 pytestmark = pytest.mark.notebook
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.notebook
 PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
 # A study of one row. What goes wrong is told from outside, so that the point stays the same.
 SETUP = """
-import os, signal, time
+import os, signal, subprocess, time
 from pathlib import Path
 from types import SimpleNamespace
 from benchbook.machine import layout
@@ -39,15 +39,20 @@ if fault == "early exception":
 run = runs.start("faults", profiles.collect("faults", globals()), Device("cpu", "a test's CPU"))
 """
 BODY = """
+if fault == "does not heed":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # which a child inherits
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
 with run.during("train"):
     run.append(samples=1, seconds=1.0)
     if fault == "exception":
         raise RuntimeError("broken on purpose in " + str(Path.home()))
+    if fault == "notebook torn":  # as by a full disk
+        (run.folder / f"{run.run_id}.ipynb").write_text('{"cells": [')
+        os.kill(os.getppid(), 9)
+        time.sleep(600)
     if fault == "kernel dies":
         os.kill(os.getpid(), 9)
-    if fault == "does not heed":
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
     if fault in ("hangs", "does not heed"):
         time.sleep(600)
 run.end()
@@ -77,7 +82,7 @@ def rows_of(point: Point):
     return records.merge(records.find(folder_of(point)))
 
 
-def run_with(point: Point, fault: str, monkeypatch) -> list[str]:
+def run_with(point: Point, fault: str, monkeypatch) -> str:
     monkeypatch.setenv("FAULT", fault)
     return execute.execute(point, "tester")
 
@@ -122,13 +127,15 @@ def family_of(process: int) -> list[psutil.Process]:
 
 
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
-    assert run_with(point, "", monkeypatch) == ["ok"]
+    assert run_with(point, "", monkeypatch) == "ok"
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
     twice = Point(point.study, point.name, point.parameters, 2, point.time_limit_seconds)
-    assert run_with(twice, "", monkeypatch) == ["ok", "ok"]
-    assert run_with(twice, "exception", monkeypatch) == ["ok", "ok"]  # nothing ran: nothing failed
+    session.run([twice], "tester")
+    monkeypatch.setenv("FAULT", "exception")
+    session.run([twice], "tester")  # nothing runs: nothing fails
+    assert execute.finished(folder_of(point), "s") == ["ok", "ok"]
     assert rows_of(point)["run_id"].nunique() == 2
 
 
@@ -145,10 +152,11 @@ def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeyp
         ("exception", "RuntimeError: broken on purpose in ~", ["train", "train"]),
         ("early exception", "ValueError: broken before the run began", ["setup"]),
         ("kernel dies", "the kernel died", ["train", "train"]),
+        ("notebook torn", "the kernel died", ["train", "train"]),
     ],
 )
 def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, message, phases):
-    assert run_with(point, fault, monkeypatch) == ["crashed"]
+    assert run_with(point, fault, monkeypatch) == "crashed"
     rows = rows_of(point)
     assert rows["phase"].tolist() == phases
     assert rows["status"].tolist() == ["ok"] * (len(phases) - 1) + ["crashed"]
@@ -164,7 +172,7 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     late = point.time_limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late * has_row(point))
     monkeypatch.setattr(execute, "time", clock)
-    assert run_with(point, "hangs", monkeypatch) == ["timeout"]
+    assert run_with(point, "hangs", monkeypatch) == "timeout"
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
     assert "120 s" in rows_of(point)["message"].iloc[-1]
     assert not psutil.Process().children(recursive=True)
@@ -174,7 +182,7 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
 @pytest.mark.parametrize(
     ("number", "times", "fault"),
     [
-        (signal.SIGINT, 2, "hangs"),
+        (signal.SIGINT, 30, "hangs"),
         (signal.SIGHUP, 1, "hangs"),
         (signal.SIGTERM, 1, "does not heed"),
     ],
@@ -184,9 +192,9 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     process = start_alone(point, tmp_path)
     wait_for_row(point)
     family = family_of(process.pid)
-    for _ in range(times):  # as a terminal sends them: to the whole group, the second while the first is being heeded
+    for _ in range(times):  # as a terminal sends them: to the whole group, and while the first is being heeded
         os.killpg(process.pid, number)
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert process.wait(90) == 128 + number
     psutil.wait_procs(family, timeout=10)
     assert not [member for member in family if member.is_running()]
@@ -196,7 +204,9 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert not list(folder_of(point).glob("*.r*"))  # neither marker nor reserve
 
 
-def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(point, monkeypatch, tmp_path):
+def test_after_kill_9_the_run_ends_by_itself_and_the_next_start_cuts_the_torn_line_and_measures_once_more(
+    point, monkeypatch, tmp_path
+):
     monkeypatch.setenv("FAULT", "hangs")
     process = start_alone(point, tmp_path)
     wait_for_row(point)
@@ -206,11 +216,10 @@ def test_after_kill_9_the_next_start_cuts_the_torn_line_and_measures_once_more(p
     torn = next(folder_of(point).glob("*.csv"))
     with torn.open("a") as file:
         file.write("1,half a li")
-    assert run_with(point, "", monkeypatch) == ["ok"]
-    assert not [
-        member for member in family if processes.is_running(member.pid) and "ipykernel" in str(member.cmdline())
-    ]
+    assert not psutil.wait_procs(family, timeout=20)[1]  # by themselves
+    session.run([], "tester")  # whichever points come next
     assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
+    assert run_with(point, "", monkeypatch) == "ok"
     others = rows_of(point)
     assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]
 

@@ -94,10 +94,10 @@ def test_a_point_goes_on_with_the_kernel_that_this_session_lacks(points):
 
 
 def test_a_point_whose_run_cannot_be_supervised_is_left_out_with_its_reason(points, monkeypatch):
-    def run(point, machine_name, watch, num_kernels):
+    def run(point, machine_name, watch):
         if point == points[0]:
             raise OSError("planted")
-        return ["ok"]
+        return "ok"
 
     monkeypatch.setattr(execute, "execute", run)
     [left_out] = session.run(points, "tester", time.monotonic() + 3600)

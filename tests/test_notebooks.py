@@ -107,4 +107,4 @@ def run_papermill(point: Point, outputs: Path) -> None:
 
 
 def run_executor(point: Point, outputs: Path) -> None:
-    assert execute.execute(point, identity.identify().name) == ["ok"]
+    assert execute.execute(point, identity.identify().name) == "ok"

@@ -30,34 +30,44 @@ POLL_SECONDS = 0.5
 LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
 
 
-def execute(
-    point: Point,
-    machine_name: str,
-    watch: Callable[[Run], None] = lambda run: None,
-    num_kernels: int | None = None,
-) -> list[str]:
-    """Run a point as often as it should, leaving out the runs this session already has.
+def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None) -> str:
+    """Run one kernel of a point, in the session that BENCHBOOK_SESSION names.
 
     Args:
         point: what to run.
         machine_name: whose rows these are.
         watch: called twice a second with the run under way.
-        num_kernels: how many runs there should be afterwards; None: all of the point's.
 
     Returns:
-        The status of each run of this session: ok, or that of its failure row.
+        The run's status: ok, or that of its failure row.
 
     Raises:
         Stopped: after the `interrupted` row was written.
     """
     profiles.check(point.study, point.parameters)
-    folder = layout.point(machine_name, point.study, point.name)
-    runs.recover(folder)
-    session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
-    statuses = finished(folder, session)
-    while len(statuses) < (num_kernels or point.num_kernels):
-        statuses.append(_run_once(point, machine_name, folder, session, watch))
-    return statuses
+    folder, run_id = layout.point(machine_name, point.study, point.name), runs.new_id()
+    run = Run(folder, run_id, runs.identity(point.study, point.name, run_id, machine_name, point.parameters))
+    run.mark()
+    notebook = folder / f"{run_id}.ipynb"
+    stopped, kills = None, processes.memory_kills()
+    try:
+        status, message = _supervise(point, run, notebook, machine_name, watch)
+    except Stopped as stop:
+        status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
+        stopped = stop
+    unfinished = runs.resume(folder, run_id)
+    if unfinished is not None:  # neither finished nor failed by itself
+        error = _error_in(notebook)
+        if not status and not error and processes.memory_kills() > kills:
+            status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
+        if not status:
+            status = runs.status_of(*error) if error else "crashed"
+        unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
+    if notebook.exists():
+        kernel.record(notebook)
+    if stopped:
+        raise stopped
+    return _outcome(records.without_refusals(records.read(run.path))["status"])
 
 
 def finished(folder: Path, session: str) -> list[str]:
@@ -114,34 +124,6 @@ def _holder(lock: Path) -> str:
     return f"another study on {lock.parent.name} (between two runs)"
 
 
-def _run_once(point: Point, machine_name: str, folder: Path, session: str, watch: Callable[[Run], None]) -> str:
-    run_id = runs.new_id()
-    os.environ["BENCHBOOK_SESSION"] = session
-    reserved = runs.identity(point.study, point.name, run_id, machine_name, point.parameters)
-    run = Run(folder, run_id, reserved)
-    run.mark()
-    notebook = folder / f"{run_id}.ipynb"
-    stopped, kills = None, processes.memory_kills()
-    try:
-        status, message = _supervise(point, run, notebook, machine_name, watch)
-    except Stopped as stop:
-        status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
-        stopped = stop
-    if notebook.exists():
-        kernel.record(notebook)
-    unfinished = runs.resume(folder, run_id)
-    if unfinished is not None:  # neither finished nor failed by itself
-        error = _error_in(notebook)
-        if not status and not error and processes.memory_kills() > kills:
-            status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
-        if not status:
-            status = runs.status_of(*error) if error else "crashed"
-        unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
-    if stopped:
-        raise stopped
-    return _outcome(records.without_refusals(records.read(run.path))["status"])
-
-
 def _supervise(
     point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
 ) -> tuple[str, str]:
@@ -174,13 +156,12 @@ def _supervise(
 
 def _error_in(notebook: Path) -> tuple[str, str] | None:
     """Return name and text of the exception that ended an executed notebook, if one did."""
-    if not notebook.exists():
+    try:
+        outputs = [output for cell in layout.cells(notebook) for output in cell.get("outputs", [])]
+    except (OSError, ValueError):  # there is none, or a full disk tore it
         return None
-    for cell in layout.cells(notebook):
-        for output in cell.get("outputs", []):
-            if output["output_type"] == "error":
-                return output["ename"], output["evalue"]
-    return None
+    errors = [(output["ename"], output["evalue"]) for output in outputs if output["output_type"] == "error"]
+    return errors[0] if errors else None
 
 
 def _outcome(statuses) -> str:

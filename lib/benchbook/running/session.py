@@ -110,10 +110,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         key = (point.study, point.name)
         if key in left_out or is_done(folder, point):
             continue
-        num_finished = len(execute.finished(layout.point(machine_name, point.study, point.name), session))
-        if kernel <= num_finished and kernel < point.num_kernels:
+        statuses = execute.finished(layout.point(machine_name, point.study, point.name), session)
+        if kernel <= len(statuses) and kernel < point.num_kernels:
             continue
-        wanted = max(0, kernel - num_finished) * point.time_limit_seconds
+        wanted = max(0, kernel - len(statuses)) * point.time_limit_seconds
         left = max(0.0, deadline - END_SECONDS - time.monotonic())
         if wanted > left:
             left_out[key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
@@ -122,7 +122,8 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         try:
             if math.isinf(deadline):
                 line.wait_until_calm()
-            statuses = execute.execute(point, machine_name, line.watch, kernel)
+            while len(statuses) < kernel:
+                statuses.append(execute.execute(point, machine_name, line.watch))
             if kernel == point.num_kernels:
                 folder.mkdir(parents=True, exist_ok=True)
                 marker.replace(folder / "done", json.dumps({"statuses": statuses}) + "\n")
