@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchbook.frameworks import devices
@@ -31,6 +32,14 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
         text=True,
         start_new_session=True,
     )
+
+
+def is_kernel(process: psutil.Process) -> bool:
+    """Return whether a process is a notebook's kernel."""
+    try:
+        return "ipykernel" in " ".join(process.cmdline())
+    except psutil.Error:  # ended meanwhile
+        return False
 
 
 def run_cases(file: str, framework: str, *options: str) -> str:

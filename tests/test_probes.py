@@ -9,11 +9,12 @@ import psutil
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.machine import layout, processes
+from benchbook.machine import layout
 from benchbook.running import profiles, session
 from benchbook.running.profiles import Point
 from benchbook.studies.mobilenetv2_energy import tables
 from benchbook.studies.study import Evidence
+from processes import is_kernel
 
 
 def probe(**parameters) -> Point:
@@ -30,7 +31,7 @@ def kill_kernel_at_its_first_row(process: subprocess.Popen, folder) -> None:
     while time.monotonic() < deadline and process.poll() is None:
         if any(path.stat().st_size for path in folder.rglob("*.csv")):
             for member in psutil.Process(process.pid).children(recursive=True):
-                if processes.has_word(member, "ipykernel_launcher"):
+                if is_kernel(member):
                     member.kill()
                     return
         time.sleep(0.1)

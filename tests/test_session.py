@@ -22,16 +22,9 @@ from benchbook.machine import identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
-from processes import environment_of_tests, study
+from processes import environment_of_tests, is_kernel, study
 
 MEASURED = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured"}
-
-
-def is_kernel(process: psutil.Process) -> bool:
-    try:
-        return "ipykernel" in " ".join(process.cmdline())
-    except psutil.Error:  # ended meanwhile
-        return False
 
 
 def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
@@ -88,10 +81,10 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
 @pytest.mark.notebook
 def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves_out(tmp_path):
     library = toy.copy_project(tmp_path / "project")
-    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
+    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "007")
     settings = {"PYTHONPATH": str(library), "TOY_HANGS": "controlled"}
     stopped = study(outputs, *choice, "--deadline", "3600", **settings)
-    folder = outputs / "runs" / "desk" / "toy"
+    folder = outputs / "runs" / "007" / "toy"
     wait_for(lambda: list(folder.glob("controlled-*/*.csv")), stopped)
     family = psutil.Process(stopped.pid).children(recursive=True)
     stopped.send_signal(signal.SIGTERM)

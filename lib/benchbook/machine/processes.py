@@ -106,14 +106,6 @@ def leave() -> NoReturn:
     os._exit(0)
 
 
-def has_word(process: psutil.Process, word: str) -> bool:
-    """Return whether a word of a process's command line is this one."""
-    try:
-        return word in process.cmdline()
-    except psutil.Error:  # it has just ended
-        return False
-
-
 def of_run(run_id: str) -> list[psutil.Process]:
     """Return the processes that belong to a run, by their environment: orphans of a dead kernel among them."""
     members = []

@@ -200,8 +200,8 @@ def run(
     with execute.only_one(folder / ".study.lock"):
         if retry:
             for done in folder.glob("*/*/*/*/done"):
-                if done.parts[-5] in own:
-                    session.forget_failure(done.parent)
+                if done.parts[-5] in own and session.forget_failure(done.parent):
+                    (done.parents[2] / session.SESSION).unlink(missing_ok=True)
         try:
             if former := _under_way(prefix):
                 say(f"Waiting for jobs of a session that was cut short: {', '.join(former)}")

@@ -13,9 +13,10 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
-from benchbook.machine import layout, processes
+from benchbook.machine import layout, processes, temporary
 
 
 def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
@@ -63,8 +64,10 @@ def main() -> None:
     from traitlets.config import Config
 
     notebook, executed, parameters = sys.argv[1:]
-    # A folder of its own: by default the files lie, numbered, where this was started, and kernels take each other's.
-    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:
+    # A folder of its own, as a run has: by default the sockets lie, numbered, where this was started, and kernels take
+    # each other's.
+    with nullcontext(tempfile.gettempdir()) if supervisor else temporary.folder() as folder:
+        tempfile.tempdir = str(folder)
         settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
         # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
         settings.NotebookClient.shutdown_kernel = "immediate"
