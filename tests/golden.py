@@ -35,7 +35,6 @@ from benchbook.record import articles
 from benchbook.record.predictions.features import Unknown
 from benchbook.record.predictions.question import Question
 from benchbook.report import answers, claims_chart, headline, machines
-from benchbook.report.answers import export
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies import findings
@@ -95,7 +94,7 @@ def values() -> dict[str, dict]:
     evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
     headlines = headline.table(evidence, studies.every())
     spoken = findings.table(evidence, studies.every().values(), headlines)
-    marks = export.lines(answers.gather(evidence, headlines, here=""))
+    marks = answers.lines(answers.gather(evidence, headlines, here=""))
     drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
     tables = {"tuning": confirmation.table(measured, evidence.history)}
     for name, drawing in drawings:

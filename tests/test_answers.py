@@ -16,7 +16,7 @@ from benchbook.record.predictions.answer import of_the_record
 from benchbook.record.predictions.features import Unknown
 from benchbook.record.predictions.question import Question, Range
 from benchbook.report import answers, headline
-from benchbook.report.answers import accuracy, derive, export, from_record, marks, page
+from benchbook.report.answers import accuracy, derive, from_record, marks, page
 from benchbook.report.answers.tasks import IMAGENET, TASKS, task
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
@@ -188,14 +188,14 @@ def test_an_axis_holds_all_values_in_order(values):
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
-    table = export.lines(every)
-    document = json.loads(export.as_json(table, "a licence", "a citation"))
-    jsonschema.validate(document, export.schema())
+    table = answers.lines(every)
+    document = json.loads(answers.as_json(table, "a licence", "a citation"))
+    jsonschema.validate(document, answers.schema())
     assert {line["task"] for line in document["answers"]} == {each.key for each in TASKS}
     document["answers"][0]["seconds"] = 0
     with pytest.raises(jsonschema.ValidationError, match="seconds"):
-        jsonschema.validate(document, export.schema())
-    rows = export.as_csv(table).splitlines()
+        jsonschema.validate(document, answers.schema())
+    rows = answers.as_csv(table).splitlines()
     assert len(rows) == len(table) + 1
 
 

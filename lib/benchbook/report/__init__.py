@@ -20,7 +20,7 @@ from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.report import answers, citing, claims_chart, executed, tables
-from benchbook.report.answers import export, page
+from benchbook.report.answers import page
 from benchbook.report.answers.from_rows import rows_of
 from benchbook.report.answers.marks import Mark
 from benchbook.report.answers.tasks import TASKS
@@ -172,13 +172,13 @@ def _replace(folder: Path, pages: dict[str, str]) -> None:
 
 def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
     """Write the marks as data, with their schema, licence and citation."""
-    table = export.lines(every)
+    table = answers.lines(every)
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "LICENCE.txt": f"{LICENCE}.\n\nCite: {citation}\n",
-        "answers.csv": export.as_csv(table),
-        "answers.json": export.as_json(table, LICENCE, citation),
-        "answers.schema.json": json.dumps(export.schema(), indent=1) + "\n",
+        "answers.csv": answers.as_csv(table),
+        "answers.json": answers.as_json(table, LICENCE, citation),
+        "answers.schema.json": json.dumps(answers.schema(), indent=1) + "\n",
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

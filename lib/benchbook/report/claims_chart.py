@@ -28,7 +28,6 @@ MEANS = {
     claims.UNDECIDED: "measured, but not closely enough, or with different results",
     OUT_OF_REACH: "nobody measured it here on the article's chip",
 }
-BOUNDED = ("value", "low", "high")
 WIDTH, LETTERS, LINE = 10.0, 145, 0.19  # inches, letters of a line, inches of a line
 
 
@@ -51,12 +50,12 @@ def outcomes(table: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         figures give: `claims.HOLDS`, `claims.FAILS`, `claims.NOT_RECOMPUTED`; empty where it has none). Those that are
         decided come first.
     """
-    lines = [_outcome(group, names) for _, group in table.groupby("id", sort=False)]
+    groups = {}
+    for line in table.to_dict("records"):
+        groups.setdefault(line["id"], []).append(line)
     columns = ["id", "sentence", "published", "outcome", "why", "arithmetic"]
-    ranked = pandas.DataFrame(lines, columns=columns)
-    return ranked.sort_values(
-        "outcome", key=lambda column: column.map(OUTCOMES.index), kind="stable", ignore_index=True
-    )
+    ranked = pandas.DataFrame([_outcome(lines, names) for lines in groups.values()], columns=columns)
+    return ranked.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -88,35 +87,28 @@ def title(table: pandas.DataFrame) -> str:
     return f"Of {len(table)} published claims, {wording.joined(decided)}; {reach} are out of reach"
 
 
-def _outcome(lines: pandas.DataFrame, names: Names) -> dict:
-    """Return what is to be made of one claim, given its lines of the table."""
-    first = lines.iloc[0]
-    verdicts = lines["verdict"].tolist()
-    deciding = lines[lines["verdict"].isin(OUTCOMES)]
-    ends = set(deciding["verdict"])
-    outcome = OUT_OF_REACH if not ends else ends.pop() if len(ends) == 1 else claims.UNDECIDED
-    printed = [verdict for verdict in verdicts if verdict in (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)]
+def _outcome(lines: list[dict], names: Names) -> dict:
+    """Return what is to be made of one claim, given its lines of the table, and a sentence of why."""
+    deciding = [line for line in lines if line["verdict"] in OUTCOMES]
+    ends = {line["verdict"] for line in deciding}
+    printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]
+    chips = dict.fromkeys(
+        with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
+    )
+    if deciding:
+        parts = [f"{_measured_by(line, names)} {_bounds(line)}" for line in deciding]
+        why = wording.sentence(f"{'; '.join(parts)}. Claimed: {deciding[0]['published']}")
+    elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
+        why = "Measured on another chip than the article's alone."
+    else:
+        why = f"It takes {wording.joined(list(chips))}." if chips else "Nobody measured it here."
+    arithmetic = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
     return {
-        **first[["id", "sentence", "published"]],
-        "outcome": outcome,
-        "why": _why(lines, deciding, names),
-        "arithmetic": printed[0] if printed else "",
+        **{name: lines[0][name] for name in ("id", "sentence", "published")},
+        "outcome": OUT_OF_REACH if not ends else ends.pop() if len(ends) == 1 else claims.UNDECIDED,
+        "why": why,
+        "arithmetic": next((line["verdict"] for line in lines if line["verdict"] in arithmetic), ""),
     }
-
-
-def _why(lines: pandas.DataFrame, deciding: pandas.DataFrame, names: Names) -> str:
-    """Return in a sentence what decides a claim, or what it would take."""
-    if len(deciding):
-        parts = [f"{_measured_by(line, names)} {_bounds(line)}" for line in deciding.to_dict("records")]
-        return wording.sentence(f"{'; '.join(parts)}. Claimed: {deciding['published'].iloc[0]}")
-    others = lines[lines["verdict"] == claims.NOT_COMPARABLE]
-    if len(others):
-        return "Measured on another chip than the article's alone."
-    own = lines.loc[lines["source"] != "measured", "machine"].replace("", None).dropna()
-    if own.empty:
-        return "Nobody measured it here."
-    needed = dict.fromkeys(with_article(names.chip(machine)) for machine in own.iloc[0].split(" / "))
-    return f"It takes {wording.joined(list(needed))}."
 
 
 def _measured_by(line: dict, names: Names) -> str:
@@ -126,7 +118,9 @@ def _measured_by(line: dict, names: Names) -> str:
 
 
 def _bounds(line: dict) -> str:
-    value, low, high = (f"{line[name]:,.4g}" if line[name] < 1e4 else f"{line[name]:,.0f}" for name in BOUNDED)
+    value, low, high = (
+        f"{line[name]:,.4g}" if line[name] < 1e4 else f"{line[name]:,.0f}" for name in ("value", "low", "high")
+    )
     return value if low == high else f"{value} ({low} to {high})"
 
 
