@@ -139,7 +139,6 @@ function number(value, isPrecise = value >= 100) {
   return value === 0 ? "0" : formats[Number(isPrecise)].format(value);
 }
 function duration(seconds) {
-  if (seconds < 0.1) return `${number(seconds * 1e3)} ms`;
   const [unit, length] = constants.lengths.find(([, , end]) => end === null || seconds < end);
   return `${number(seconds / length)} ${unit}`;
 }
