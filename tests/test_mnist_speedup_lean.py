@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchbook.frameworks.torch.runtime import memory_format
+from benchbook.frameworks.torch.training import memory_format
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.mnist_speedup import workload as mnist
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d

@@ -31,7 +31,7 @@ def tiny():
 def without_moving(monkeypatch):
     """Let a workload be built for an accelerator that is not here."""
     monkeypatch.setattr(mnist.Network, "to", lambda self, kind: self)
-    monkeypatch.setattr(mnist.flops, "torch_flops_per_sample", lambda model, inputs: 0.0)
+    monkeypatch.setattr(mnist, "flops_per_sample", lambda model, inputs: 0.0)
 
 
 def _controlled(tiny, device=CPU, **options):

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchbook.frameworks import devices, flops, operations
+from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.torch.training import flops_per_sample
 from benchbook.judging import statistics
 from benchbook.measuring import measure, roofline
 from benchbook.rows import records
@@ -240,9 +241,7 @@ def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
     rest = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
     network, state = mnist.Network(), torch.get_rng_state()
     for count in (1, 3):
-        assert (
-            flops.torch_flops_per_sample(network, torch.zeros(count, 1, 28, 28)) == 2 * first + 3 * rest == 71_565_312
-        )
+        assert flops_per_sample(network, torch.zeros(count, 1, 28, 28)) == 2 * first + 3 * rest == 71_565_312
     assert torch.equal(torch.get_rng_state(), state)  # dropout on the meta device draws nothing
     assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
 
@@ -258,7 +257,7 @@ def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
 )
 def test_convolutions_in_groups_and_transposed_ones_are_counted_as_on_paper(layer, forward):
     below = nn.Conv2d(6, 6, 1)  # so that each gradient of the layer is needed; its own input's is not
-    counted = flops.torch_flops_per_sample(nn.Sequential(below, layer), torch.zeros(2, 6, 8, 8))
+    counted = flops_per_sample(nn.Sequential(below, layer), torch.zeros(2, 6, 8, 8))
     assert counted == 2 * 2 * 64 * 36 + 3 * forward
 
 
@@ -271,7 +270,7 @@ def test_a_network_of_several_outputs_is_counted_whole():
         def forward(self, images):
             return self.one(images), self.two(images)
 
-    assert flops.torch_flops_per_sample(Twins(), torch.zeros(4, 5)) == 2 * 2 * 5 * (3 + 2)
+    assert flops_per_sample(Twins(), torch.zeros(4, 5)) == 2 * 2 * 5 * (3 + 2)
 
 
 def calibration(rates, size, precision="fp32", **columns):

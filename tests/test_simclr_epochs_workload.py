@@ -153,7 +153,7 @@ def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
 @pytest.mark.parametrize("device", [CPU, MPS, CUDA])
 def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
     monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
-    monkeypatch.setattr(simclr.flops, "torch_flops_per_sample", lambda model, *inputs: 0.0)
+    monkeypatch.setattr(simclr, "flops_per_sample", lambda model, *inputs: 0.0)
     monkeypatch.setattr(identity, "usable_cores", lambda: 3)
     for variant, options, workers in (
         ("reference", {"num_workers": 2}, 8),

@@ -3,11 +3,12 @@
 import numpy
 import pytest
 
-from benchbook.frameworks import devices, flops
+from benchbook.frameworks import devices
 from benchbook.frameworks.keras.training import (
     KerasWorkload,
     ResidentArrays,
     cross_entropy,
+    flops_per_sample,
     import_keras,
     kernels_of_zeros,
     to_host,
@@ -409,10 +410,10 @@ def test_arithmetic_is_counted_as_on_paper():
     model = keras.Model(pixels, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
     convolution, depthwise, separable, transposed = 36 * 108, 36 * 36, 9 * 36 + 9 * 32, 9 * 160
     others = depthwise + separable + transposed + 36 * 5 * 2
-    assert flops.keras_flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
+    assert flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
     model.layers[1].trainable = model.layers[2].trainable = model.layers[3].trainable = False
     rest = 2 * transposed + 3 * 36 * 5 * 2
-    assert flops.keras_flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
+    assert flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
     recurrent = keras.Sequential([keras.Input((4, 3)), keras.layers.SimpleRNN(2, name="memory")])
     with pytest.raises(ValueError, match="'memory' is a SimpleRNN; allowed with weights: Conv1D"):
-        flops.keras_flops_per_sample(recurrent)
+        flops_per_sample(recurrent)

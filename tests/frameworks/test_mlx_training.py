@@ -110,7 +110,7 @@ def test_a_frozen_network_trains_its_head_alone_and_counts_all_its_parameters():
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
-    from benchbook.frameworks.mlx.network import Network
+    from benchbook.frameworks.mlx.training import Network
 
     right = Network._gradients
 
@@ -128,7 +128,7 @@ def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, m
 def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
     import mlx.core as mx
 
-    from benchbook.frameworks.mlx import network
+    from benchbook.frameworks.mlx import training as network
 
     workload = build("mnist", batch_size=64)
     batch = next(workload.batches(0))

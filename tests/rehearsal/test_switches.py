@@ -11,7 +11,7 @@ from torch import nn
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Plain
-from benchbook.frameworks.torch import runtime
+from benchbook.frameworks.torch import training as runtime
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import measure, parity, protocol, search

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy
 
-from benchbook.frameworks.options import check_fits
+
+def check_fits(batch_size: int, num_images: int) -> None:
+    """Refuse a batch that the training images do not fill.
+
+    Raises:
+        ValueError: the batch is larger than the data set.
+    """
+    if batch_size > num_images:
+        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
 
 
 def order_seed(seed: int, epoch: int) -> int:

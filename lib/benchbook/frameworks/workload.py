@@ -3,6 +3,7 @@
 The interface names no framework; `protocol` needs nothing else.
 """
 
+import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import numpy
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.machine.precisions import PRECISIONS
+
+MOST_HALVINGS = 60  # of a loss's scale until a step is taken
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,14 @@ class Workload(Protocol):
         """Go back to a snapshot."""
 
 
-class ParitySubject(Protocol):
+class ParitySubject:
     """A workload that takes the steps it is timed with, one at a time, for each to be looked at.
 
     Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's in float64, by names
-    that are the same in every precision.
+    that are the same in every precision. Each framework has a subclass.
+
+    Args:
+        workload: its dropout is off, and whoever made this puts it back afterwards.
 
     Attributes:
         plain: what the steps are held against.
@@ -116,15 +122,28 @@ class ParitySubject(Protocol):
         resolution: how far numbers of about 1 lie apart where weights are kept.
     """
 
-    plain: Plain
-    num_passed: int
     resolution: float
+
+    def __init__(self, workload: Any) -> None:
+        self.workload, self.plain = workload, workload.plain
+        self.fresh = workload.snapshot()
+        self.restart()
 
     def restart(self) -> None:
         """Go back to the weights, the optimiser and the random state that the workload came with."""
+        self.workload.restore(self.fresh)
+        self.workload.pass_steps(self.plain.steps_passed)
+        self.num_passed = self.plain.steps_passed
 
     def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them."""
+        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
+        epochs = itertools.count(self.workload.epoch)
+        stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
+        return [tuple(self.gather(part) for part in batch) for batch in itertools.islice(stream, count)]
+
+    def gather(self, part: Any) -> Any:
+        """Return a part of a loader's batch in one piece."""
+        return part
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy has it."""
@@ -152,3 +171,24 @@ class ParityWorkload(Protocol):
 
     def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
         """Return a context in which the workload is compared; afterwards it is what it was before."""
+
+
+def check_options(
+    variants: tuple[str, ...], variant: str, data_resident: bool, num_workers: int, batch_size: int
+) -> None:
+    """Refuse options of `build` that make no sense.
+
+    Args:
+        variants: those that the study has.
+
+    Raises:
+        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
+    """
+    if variant not in variants:
+        raise ValueError(f"variant {variant!r}; allowed: {', '.join(variants)}")
+    if variant == "reference" and data_resident:
+        raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
+    if num_workers < 0:
+        raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
+    if batch_size < 1:
+        raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")

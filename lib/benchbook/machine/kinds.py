@@ -18,7 +18,7 @@ class Features:
         units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA compute capability from
             which a device has it; 0: every one.
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
-            framework has it; see `devices.frameworks`.
+            framework has it; see `libraries.Framework`.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
         energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.measure.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.

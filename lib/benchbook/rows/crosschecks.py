@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import numpy
 import pandas
 
+from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings
 
@@ -21,13 +22,17 @@ SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
 FUTURE_SECONDS = 24 * 3600.0  # a clock may be set to another zone
 IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
 MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
-COVERS = {
-    "nvml": ({"board"}, {"cuda"}),
-    "apple_ioreport": ({"soc"}, {"cpu", "mps", "metal"}),
-    "rapl": ({"package"}, {"cpu"}),
-    "meter": ({"wall"}, None),
-    "estimate_tdp": ({"board", "soc", "package"}, None),
+# By method: what it may be of, and the kinds of device that it covers; None: all.
+COVERS: dict[str, tuple[set, set | None]] = {
+    kind.energy_counter: (
+        {kind.energy_boundary},
+        {name for name in KINDS if KINDS[name].energy_counter == kind.energy_counter},
+    )
+    for kind in KINDS.values()
+    if kind.energy_counter
 }
+COVERS["apple_ioreport"][1].add("cpu")  # it is of the whole chip
+COVERS |= {"meter": ({"wall"}, None), "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, None)}
 COMMIT = re.compile(r"[0-9a-f]{7,40}(\+changed)?")
 RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-")
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")

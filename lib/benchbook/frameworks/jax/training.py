@@ -27,7 +27,7 @@ def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
     return copies, lambda dimensions: spread.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
 
 
-class JaxNetwork(Network):
+class KerasNetwork(Network):
     """A Keras model trained by a jitted function from state to state; the model's own variables follow on request."""
 
     FUNCTIONS = ("_jitted",)

@@ -7,14 +7,14 @@ import numpy
 
 from benchbook.frameworks.keras.runtime import is_moving, to_host
 from benchbook.frameworks.plain import Arrays
-from benchbook.frameworks.subject import MOST_HALVINGS, Subject
+from benchbook.frameworks.workload import MOST_HALVINGS, ParitySubject
 from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
 
 
-class KerasSubject(Subject):
-    """A Keras workload step by step; see `benchbook.frameworks.workload.ParitySubject`.
+class KerasSubject(ParitySubject):
+    """A Keras workload step by step; see `ParitySubject`.
 
     Args:
         workload: its dropout is off, and whoever made this puts it back afterwards.
@@ -76,8 +76,9 @@ class KerasSubject(Subject):
     def _dtype(self) -> numpy.dtype:
         return to_host(self.network.model.weights[0].value).dtype
 
-    def _gathered(self, batch: tuple) -> tuple:
-        return tuple(map(self.network.gather, batch))
+    def gather(self, part: Any) -> Any:
+        """Return a part of a loader's batch in one piece, though several devices may hold their shares of it."""
+        return self.network.gather(part)
 
     def _kept(self, moving: bool) -> list:
         return [variable for variable in self.network.model.weights if is_moving(variable) == moving]

@@ -3,18 +3,27 @@
 The same model, loss and optimiser run on both; which of the two is the device's framework, decided once a process.
 """
 
+import importlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.building import build_network
-from benchbook.frameworks.keras.inputs import Batch, ResidentArrays, evaluation_batch_size
 from benchbook.frameworks.keras.parity import KerasSubject
-from benchbook.frameworks.keras.runtime import Array, arithmetic, import_keras, kernels_of_zeros, to_host
+from benchbook.frameworks.keras.runtime import (
+    Array,
+    Batch,
+    ResidentArrays,
+    arithmetic,
+    evaluation_batch_size,
+    import_keras,
+    kernels_of_zeros,
+    to_host,
+)
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Evaluation, Settings
 from benchbook.machine.precisions import PRECISIONS
@@ -25,11 +34,18 @@ __all__ = [
     "arithmetic",
     "cross_entropy",
     "evaluation_batch_size",
+    "flops_per_sample",
     "import_keras",
     "kernels_of_zeros",
     "to_host",
     "top1",
 ]
+# Keras's classes whose work is multiplications, and how often each number of a kernel is used: once for every
+# position of the output, or, where a convolution is transposed, of the input.
+_OF_OUTPUT = ("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense")
+_OF_INPUT = ("Conv2DTranspose",)
+_SEPARABLE = ("SeparableConv2D",)
+_NONE = ("BatchNormalization", "LayerNormalization", "Embedding")
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
@@ -89,8 +105,10 @@ class KerasWorkload:
         if self.settings != Settings(self.settings.precision, compiled=self.settings.compiled):
             raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
         precision = self.settings.precision
-        self.network = build_network(
-            self.device,
+        import_keras(self.device.framework)
+        training = importlib.import_module(f"benchbook.frameworks.{self.device.framework}.training")
+        self.network = training.KerasNetwork(
+            device=self.device,
             make_model=self.make_model,
             make_optimizer=self.make_optimizer,
             loss=self.loss,
@@ -115,7 +133,7 @@ class KerasWorkload:
             "batch_size": self.batch_size,
             "precision": self.settings.precision,
             "compiled": self.settings.compiled or self.device.framework == "jax",  # JAX knows nothing else
-            "flops_per_sample": flops.keras_flops_per_sample(model),
+            "flops_per_sample": flops_per_sample(model),
         } | self.columns
 
     def enter(self) -> None:
@@ -195,3 +213,54 @@ class KerasWorkload:
                 yield subject
             finally:
                 workload.restore(subject.fresh)
+
+
+def flops_per_sample(model: Any) -> float:
+    """Count the arithmetic of training a Keras network on one sample: forward and backward, 2 per multiply-add.
+
+    The same is counted as torch's counter counts: products and convolutions, forward; backward once more for the
+    gradient of a kernel that is trained, and once more for that of an input on which something trained depends.
+    Element-wise work is not counted.
+
+    Args:
+        model: a functional Keras model without models inside.
+
+    Raises:
+        ValueError: a layer with weights of a kind that is not known here.
+    """
+    trained_above: dict[str, bool] = {}
+    total = 0
+    for layer in model.layers:
+        above = any(trained_above.get(parent, False) for parent in _parents(layer))
+        trained = bool(layer.trainable_variables)
+        trained_above[layer.name] = above or trained
+        parts = _forward(layer)
+        if parts:
+            # Inside a layer of two convolutions the second depends on the first.
+            passes = [1 + trained + (above or (trained and position > 0)) for position in range(len(parts))]
+            total += sum(count * part for count, part in zip(passes, parts, strict=True))
+    return float(total)
+
+
+def _parents(layer: Any) -> list[str]:
+    """Return the names of the layers whose outputs a layer takes."""
+    if type(layer).__name__ == "InputLayer":
+        return []
+    tensors = layer.input if isinstance(layer.input, (list, tuple)) else [layer.input]
+    return [tensor._keras_history.operation.name for tensor in tensors]
+
+
+def _forward(layer: Any) -> list[int]:
+    """Return the operations of each product in a layer, forward, for one sample."""
+    kind = type(layer).__name__
+    if kind in _OF_OUTPUT:
+        return [2 * math.prod(layer.output.shape[1:-1]) * math.prod(layer.kernel.shape)]
+    if kind in _OF_INPUT:
+        return [2 * math.prod(layer.input.shape[1:-1]) * math.prod(layer.kernel.shape)]
+    if kind in _SEPARABLE:
+        kernels = layer.depthwise_kernel, layer.pointwise_kernel
+        return [2 * math.prod(layer.output.shape[1:-1]) * math.prod(kernel.shape) for kernel in kernels]
+    if layer.weights and not any(ancestor.__name__ in _NONE for ancestor in type(layer).__mro__):
+        allowed = ", ".join((*_OF_OUTPUT, *_OF_INPUT, *_SEPARABLE, *_NONE))
+        raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {allowed}")
+    return []

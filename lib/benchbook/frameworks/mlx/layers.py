@@ -4,6 +4,9 @@ Images are (n, height, width, channels), as MLX has them. Each layer tells how t
 numbers can be in both.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import mlx.core as mx
 import numpy
 from mlx import nn
@@ -132,3 +135,42 @@ class Shift(nn.Module):
     def __call__(self, images: mx.array) -> mx.array:
         """Return images moved by a number for each channel."""
         return images + self.bias.astype(images.dtype)
+
+
+def as_torch(random: numpy.random.Generator, shape: tuple[int, ...]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return kernel and bias of a convolution or of a dense layer, float32.
+
+    Args:
+        random: where the numbers come from.
+        shape: of the kernel, its last two being in and out.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html
+    """
+    limit = float(numpy.prod(shape[:-1])) ** -0.5
+    kernel, bias = (random.uniform(-limit, limit, size) for size in (shape, shape[-1]))
+    return kernel.astype(numpy.float32), bias.astype(numpy.float32)
+
+
+def flops_per_sample(model: nn.Module, images: mx.array) -> float:
+    """Count the arithmetic of training an MLX network on one sample, as `keras.training.flops_per_sample` does.
+
+    Args:
+        model: its products are layers of this module, which come in the order of the data.
+        images: a batch as the network takes it; nothing is computed of it.
+    """
+    model(images)  # each layer notes the pixels of its output
+    total, above = 0, False
+    for layer in _in_order(model):
+        trained = "weight" in layer.trainable_parameters()
+        total += 2 * layer.positions * layer.weight.size * (1 + trained + above)
+        above = above or trained
+    return float(total)
+
+
+def _in_order(part: Any) -> Iterator[Any]:
+    """Yield an MLX network's layers that multiply, in the order in which they were put into it."""
+    if hasattr(part, "positions"):
+        yield part
+    else:
+        for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from _in_order(child)

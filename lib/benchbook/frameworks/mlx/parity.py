@@ -12,11 +12,11 @@ from mlx import nn
 
 from benchbook.frameworks.mlx.runtime import MOVING, STORED, assign, leaves, to_host
 from benchbook.frameworks.plain import Arrays
-from benchbook.frameworks.subject import MOST_HALVINGS, Subject
+from benchbook.frameworks.workload import MOST_HALVINGS, ParitySubject
 
 
-class MlxSubject(Subject):
-    """An MLX workload step by step; see `benchbook.frameworks.workload.ParitySubject`.
+class MlxSubject(ParitySubject):
+    """An MLX workload step by step; see `ParitySubject`.
 
     Args:
         workload: a copy of what is compared, whose dropout is put off.

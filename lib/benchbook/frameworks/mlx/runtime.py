@@ -1,11 +1,10 @@
-"""How MLX computes by a workload's settings, and trees of its arrays."""
+"""How MLX computes by a workload's settings, trees of its arrays, and batches that lie in the device's memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import mlx.core as mx
 import numpy
-from mlx import nn
 from mlx.utils import tree_flatten
 
 from benchbook.machine.precisions import PRECISIONS
@@ -15,16 +14,6 @@ _OWN = [each for each in PRECISIONS.values() if each.stored != "float64" and not
 STORED = {each.name: getattr(mx, each.stored) for each in _OWN}
 COMPUTED = {each.name: getattr(mx, each.computed) for each in _OWN}
 MOVING = ("running_mean", "running_var")  # a batch norm's, which stay in float32
-
-
-def check_precision(precision: str) -> None:
-    """Refuse a precision that MLX does not have.
-
-    Raises:
-        NotImplementedError: another one than it has.
-    """
-    if precision not in STORED:
-        raise NotImplementedError(f"MLX in {precision}; allowed: {', '.join(STORED)}")
 
 
 def leaves(tree: Any) -> dict[str, mx.array]:
@@ -41,12 +30,6 @@ def assign(tree: Any, arrays: dict[str, mx.array]) -> None:
         node[int(last) if isinstance(node, list) else last] = array
 
 
-def store(model: nn.Module, precision: str) -> None:
-    """Keep a network's weights as the precision has them."""
-    kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
-    assign(model, {path: array.astype(STORED[precision]) for path, array in kept.items()})
-
-
 def to_array(part: numpy.ndarray | mx.array, precision: str) -> mx.array:
     """Return a part of a batch as the network takes it; numbers that are whole stay so."""
     array = part if isinstance(part, mx.array) else mx.array(part)
@@ -61,3 +44,29 @@ def to_host(array: mx.array) -> numpy.ndarray:
 def hanging_on(array: mx.array, others: Iterable[mx.array]) -> mx.array:
     """Return an array that is not there before the others are."""
     return mx.depends(array, list(others))
+
+
+Batch = tuple[mx.array, mx.array]
+
+
+class ResidentArrays:
+    """Images and labels that stay where the device reads them, from which batches are taken there.
+
+    A batch is a plan that the step computes with its other work.
+
+    Args:
+        images, labels: NumPy arrays, of n each.
+        prepare: from some of the images to what the network takes.
+    """
+
+    def __init__(
+        self, images: numpy.ndarray, labels: numpy.ndarray, prepare: Callable[[mx.array], mx.array] = lambda part: part
+    ) -> None:
+        self.images, self.labels, self.prepare = mx.array(images), mx.array(labels.astype("int32")), prepare
+        mx.eval(self.images, self.labels)
+
+    def batches(self, order: Iterable[numpy.ndarray]) -> Iterator[Batch]:
+        """Yield a batch for each array of indices."""
+        for indices in order:
+            chosen = mx.array(indices)
+            yield self.prepare(self.images[chosen]), self.labels[chosen]

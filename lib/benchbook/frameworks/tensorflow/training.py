@@ -1,23 +1,30 @@
-"""A Keras model trained by TensorFlow: graphs whose variables change in place, on one device or mirrored on several."""
+"""A Keras model trained by TensorFlow: graphs whose variables change in place, on one device or mirrored on several.
+
+An operation for which a device has no kernel is computed by the CPU, without a word: Apple's plug-in has none for the
+gradient of ResizeBilinear, nor for most of float16. Its inputs travel to the host and its outputs back, in every step.
+So a first step is watched.
+"""
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import tensorflow
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.python.eager import context
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array
-from benchbook.frameworks.tensorflow import placement
 from benchbook.frameworks.tensorflow.devices import compile_function, handle, place
 
 Outputs = Any  # an array, or a list or tuple of them
 
 
-class TensorFlowNetwork(Network):
+class KerasNetwork(Network):
     """A Keras model trained by tf.function, whose variables change in place.
 
     Several devices are one MirroredStrategy: each has a copy of the variables and its part of a batch, and gradients
@@ -106,7 +113,7 @@ class TensorFlowNetwork(Network):
 
     def _watched(self, train: Callable, *parts: Any) -> Array:
         """Train on the first batch, which builds the graph, and note what of it is not on the device."""
-        with placement.watch(map(handle, self._each)) as self.misplaced:
+        with watch(map(handle, self._each)) as self.misplaced:
             loss = train(*parts)
         self._train = train
         return loss
@@ -149,3 +156,42 @@ def _dense(gradient: Any) -> Array | None:
 def _mirrored(*handles: str) -> tensorflow.distribute.MirroredStrategy:
     """Return the one strategy of these devices: a second one would number its exchanges as the first one does."""
     return tensorflow.distribute.MirroredStrategy(handles)
+
+
+# What moves or names values and computes nothing.
+NO_WORK = frozenset(
+    {
+        *("NoOp", "Const", "HostConst", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Identity", "IdentityN"),
+        *("_Send", "_Recv", "_HostSend", "_HostRecv", "Switch", "Merge", "ControlTrigger", "VarHandleOp"),
+    }
+)
+TYPES = ("T", "SrcT", "dtype", "Tparams")  # the attribute that names the type of an operation's input, by operation
+
+
+@contextmanager
+def watch(devices: Iterable[str]) -> Iterator[Counter]:
+    """Count the operations that are placed elsewhere, of the graphs that are first called inside the `with` block.
+
+    Args:
+        devices: where they should be, as `tf.device` takes them: "GPU:0".
+
+    Yields:
+        Counts by operation and type, such as "ResizeBilinearGrad(float32)", filled in when the block ends.
+    """
+    counts = Counter()
+    with context.collect_graphs(optimized=True) as graphs:
+        yield counts
+    for graph in graphs:
+        counts.update(elsewhere(graph, tuple(devices)))
+
+
+def elsewhere(graph: graph_pb2.GraphDef, devices: tuple[str, ...]) -> Iterator[str]:
+    """Yield operation and type of each node that computes and is placed on none of the devices."""
+    for node in graph.node:
+        if node.op not in NO_WORK and node.device and not node.device.endswith(devices):
+            yield _title(node)
+
+
+def _title(node: node_def_pb2.NodeDef) -> str:
+    types = [tensorflow.dtypes.as_dtype(node.attr[name].type).name for name in TYPES if name in node.attr]
+    return f"{node.op}({types[0]})" if types else node.op

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from benchbook.frameworks.plain import Arrays
-from benchbook.frameworks.subject import MOST_HALVINGS, Subject
+from benchbook.frameworks.workload import MOST_HALVINGS, ParitySubject
 
 
-class TorchSubject(Subject):
-    """A torch workload step by step; see `benchbook.frameworks.workload.ParitySubject`.
+class TorchSubject(ParitySubject):
+    """A torch workload step by step; see `ParitySubject`.
 
     Args:
         workload: its dropout is off, and whoever made this puts it back afterwards.

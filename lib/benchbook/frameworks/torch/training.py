@@ -1,30 +1,95 @@
-"""What all torch workloads share: a training step, evaluation, and going back to fresh weights."""
+"""What all torch workloads share: how settings are computed, a training step, evaluation, going back."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.torch.devices import allow_tf32
 from benchbook.frameworks.torch.parity import TorchSubject, without_dropout
-from benchbook.frameworks.torch.runtime import (
-    STORED,
-    Batch,
-    begin_momentum,
-    compute,
-    count_parameters,
-    gradient_scaler,
-    move,
-    prepare,
-    switch,
-    switched,
-    update,
-)
 from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.machine.precisions import PRECISIONS
+
+Batch = tuple[torch.Tensor, ...]
+
+# What weights and images are kept in.
+STORED = {name: getattr(torch, precision.stored) for name, precision in PRECISIONS.items()}
+
+
+def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
+    """Return a tensor on the device, in what the precision keeps and in the settings' memory format."""
+    stored = STORED[settings.precision] if part.is_floating_point() else part.dtype
+    return part.to(stored).to(device.kind, memory_format=memory_format(part, settings))
+
+
+def prepare(model: nn.Module, settings: Settings) -> Callable:
+    """Return what computes the model's outputs: its weights in the memory format, compiled if that is asked for.
+
+    Replayed as a graph, a network writes its outputs where the call before wrote them. Losses are computed from them
+    outside the graph, in memory of their own, so that those of a window can be read after it.
+
+    Source: https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
+    """
+    if settings.channels_last:
+        model.to(memory_format=torch.channels_last)
+    if settings.compiled:  # each shape for itself: a code for all sizes would be made after a batch of another one
+        return torch.compile(model, mode="reduce-overhead" if settings.graphs else None, dynamic=False)
+    return model
+
+
+def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Let SGD's momentum begin as zeros, which is the same function: a first step's momentum is its gradient.
+
+    torch makes it in the first step. The fused form makes it of uninitialised memory, and where a scaler leaves that
+    step out because gradients overflowed, it stays so.
+    """
+    for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
+        for parameter in group["params"] if group["momentum"] and not group["dampening"] else ():
+            optimizer.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+
+
+def switch(settings: Settings) -> None:
+    """Set what torch keeps globally: TF32 for products and convolutions, and whether cuDNN tries its algorithms.
+
+    Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
+    """
+    allow_tf32(PRECISIONS[settings.precision].uses_tf32)
+    torch.backends.cudnn.benchmark = settings.autotuned
+
+
+def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
+    """Return the network's outputs; under autocast as float32, in which losses must be computed."""
+    wanted = PRECISIONS[precision]
+    if not wanted.autocast:
+        return network(*inputs)
+    with torch.autocast(device.kind, dtype=getattr(torch, wanted.computed)):
+        outputs = network(*inputs)
+    return tuple(part.float() for part in outputs) if isinstance(outputs, tuple) else outputs.float()
+
+
+def memory_format(part: torch.Tensor, settings: Settings) -> torch.memory_format:
+    """Return the memory format for a tensor: channels last makes sense for images alone."""
+    images = settings.channels_last and part.dim() == 4
+    return torch.channels_last if images else torch.preserve_format
+
+
+@contextmanager
+def switched(settings: Settings) -> Iterator[None]:
+    """Compute with the global switches of the settings inside a `with` block; afterwards they are what they were."""
+    precision = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "fp32"
+    before = Settings(precision, autotuned=torch.backends.cudnn.benchmark)
+    switch(settings)
+    try:
+        yield
+    finally:
+        switch(before)
 
 
 @dataclass
@@ -63,12 +128,18 @@ class TorchWorkload:
         self.enter()
         self.network = prepare(self.model, self.settings)
         begin_momentum(self.optimizer)
-        self.optimizer.step = update(self.optimizer, self.settings)
-        self.scaler = gradient_scaler(self.device, self.settings.precision)
+        if self.settings.fused and not self.optimizer.defaults.get("fused"):
+            # torch has no fused form of it. Compiled, a step passes once over the weights instead of once for each of
+            # its operations. A learning rate must be a tensor then: for another number it would be compiled again.
+            self.optimizer.step = torch.compile(self.optimizer.step)
+        precision = PRECISIONS[self.settings.precision]
+        scaled = precision.needs_scaling and precision.autocast  # float16 gradients themselves cannot be unscaled
+        self.scaler = torch.amp.GradScaler(self.device.kind, enabled=bool(scaled))
 
     def description(self) -> dict:
         """Return the columns that describe the work."""
-        sizes = {"parameters": count_parameters(self.model), "batch_size": self.batch_size}
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        sizes = {"parameters": parameters, "batch_size": self.batch_size}
         return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
 
     def enter(self) -> None:
@@ -214,3 +285,32 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
                 group[name].copy_(saved[name])
             else:
                 group[name] = saved[name]
+
+
+def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "meta") -> float:
+    """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
+
+    A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
+    Matrix products, convolutions and attention are counted, as is usual; element-wise work is not. Of a convolution,
+    each gradient costs what its forward pass costs; torch's own formula counts a kernel's gradient once for every pair
+    of groups, which makes depthwise networks look many times as costly (MobileNetV2: seven times; torch 2.10).
+
+    Args:
+        model: a torch network; it is not changed.
+        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its numbers do not matter.
+        device: cpu for a network that looks at numbers and so cannot be counted on the meta device.
+    """
+
+    def convolution_backward(gradient, images, kernel, *rest, out_shape):
+        transposed, mask = rest[4], rest[7]
+        return sum(mask[:2]) * conv_flop_count(images, kernel, gradient, transposed)
+
+    twin, batch = copy.deepcopy(model), inputs
+    if device == "meta":
+        twin, batch = twin.to_empty(device="meta"), [torch.empty_like(part, device="meta") for part in inputs]
+    formulas = {torch.ops.aten.convolution_backward: convolution_backward}
+    plain = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # the CPU's fused one is not counted
+    with plain, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+        outputs = twin(*batch)
+        sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
+    return counter.get_total_flops() / len(inputs[0])

@@ -9,12 +9,10 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.batches import loaded, plain_order, shuffled_order
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.mlx.draw import as_torch
-from benchbook.frameworks.mlx.inputs import ResidentArrays
-from benchbook.frameworks.mlx.layers import Convolution, Dense
+from benchbook.frameworks.mlx.layers import Convolution, Dense, as_torch, flops_per_sample
+from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.studies import datasets
@@ -77,7 +75,7 @@ def build(
         make_plain=lambda: torchs.plain(dataset, batch_size),
         settings=settings,
     )
-    made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
+    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
     return made
 
 

@@ -13,14 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.options import check_options
 from benchbook.frameworks.plain import Adadelta, LabelsByImage, Plain
-from benchbook.frameworks.torch.runtime import Batch
-from benchbook.frameworks.torch.training import TorchWorkload
-from benchbook.frameworks.workload import Settings
+from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
+from benchbook.frameworks.workload import Settings, check_options
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
 from benchbook.studies.mnist_speedup.smallest import FRAMEWORKS
@@ -172,7 +169,7 @@ def build(
         train_batches=train,
         test_batches=test,
         columns=columns("mnist_cnn", dataset, 0 if data_resident else num_workers)
-        | {"flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
+        | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         plain=plain(dataset, batch_size),
         settings=settings,
     )

@@ -6,10 +6,9 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import batches, flops
-from benchbook.frameworks.mlx.inputs import ResidentArrays
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift
-from benchbook.frameworks.mlx.runtime import leaves
+from benchbook.frameworks import batches
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift, flops_per_sample
+from benchbook.frameworks.mlx.runtime import ResidentArrays, leaves
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.frameworks.plain import Plain
 from benchbook.studies.mobilenetv2_energy import inputs, weights
@@ -112,7 +111,7 @@ def build(plan: Plan) -> MlxWorkload:
         settings=plan.settings,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
-    made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, example)
+    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
     return made
 
 

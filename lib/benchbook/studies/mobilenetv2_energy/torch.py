@@ -9,10 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook.frameworks import batches, flops
+from benchbook.frameworks import batches
 from benchbook.frameworks.plain import Adam, Plain
-from benchbook.frameworks.torch.runtime import Batch
-from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
 from benchbook.studies.mobilenetv2_energy import inputs, weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
@@ -152,8 +151,7 @@ def build(plan: Plan) -> Classifier:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: DECAY_RATE ** (step / DECAY_STEPS)),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns()
-        | {"parameters": num_parameters, "flops_per_sample": flops.torch_flops_per_sample(model, example)},
+        columns=plan.columns() | {"parameters": num_parameters, "flops_per_sample": flops_per_sample(model, example)},
         plain=plain(plan),
         settings=plan.settings,
     )

@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.options import check_fits, check_options
-from benchbook.frameworks.workload import Settings, Workload
+from benchbook.frameworks.workload import Settings, Workload, check_options
 from benchbook.machine.libraries import part_of
 from benchbook.studies import datasets
 from benchbook.studies.mobilenetv2_energy import weights as initial

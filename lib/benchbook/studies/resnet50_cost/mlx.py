@@ -6,9 +6,8 @@ import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.batches import loaded, plain_order
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, flops_per_sample
 from benchbook.frameworks.mlx.runtime import leaves
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.frameworks.plain import Plain
@@ -112,7 +111,7 @@ def build(plan: Plan) -> MlxWorkload:
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
     made.columns["parameters"] = trainable_parameters(made)
-    made.columns["flops_per_sample"] = flops.mlx_flops_per_sample(made.network.model, example)
+    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
     return made
 
 

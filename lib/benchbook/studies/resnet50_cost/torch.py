@@ -12,12 +12,18 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch import replicas
-from benchbook.frameworks.torch.runtime import STORED, Batch, compute, count_parameters, move, prepare
-from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.torch.training import (
+    STORED,
+    Batch,
+    TorchWorkload,
+    compute,
+    flops_per_sample,
+    move,
+    prepare,
+)
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
@@ -135,7 +141,7 @@ def build(plan: Plan) -> Classifier:
     torch.manual_seed(plan.seed)
     model = Network(plan.num_classes)
     model.load(plan.arrays)
-    flops_per_sample = flops.torch_flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
+    arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     if plan.sync_batch_norm and plan.group.size > 1:
         model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.kind)
@@ -150,7 +156,7 @@ def build(plan: Plan) -> Classifier:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / plan.peak),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | {"flops_per_sample": flops_per_sample},
+        columns=plan.columns() | {"flops_per_sample": arithmetic},
         plain=plain(plan),
         settings=settings,
         group=plan.group,
@@ -165,7 +171,7 @@ def plain(plan: Plan) -> Plain:
 
 def trainable_parameters(workload: TorchWorkload) -> int:
     """Return how many numbers training changes."""
-    return count_parameters(workload.model)
+    return sum(parameter.numel() for parameter in workload.model.parameters())
 
 
 def is_of_batch_norm(name: str) -> bool:

@@ -7,9 +7,9 @@ is torchvision's; Keras's own ResNet50 is v1 with convolution biases, so that th
 from types import ModuleType
 from typing import Any
 
+from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device, Group
-from benchbook.frameworks.options import check_fits, check_options
-from benchbook.frameworks.workload import Settings, Workload
+from benchbook.frameworks.workload import Settings, Workload, check_options
 from benchbook.machine.libraries import part_of
 from benchbook.studies.datasets import collections
 from benchbook.studies.datasets.collections import Collection

@@ -18,9 +18,8 @@ from benchbook.frameworks.keras.training import (
     import_keras,
     kernels_of_zeros,
 )
-from benchbook.frameworks.options import check_options
 from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
-from benchbook.frameworks.workload import Settings
+from benchbook.frameworks.workload import Settings, check_options
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.segmentation_scaling import network
 from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap

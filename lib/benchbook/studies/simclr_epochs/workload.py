@@ -14,12 +14,10 @@ import numpy
 import torch
 from torch.utils.data import DataLoader
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Arrays, Plain
-from benchbook.frameworks.torch.runtime import STORED, Batch, compute
-from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, flops_per_sample
 from benchbook.frameworks.workload import Evaluation, Settings
 from benchbook.machine import identity
 from benchbook.studies import datasets
@@ -144,7 +142,7 @@ def build(
             "dataset_samples": len(dataset.train_labels),
             "image_size": side,
             "num_workers": workers,
-            "flops_per_sample": flops.torch_flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)),
+            "flops_per_sample": flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)),
         },
         plain=plain(dataset, batch_size, joint_views, parity_batch_size, seed),
         settings=settings,

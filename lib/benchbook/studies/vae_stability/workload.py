@@ -11,14 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.frameworks import flops
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.options import check_options
 from benchbook.frameworks.plain import Adam, Plain
-from benchbook.frameworks.torch.runtime import Batch
-from benchbook.frameworks.torch.training import TorchWorkload
-from benchbook.frameworks.workload import Evaluation
+from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
+from benchbook.frameworks.workload import Evaluation, check_options
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.workload import columns, inputs
 
@@ -131,7 +128,7 @@ def build(
         train_batches=lambda epoch: _without_labels(train(epoch)),
         test_batches=lambda: _without_labels(test()),
         columns=columns("vae", dataset, 0 if data_resident else num_workers)
-        | {"flops_per_sample": flops.torch_flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
+        | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
         plain=plain(batch_size, seed),
     )

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchbook.frameworks import flops
-from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, import_keras, top1
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample, import_keras, top1
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
@@ -103,7 +102,7 @@ def _checked(plan: Plan, keras):
 def _counted(model) -> dict:
     """Return the operations of a step for one sample; a network that cannot be counted has none, and that is said."""
     try:
-        return {"flops_per_sample": flops.keras_flops_per_sample(model)}
+        return {"flops_per_sample": flops_per_sample(model)}
     except ValueError as error:
         print(f"Its operations were not counted: {error}")
         return {}

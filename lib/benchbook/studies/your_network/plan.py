@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy
 
 from benchbook.frameworks import batches
+from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.options import check_fits
 from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.datasets import Dataset

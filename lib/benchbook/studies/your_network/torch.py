@@ -6,9 +6,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
-from benchbook.frameworks import flops
-from benchbook.frameworks.torch.runtime import Batch
-from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
 from benchbook.frameworks.workload import Evaluation, Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
@@ -127,7 +125,7 @@ def _counted(model: torch.nn.Module, inputs: Batch) -> dict:
     reason = ""
     for device in ("meta", "cpu"):
         try:
-            return {"flops_per_sample": flops.torch_flops_per_sample(model, *inputs, device=device)}
+            return {"flops_per_sample": flops_per_sample(model, *inputs, device=device)}
         except Exception as error:  # a network may do anything with tensors that have no numbers
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
     print(f"Its operations were not counted: {reason}")
