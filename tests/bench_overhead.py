@@ -17,7 +17,7 @@ from tqdm import tqdm
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.judging import intervals
-from benchbook.measuring import measure, protocol
+from benchbook.measuring import protocol, sensors
 from benchbook.studies import datasets
 
 KERAS = {"mobilenetv2_energy": 20, "segmentation_scaling": 3}
@@ -48,7 +48,7 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
 
     Batches lie on the device or are made there: no worker process, so no noise of theirs.
     """
-    sensor = measure.open_sensor(workload.device)
+    sensor = sensors.open_sensor(workload.device)
 
     def batches() -> list:
         return list(itertools.islice(protocol.endless(workload), num_steps))
@@ -89,7 +89,7 @@ def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, C
     import keras
 
     (workload, _), (plain, loss) = keras_workload(study, device), keras_workload(study, device)
-    batches, sensor = list(itertools.islice(workload.batches(0), num_steps)), measure.open_sensor(device)
+    batches, sensor = list(itertools.islice(workload.batches(0), num_steps)), sensors.open_sensor(device)
     images, labels = (numpy.concatenate(part) for part in zip(*batches, strict=True))
     # Without XLA, as the workload: Keras 3 would choose it by itself.
     plain.model.compile(plain.make_optimizer(), loss, jit_compile=plain.settings.compiled)

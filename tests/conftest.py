@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.measuring import measure
+from benchbook.measuring import sensors
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
@@ -76,4 +76,4 @@ def own_random_state():
 @pytest.fixture
 def no_sensor(monkeypatch):
     """Let no device have a sensor of energy: idle watts would take seconds to read."""
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)

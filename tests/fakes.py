@@ -8,8 +8,8 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Evaluation
 from benchbook.measuring import runs
-from benchbook.measuring.measure import Energy
 from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import Energy
 
 CPU = Device("cpu", "a processor")
 

@@ -30,7 +30,7 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
 from benchbook.judging.verdicts import Verdict
 from benchbook.machine import condition, layout
-from benchbook.measuring import protocol, tuning
+from benchbook.measuring import protocol, tuned
 from benchbook.record import articles
 from benchbook.record.predictions.features import Unknown
 from benchbook.record.predictions.question import Question
@@ -209,10 +209,10 @@ def first_losses(point: profiles.Point) -> dict:
     What a search chooses hangs on the clock: `tuned` is built with the reference's settings.
     """
 
-    def choose(run, device, tuned, reference, **limits):
-        return tuning.Choice(tuning.TUNED, tuned, Settings(), pandas.DataFrame(), None)
+    def choose(run, device, build, reference, **limits):
+        return tuned.Choice(tuned.TUNED, build, Settings(), pandas.DataFrame(), None)
 
-    tuning.choose = choose
+    tuned.choose = choose
     names = {"__name__": "__main__"}
     for cell in layout.cells(layout.notebook(point.study)):
         if cell["cell_type"] == "code" and "workload" not in names:

@@ -8,9 +8,8 @@ import pytest
 from nbformat.v4 import new_output
 
 from benchbook import report, studies
-from benchbook.judging import verdicts
+from benchbook.judging import parity, verdicts
 from benchbook.machine import layout
-from benchbook.measuring import parity
 from benchbook.record import articles, claims
 from benchbook.report import answers, executed, headline
 from benchbook.studies import figures, quantities

@@ -6,7 +6,7 @@ from benchbook.studies.calibrate import charts, tables
 from benchbook.studies.calibrate.results import STUDY
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
-from test_roofline import calibration as windows
+from test_calibration import calibrated as windows
 
 COPIES = {"model": "copy", "flops_per_sample": None, "bytes_per_sample": 2e9, "precision": None}
 

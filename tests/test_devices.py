@@ -17,7 +17,7 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import Features
-from benchbook.measuring import measure, roofline, search, support
+from benchbook.measuring import calibration, sensors, support, tuned
 from fakes import CPU
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
@@ -88,16 +88,17 @@ def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_f
     assert devices.peak_memory(device) == (7, "xpu_allocator_peak")
     assert called == ["reset_peak_memory_stats", "synchronize", "max_memory_allocated"]
     assert device.backend.random_state(device)["xpu"] == "a state"
-    assert search.candidates(device).keys() == {"channels_last", "fused", "compiled"}
-    assert isinstance(measure.open_sensor(device), measure.NoSensor)
+    assert tuned.candidates(device) == [{"channels_last": True}, {"fused": True}, {"compiled": True}]
+    assert isinstance(sensors.open_sensor(device), sensors.NoSensor)
 
 
 @pytest.mark.parametrize(("capability", "has"), [(6.0, False), (7.0, False), (7.5, False), (8.0, True), (12.1, True)])
 def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_them(capability, has):
     device = Device("cuda", "a GPU", capability=capability)
     assert device.has_units("tf32") == device.has_units("bf16") == has
-    assert ("tf32" in support.precisions(device)) == ("tf32" in roofline.precisions(device)) == has
-    assert search.candidates(device)["precision"] == (("tf32", "amp_bf16", "amp_fp16") if has else ("amp_fp16",))
+    assert ("tf32" in support.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
+    precisions = [change["precision"] for change in tuned.candidates(device) if "precision" in change]
+    assert precisions == (["tf32", "amp_bf16", "amp_fp16"] if has else ["amp_fp16"])
     if not has:
         with pytest.raises(NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"):
             device.check_precision("tf32")

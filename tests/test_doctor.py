@@ -16,8 +16,8 @@ from benchbook.commands.doctor.checks import MISSING, RIGHT, WRONG
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.machine import identity
-from benchbook.measuring import measure, roofline
-from benchbook.measuring.measure import Energy
+from benchbook.measuring import calibration, sensors
+from benchbook.measuring.sensors import Energy
 from benchbook.rows import packing
 from fakes import CPU
 
@@ -49,9 +49,9 @@ def test_waiting_that_does_not_wait_is_wrong(monkeypatch):
     assert checks.answer(lambda: checks.check_waiting(CPU))[0] == RIGHT
 
     def planted(device, work_seconds):
-        raise roofline.NotSynchronized("synchronising left 90% of the work undone")
+        raise calibration.NotSynchronized("synchronising left 90% of the work undone")
 
-    monkeypatch.setattr(roofline, "check_synchronize", planted)
+    monkeypatch.setattr(calibration, "check_synchronize", planted)
     state, detail, hint = checks.answer(lambda: checks.check_waiting(CPU))
     assert (state, "90%" in detail, "publish none" in hint) == (WRONG, True, True)
 
@@ -65,13 +65,13 @@ def test_memory_that_nobody_counts_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("sensor", "state", "words"),
     [
-        (measure.NoSensor(), MISSING, "no counter"),
+        (sensors.NO_SENSOR, MISSING, "no counter"),
         (Counter(None), MISSING, "did not move"),
         (Counter(5.0), RIGHT, "package"),
     ],
 )
 def test_a_sensor_is_there_or_is_missing_with_what_to_do(monkeypatch, sensor, state, words):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: sensor)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     seen, detail, hint = checks.check_energy(CPU)
     assert (seen, words in detail, bool(hint)) == (state, True, state == MISSING)
 

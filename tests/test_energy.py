@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 from benchbook.judging import compare, statistics, wording
-from benchbook.measuring import measure, protocol, roofline
+from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from fakes import Clock, FakeWorkload, run
@@ -33,20 +33,20 @@ class Zeus:
 def clock(monkeypatch):
     fake = Clock()
     fake.sleep = fake.advance
-    for module in (measure, protocol, roofline.measuring):
+    for module in (protocol, sensors):
         monkeypatch.setattr(module, "time", fake)
     return fake
 
 
 def rows_of(clock, folder, sensor, monkeypatch):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: sensor)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload, record = FakeWorkload(clock), run(folder)
     protocol.warm_up(workload, record, 2)
     return protocol.measure_windows(workload, record, Plan(num_windows=2))
 
 
 def test_idle_watts_come_first_and_every_window_has_joules_with_method_and_boundary(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, measure.ZeusSensor(Zeus(clock), "nvml"), monkeypatch)
+    rows = rows_of(clock, tmp_path, sensors.ZeusSensor(Zeus(clock), "nvml"), monkeypatch)
     assert list(rows["phase"]) == ["idle", "compile", "warmup", "train", "train", "evaluate"]
     assert rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
     assert set(rows["idle_watts"]) == {20.0}
@@ -59,7 +59,7 @@ def test_idle_watts_come_first_and_every_window_has_joules_with_method_and_bound
 
 
 def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, measure.NoSensor(), monkeypatch)
+    rows = rows_of(clock, tmp_path, sensors.NO_SENSOR, monkeypatch)
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
     assert rows[["energy_joules", "energy_method", "energy_boundary", "idle_watts"]].isna().all(axis=None)
     point = statistics.summarise(rows).iloc[0]
@@ -68,7 +68,7 @@ def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, mo
 
 
 def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, measure.EstimateSensor(65, "package"), monkeypatch)
+    rows = rows_of(clock, tmp_path, sensors.EstimateSensor(65, "package"), monkeypatch)
     assert "idle" not in set(rows["phase"])
     assert rows["idle_watts"].isna().all()
     assert set(rows["energy_method"]) == {"estimate_tdp"}

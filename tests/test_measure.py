@@ -9,8 +9,8 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
-from benchbook.measuring import measure
-from benchbook.measuring.measure import Energy, NoSensor, ZeusSensor
+from benchbook.measuring import protocol, sensors
+from benchbook.measuring.sensors import Energy, NoSensor, ZeusSensor
 from benchbook.rows import records
 from benchbook.rows.schema import RULES
 from fakes import CPU, Clock, Sensor
@@ -54,7 +54,7 @@ def _apple(**parts) -> SimpleNamespace:
 
 def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
     clock = Clock()
-    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(protocol, "time", clock)
 
     def batches():
         for wait in (2, 5):
@@ -62,7 +62,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
             yield wait
         clock.advance(11)  # a loader takes time to find that it is at its end
 
-    with measure.window(CPU, NoSensor()) as window:
+    with protocol.window(CPU, NoSensor()) as window:
         for _ in window.inputs(batches()):
             clock.advance(100)
     assert window.seconds == 2 + 100 + 5 + 100 + 11
@@ -71,35 +71,35 @@ def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
 
 def test_window_counts_several_inputs_together(monkeypatch, log):
     clock = Clock()
-    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(protocol, "time", clock)
 
     def slow(seconds):
         clock.advance(seconds)
         yield seconds
 
-    with measure.window(CPU, NoSensor()) as window:
+    with protocol.window(CPU, NoSensor()) as window:
         assert [*window.inputs(slow(2)), *window.inputs(slow(3))] == [2, 3]
     assert window.input_seconds == 5
 
 
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(monkeypatch, log):
-    monkeypatch.setattr(measure, "time", Clock(log))
-    with measure.window(CUDA, Sensor(log)):
+    monkeypatch.setattr(protocol, "time", Clock(log))
+    with protocol.window(CUDA, Sensor(log)):
         log.append("body")
     assert log == ["reset", "synchronize cuda", "begin", "clock", "body", "synchronize cuda", "clock", "end"]
 
 
 def test_asking_for_input_does_not_synchronise(monkeypatch, log):
-    monkeypatch.setattr(measure, "time", Clock())
-    with measure.window(MPS, NoSensor()) as window:
+    monkeypatch.setattr(protocol, "time", Clock())
+    with protocol.window(MPS, NoSensor()) as window:
         assert list(window.inputs([1, 2, 3])) == [1, 2, 3]
     assert log.count("synchronize mps") == 2
 
 
 def test_window_becomes_columns_of_a_row(monkeypatch, log):
     clock = Clock()
-    monkeypatch.setattr(measure, "time", clock)
-    with measure.window(CPU, Sensor([], joules=5.0)) as window:
+    monkeypatch.setattr(protocol, "time", clock)
+    with protocol.window(CPU, Sensor([], joules=5.0)) as window:
         clock.advance(4)
     assert window.columns() == {
         "seconds": 4.0,
@@ -117,12 +117,12 @@ def test_window_becomes_columns_of_a_row(monkeypatch, log):
 @pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
 def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counted):
     if not counted:  # as gVisor answers
-        monkeypatch.setattr(measure.resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
+        monkeypatch.setattr(protocol.resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
     memory = mmap.mmap(-1, 1000 * mmap.PAGESIZE)
-    with measure.window(CPU, NoSensor()) as window:
+    with protocol.window(CPU, NoSensor()) as window:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
-    with measure.window(CPU, NoSensor()) as again:
+    with protocol.window(CPU, NoSensor()) as again:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
     if counted:
@@ -132,7 +132,7 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
 
 
 def test_exception_in_a_window_is_raised_again(log):
-    with pytest.raises(ZeroDivisionError), measure.window(CPU, NoSensor()):
+    with pytest.raises(ZeroDivisionError), protocol.window(CPU, NoSensor()):
         _ = 1 / 0
 
 
@@ -250,7 +250,7 @@ def driver(monkeypatch, forgetful_zeus):
 
 def test_gpu_is_read_alone_through_nvml(driver):
     driver(4)
-    sensor = measure.open_sensor(CUDA)
+    sensor = sensors.open_sensor(CUDA)
     assert (sensor.method, sensor.monitor.gpu_indices, sensor.monitor.cpu_indices) == ("nvml", [CUDA.index], [])
 
 
@@ -258,7 +258,7 @@ def test_gpu_is_read_alone_through_nvml(driver):
 def test_the_gpu_read_is_the_one_that_cuda_shows_by_number_or_by_name(driver, monkeypatch, given):
     driver(4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert measure.open_sensor(CUDA).monitor.gpus.gpus[CUDA.index].handle == 2
+    assert sensors.open_sensor(CUDA).monitor.gpus.gpus[CUDA.index].handle == 2
     assert os.environ["CUDA_VISIBLE_DEVICES"] == given
 
 
@@ -267,17 +267,17 @@ def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
     driver(4 if given is not None else 0)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
 def test_counter_of_a_board_that_is_divided_among_several_is_not_taken_for_one_part(driver):
     driver(2, divided=True)
-    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
 def test_counter_that_may_not_be_read_is_known_before_the_first_window(driver):
     driver(2, readable=False)
-    assert isinstance(measure.open_sensor(CUDA), NoSensor)
+    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ def powercap(monkeypatch, tmp_path, forgetful_zeus):
                 (domain / file).write_text(text + "\n")
 
     monkeypatch.setattr(rapl, "RAPL_DIR", str(tmp_path))
-    monkeypatch.setattr(measure, "RAPL", tmp_path)
+    monkeypatch.setattr(sensors, "RAPL", tmp_path)
     return lay_out
 
 
@@ -304,7 +304,7 @@ def powercap(monkeypatch, tmp_path, forgetful_zeus):
 def test_cpu_is_read_through_rapl_as_its_packages_and_the_platform_is_not_added(powercap, driver, names, read):
     driver(4)
     powercap(*names)
-    sensor = measure.open_sensor(CPU)
+    sensor = sensors.open_sensor(CPU)
     assert (sensor.method, sensor.monitor.cpu_indices, sensor.monitor.gpu_indices) == ("rapl", read, [])
 
 
@@ -319,7 +319,7 @@ def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch)
         return Path(path).open(*arguments)
 
     monkeypatch.setattr(rapl, "open", refuse, raising=False)
-    assert isinstance(measure.open_sensor(CPU), NoSensor)
+    assert isinstance(sensors.open_sensor(CPU), NoSensor)
 
 
 @pytest.fixture
@@ -342,8 +342,8 @@ def zeus_finds(monkeypatch, tmp_path):
         module = ModuleType("zeus.monitor")
         module.ZeusMonitor = open_monitor
         monkeypatch.setitem(sys.modules, "zeus.monitor", module)
-        monkeypatch.setattr(measure, "RAPL", tmp_path / "missing")
-        monkeypatch.setattr(measure, "sys", SimpleNamespace(platform=system))
+        monkeypatch.setattr(sensors, "RAPL", tmp_path / "missing")
+        monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform=system))
         return asked
 
     return install
@@ -351,17 +351,17 @@ def zeus_finds(monkeypatch, tmp_path):
 
 def test_cpu_without_counters_has_no_sensor_and_zeus_is_not_even_loaded(zeus_finds):
     asked = zeus_finds()
-    assert isinstance(measure.open_sensor(CPU), NoSensor)
+    assert isinstance(sensors.open_sensor(CPU), NoSensor)
     assert asked == []
 
 
 @pytest.mark.parametrize("device", [CPU, MPS])
 def test_apple_chip_is_read_as_a_whole(zeus_finds, device):
     zeus_finds(soc=_apple(cpu_total_mj=1), system="darwin")
-    assert measure.open_sensor(device).method == "apple_ioreport"
+    assert sensors.open_sensor(device).method == "apple_ioreport"
 
 
 @pytest.mark.parametrize("device", [CPU, MPS])
 def test_mac_without_apple_silicon_counters_has_no_sensor(zeus_finds, device):
     zeus_finds(soc=None, system="darwin")
-    assert isinstance(measure.open_sensor(device), NoSensor)
+    assert isinstance(sensors.open_sensor(device), NoSensor)

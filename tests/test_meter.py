@@ -7,7 +7,7 @@ import pytest
 
 from benchbook.frameworks.devices import Device
 from benchbook.machine import meter
-from benchbook.measuring import measure
+from benchbook.measuring import sensors
 from benchbook.rows import records
 from fakes import CPU
 from rows import make_row, make_rows
@@ -133,54 +133,54 @@ class Clock:
 def test_a_window_waits_until_the_log_has_reached_its_end(monkeypatch, tmp_path):
     path = write(tmp_path / "m.csv", [40] * 3)
     clock = Clock(path, T0 + 1)
-    monkeypatch.setattr(measure, "time", clock)
-    sensor = measure.MeterSensor(path)
+    monkeypatch.setattr(sensors, "time", clock)
+    sensor = sensors.MeterSensor(path)
     sensor.begin()
     clock.seconds = T0 + 5.5
     found = sensor.end()
-    assert found == measure.Energy(pytest.approx(40 * 4.5), "meter", "wall")
+    assert found == sensors.Energy(pytest.approx(40 * 4.5), "meter", "wall")
     assert 0 < clock.slept < 1
 
 
 def test_a_log_that_nobody_writes_any_more_is_missing_after_a_while(monkeypatch, tmp_path):
     path = write(tmp_path / "m.csv", [40] * 3)
     clock = Clock(None, T0 + 1)
-    monkeypatch.setattr(measure, "time", clock)
-    sensor = measure.MeterSensor(path, patience=2.0)
+    monkeypatch.setattr(sensors, "time", clock)
+    sensor = sensors.MeterSensor(path, patience=2.0)
     sensor.begin()
     clock.seconds = T0 + 5.5
-    assert sensor.end() == measure.Energy()
+    assert sensor.end() == sensors.Energy()
     assert 2 <= clock.slept < 3
 
 
 def test_a_meter_comes_before_the_counters_and_its_file_has_to_be_there(monkeypatch, tmp_path):
     monkeypatch.setenv("BENCHBOOK_METER", str(write(tmp_path / "m.csv", [1])))
-    assert isinstance(measure.open_sensor(CPU), measure.MeterSensor)
+    assert isinstance(sensors.open_sensor(CPU), sensors.MeterSensor)
     monkeypatch.setenv("BENCHBOOK_METER", str(tmp_path / "missing.csv"))
     with pytest.raises(ValueError, match=r"missing.csv'; allowed: a file with columns timestamp, watts"):
-        measure.open_sensor(CPU)
+        sensors.open_sensor(CPU)
 
 
 @pytest.mark.parametrize(("kind", "boundary"), [("cpu", "package"), ("mps", "soc"), ("cuda", "board")])
 def test_a_stated_power_is_an_estimate_only_where_it_was_asked_for_and_nothing_measures(monkeypatch, kind, boundary):
-    monkeypatch.setattr(measure, "_counter", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "_counter", lambda device: sensors.NO_SENSOR)
     device = Device(kind, "a device")
     monkeypatch.delenv("BENCHBOOK_TDP_WATTS", raising=False)
-    assert isinstance(measure.open_sensor(device), measure.NoSensor)
+    assert isinstance(sensors.open_sensor(device), sensors.NoSensor)
     monkeypatch.setenv("BENCHBOOK_TDP_WATTS", "65")
-    sensor = measure.open_sensor(device)
+    sensor = sensors.open_sensor(device)
     times = iter([10.0, 14.0])
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(sensors.time, "perf_counter", lambda: next(times))
     sensor.begin()
-    assert sensor.end() == measure.Energy(260.0, "estimate_tdp", boundary)
-    counter = measure.ZeusSensor(None, "rapl")
-    monkeypatch.setattr(measure, "_counter", lambda device: counter)
-    assert measure.open_sensor(device) is counter
+    assert sensor.end() == sensors.Energy(260.0, "estimate_tdp", boundary)
+    counter = sensors.ZeusSensor(None, "rapl")
+    monkeypatch.setattr(sensors, "_counter", lambda device: counter)
+    assert sensors.open_sensor(device) is counter
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "many", "inf"])
 def test_a_stated_power_that_is_none_is_refused(monkeypatch, text):
-    monkeypatch.setattr(measure, "_counter", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "_counter", lambda device: sensors.NO_SENSOR)
     monkeypatch.setenv("BENCHBOOK_TDP_WATTS", text)
     with pytest.raises(ValueError, match=f"BENCHBOOK_TDP_WATTS '{text}'; allowed: a number above 0"):
-        measure.open_sensor(CPU)
+        sensors.open_sensor(CPU)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -13,8 +14,7 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
-from benchbook.measuring import measure, parallel, protocol
-from benchbook.measuring.parallel import launch
+from benchbook.measuring import parallel, protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from fakes import CPU, run
@@ -43,7 +43,7 @@ def make_job(**changes) -> parallel.Job:
 def _tests_can_be_imported(monkeypatch):
     """Ranks import what they build from this folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     monkeypatch.setattr(devices.backend("torch"), "count", lambda device: 2)
 
 
@@ -63,7 +63,7 @@ def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path):
     assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".reserve", ".running"]
     assert rows["loss"].iloc[2:5].nunique() == 3
 
-    alone = small(CPU, parallel.Group(), **OPTIONS)
+    alone = small(CPU, devices.Group(), **OPTIONS)
     other = run(tmp_path / "one")
     protocol.warm_up(alone, other, 1)
     expected = protocol.measure_windows(alone, other, PLAN)
@@ -92,7 +92,7 @@ def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
         for error in told:
             (tmp_path / f"error-{error['rank']}.json").write_text(json.dumps(error))
         (tmp_path / "log").write_text("")
-        found = launch._error(tmp_path, tmp_path / "log")
+        found = parallel._error(tmp_path, tmp_path / "log")
         assert type(found) is kind
         assert str(found) == f"rank 1: {name}: no"
 
@@ -112,11 +112,9 @@ def test_jobs_that_cannot_be_are_refused(change, error, message):
 
 
 def test_the_energy_of_all_gpus_of_a_host_is_read_by_the_first_process(monkeypatch):
-    from benchbook.measuring.parallel import rank
-
     monkeypatch.setenv("LOCAL_RANK", "1")
     job = {"device": {"kind": "cuda", "name": "a GPU"}, "device_count": 4}
-    first, second = (rank._device(job, parallel.Group(number, 4)) for number in (0, 1))
+    first, second = (parallel._device_of_rank(job, number) for number in (0, 1))
     assert (first.count, second.count, second.index) == (4, 0, 1)
 
 
@@ -129,20 +127,23 @@ def test_a_mean_of_one_process_is_its_own():
 
 def test_jax_has_its_devices_in_one_process(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--other=1")
-    parallel.make_room("torch", 2)
-    assert launch.os.environ["XLA_FLAGS"] == "--other=1"
-    parallel.make_room("jax", 2)
-    parallel.make_room("jax", 2)
-    assert launch.os.environ["XLA_FLAGS"] == "--other=1 --xla_force_host_platform_device_count=2"
-    assert parallel.several(CPU, 2) == CPU
+    devices.make_room("torch", 2)
+    assert os.environ["XLA_FLAGS"] == "--other=1"
+    devices.make_room("jax", 2)
+    devices.make_room("jax", 2)
+    assert os.environ["XLA_FLAGS"] == "--other=1 --xla_force_host_platform_device_count=2"
+    assert devices.several(CPU, 2) == CPU
     chip = Device("cpu", "a chip", "jax")
-    assert parallel.several(chip, 2).count == 2
+    assert devices.several(chip, 2).count == 2
     with pytest.raises(DeviceUnavailable, match="device_count 3 on this host; allowed: up to 2"):
-        parallel.several(chip, 3)
+        devices.several(chip, 3)
 
 
-def test_a_process_whose_kernel_is_gone_ends():
-    code = "from benchbook.measuring.parallel import rank; import time; rank._end_with({}); time.sleep(60)"
+def test_a_process_whose_kernel_is_gone_ends_while_it_waits_for_the_others(tmp_path):
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    watcher = subprocess.Popen([sys.executable, "-c", code.format(int(gone.stdout))])
-    assert watcher.wait(30) == 1
+    (tmp_path / "job.json").write_text(json.dumps({"job": {"device": asdict(CPU), "timeout_seconds": 60.0}}))
+    group = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+    group |= {"BENCHBOOK_KERNEL": gone.stdout.decode().strip()}
+    command = [sys.executable, "-m", "benchbook.measuring.parallel", str(tmp_path)]
+    assert subprocess.Popen(command, env=os.environ | group).wait(30) == 1
+    assert not list(tmp_path.glob("error-*"))  # it was ended, and did not fail

@@ -9,8 +9,9 @@ import torch
 
 import plants
 from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
-from benchbook.measuring import parity
-from benchbook.measuring.parity import measuring, nearness, reference
+from benchbook.judging import parity as judge
+from benchbook.judging.parity import TOLERANCES, Verdict
+from benchbook.measuring import parity, reference
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as mnist
@@ -109,18 +110,19 @@ def right(number):
 @pytest.fixture
 def measured(record, monkeypatch):
     """Return a function to rows and verdict of a fake workload against a right reference."""
-    monkeypatch.setattr(reference, "follow", lambda start, folder: right)
+    monkeypatch.setattr(reference, "follow", lambda *start: right)
 
     def take(fake, precision="fp32", num_steps=3, record=record):
-        rows = measuring.measure(fake, record, num_steps, precision)
-        return rows, parity.verdict(rows)
+        before = len(records.read(record.path)) if record.path.exists() else 0
+        found = parity.check(fake, record, num_steps, precision)
+        return records.read(record.path).iloc[before:] if record.path.exists() else [], found
 
     return take
 
 
 def parted(rows):
     """Return the step at which the own path parts from the reference's, if it does."""
-    return parity.verdicts(rows)["parted_at"].dropna().tolist()
+    return judge.verdicts(rows)["parted_at"].dropna().tolist()
 
 
 def test_a_gradient_of_nothing_is_rounding_on_the_device_and_more_than_rounding_is_judged():
@@ -134,16 +136,16 @@ def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_s
     before = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.ones(4)}
     right = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.full(4, 0.9)}
     rounding = right | {"norm.running_mean": numpy.full(4, 1e-8)}
-    assert nearness.statistics_error(rounding, right, before)[0] < 1e-5
+    assert parity.statistics_error(rounding, right, before)[0] < 1e-5
     moved = right | {"norm.running_mean": numpy.full(4, 0.01)}
-    assert nearness.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), "norm.running_mean")
+    assert parity.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), "norm.running_mean")
     keras = [
         {name.replace("running_", "moving_").replace("var", "variance"): part for name, part in each.items()}
         for each in (rounding, right, before)
     ]
-    assert nearness.statistics_error(*keras)[0] < 1e-5
-    assert nearness.statistics_error(before, moved, before)[0] > 0.5
-    assert nearness.statistics_error({}, {}, {}) == (0.0, "")
+    assert parity.statistics_error(*keras)[0] < 1e-5
+    assert parity.statistics_error(before, moved, before)[0] > 0.5
+    assert parity.statistics_error({}, {}, {}) == (0.0, "")
 
 
 def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
@@ -154,15 +156,15 @@ def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
     right = start | {"kernel": start["kernel"] - 1e-6}
     for name, judged in (("kernel", False), ("frozen", True)):
         end = right | {name: right[name] + 2.0**-23}
-        error, worst = nearness.update_error(subject, SGD(lambda step: 0.01), start, end, gradients, 0)
+        error, worst = parity.update_error(subject, SGD(lambda step: 0.01), start, end, gradients, 0)
         assert (error > 0) is judged
         assert worst == name or not judged
 
 
 def test_infinities_of_a_mask_are_alike_or_an_error():
     mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}
-    assert nearness.statistics_error(mask, mask, mask) == (0.0, "mask")
-    error, _ = nearness.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)
+    assert parity.statistics_error(mask, mask, mask) == (0.0, "mask")
+    error, _ = parity.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)
     assert not numpy.isfinite(error)
 
 
@@ -171,7 +173,7 @@ def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_
     for size, judged in ((1e-8, False), (1e-2, True)):
         gradients = {"kernel": numpy.ones(4), "offset": numpy.full(4, size)}
         turned = Adam(lambda step: 0.1).step(start, gradients | {"offset": -gradients["offset"]}, 0)
-        error, name = nearness.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
+        error, name = parity.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
         assert (error > 1) is judged
         assert not judged or name == "offset"
 
@@ -182,7 +184,7 @@ def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(meas
     first, *others = rows["settings"]
     small = [other | {"reference_loss": 0.004, "same_weights_loss": 0.004 * (1 + share)} for other in others]
     rows = rows.assign(settings=[first, *small], loss=[8.0, 0.004, 0.004])
-    assert parity.verdict(rows).passed is passed
+    assert judge.verdict(rows).passed is passed
 
 
 def test_rows_are_one_a_step_with_both_losses(measured, record):
@@ -229,7 +231,7 @@ def test_the_loss_after_one_own_step_is_held_to_the_tolerance(measured):
 
 
 @pytest.mark.parametrize(("layer", "factor"), [("large", 1.1), ("small", 0.9)])
-@pytest.mark.parametrize("precision", parity.TOLERANCES)
+@pytest.mark.parametrize("precision", TOLERANCES)
 def test_a_tenth_off_in_one_layer_fails_though_the_losses_agree(measured, precision, layer, factor):
     rows, verdict = measured(Fake({layer: factor}), precision, 1)
     assert not verdict.passed
@@ -325,7 +327,7 @@ def test_too_few_steps_and_unknown_precisions_are_errors(measured):
 
 def test_nothing_compared_is_not_passed(measured):
     rows, verdict = measured(Fake(), num_steps=0)
-    assert (len(rows), verdict) == (0, parity.Verdict(False, "not checked", 0))
+    assert (len(rows), verdict) == (0, Verdict(False, "not checked", 0))
 
 
 def test_one_verdict_is_of_one_run_and_precision(measured, record):
@@ -333,8 +335,8 @@ def test_one_verdict_is_of_one_run_and_precision(measured, record):
     measured(Fake({"small": 1.1}), "bf16")
     rows = records.read(record.path)
     with pytest.raises(ValueError, match="2 runs or precisions; allowed: 1"):
-        parity.verdict(rows)
-    table = parity.verdicts(rows)
+        judge.verdict(rows)
+    table = judge.verdicts(rows)
     assert dict(zip(table["precision"], table["passed"], strict=True)) == {"bf16": False, "fp32": True}
     assert list(table["num_steps"]) == [3, 3]
 
@@ -405,8 +407,8 @@ def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, 
         with workload.compared("fp32") as subject:
             place = subject.plain.noise if subject.plain.noise else lambda batch, number: batch
             batch = place(subject.batches(1)[0], 0)
-            start = reference.Start.of("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
-            nearness = parity.compare(subject.step(batch)[1], reference.follow(start)(0).gradients)
+            path = reference.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+            nearness = parity.compare(subject.step(batch)[1], path(0).gradients)
         hook.remove()
         assert nearness["worst_norm_ratio_layer"] == layer
         assert nearness["worst_norm_ratio"] == pytest.approx(1.1, rel=1e-3)
@@ -429,10 +431,10 @@ def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(di
     workload = vae.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
     with workload.compared("amp_fp16") as subject:
         batch = subject.plain.noise(subject.batches(1)[0], 0)
-        start = reference.Start.of("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+        path = reference.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
         _, gradients = subject.step(batch)
         scale = subject.workload.scaler.get_scale()
-    expected = reference.follow(start)(0).gradients
+    expected = path(0).gradients
     assert parity.compare(gradients, expected)["worst_cosine"] > 0.99
     assert 1 <= scale < 2**16
 

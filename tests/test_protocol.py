@@ -6,7 +6,7 @@ import pandas
 import pytest
 import torch
 
-from benchbook.measuring import measure, protocol
+from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies.datasets import Dataset
@@ -18,9 +18,9 @@ from fakes import CPU, Clock, FakeWorkload, Sensor, run
 def clock(monkeypatch):
     """The clock of every window; nothing sleeps, and no sensor is looked for."""
     fake = Clock()
-    monkeypatch.setattr(measure, "time", fake)
     monkeypatch.setattr(protocol, "time", fake)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(protocol, "time", fake)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     return fake
 
 

@@ -220,8 +220,8 @@ def test_titles_say_what_was_measured():
 
 
 def test_the_points_are_made_once_for_all_charts(monkeypatch):
-    calls, efficiency = [], tables.roofline.efficiency
-    monkeypatch.setattr(tables.roofline, "efficiency", lambda *both: calls.append(1) or efficiency(*both))
+    calls, efficiency = [], tables.ceilings.efficiency
+    monkeypatch.setattr(tables.ceilings, "efficiency", lambda *both: calls.append(1) or efficiency(*both))
     evidence = Evidence(everything())
     for chart in STUDY.charts:
         chart.draw(evidence)

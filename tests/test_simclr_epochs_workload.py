@@ -12,8 +12,7 @@ from torch.utils.data import RandomSampler
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity
-from benchbook.measuring import parity
-from benchbook.measuring.parity import reference
+from benchbook.measuring import parity, reference
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.simclr_epochs import neighbours
 from benchbook.studies.simclr_epochs import workload as simclr

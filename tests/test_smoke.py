@@ -9,8 +9,8 @@ import pytest
 
 from benchbook import report, studies
 from benchbook.frameworks import devices
+from benchbook.judging import parity
 from benchbook.machine import layout
-from benchbook.measuring import parity
 from benchbook.rows import records
 from benchbook.running import profile_files, profiles
 from benchbook.running.profiles import Point

@@ -5,7 +5,7 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
-from benchbook.measuring import measure, protocol, support
+from benchbook.measuring import protocol, sensors, support
 from benchbook.rows import records
 from fakes import CPU, Clock, FakeWorkload, run
 
@@ -36,9 +36,9 @@ class Trial(FakeWorkload):
 def clock(monkeypatch):
     fake = Clock()
     fake.monotonic = fake.perf_counter
-    for module in (measure, protocol, support):
+    for module in (protocol, support):
         monkeypatch.setattr(module, "time", fake)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     return fake
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchbook.measuring import measure, sustained
+from benchbook.judging import sustained
+from benchbook.measuring import protocol, sensors
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 
@@ -14,13 +15,13 @@ TOLD = json.dumps({"sustained_minutes": 10.0})
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(measure, "time", made)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(protocol, "time", made)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     return made
 
 
 def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
-    rows = sustained.measure_minutes(FakeWorkload(clock), run(tmp_path), 1.0)
+    rows = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 1.0)
     seconds = rows["seconds"].astype(float)
     assert set(rows["phase"]) == {"train"}
     assert seconds.sum() >= 60 > seconds.iloc[:-1].sum()
@@ -31,18 +32,18 @@ def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
 
 
 def test_a_short_run_takes_about_as_long_as_it_should_in_several_windows(tmp_path, clock):
-    seconds = sustained.measure_minutes(FakeWorkload(clock), run(tmp_path), 0.25)["seconds"].tolist()
+    seconds = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 0.25)["seconds"].tolist()
     assert seconds == [5, 5, 5]
 
 
 def test_a_loss_that_is_no_number_ends_it(tmp_path, clock):
-    rows = sustained.measure_minutes(FakeWorkload(clock, {3: float("nan")}), run(tmp_path), 10.0)
+    rows = protocol.measure_minutes(FakeWorkload(clock, {3: float("nan")}), run(tmp_path), 10.0)
     assert rows["status"].tolist() == ["ok", "ok", "diverged"]
 
 
 def test_no_minutes_are_refused(tmp_path, clock):
     with pytest.raises(ValueError, match="sustained_minutes 0; allowed: above 0"):
-        sustained.measure_minutes(FakeWorkload(clock), run(tmp_path), 0)
+        protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 0)
 
 
 def windows(seconds, samples, settings=TOLD, **columns):

@@ -16,13 +16,12 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.training import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.measuring import parallel
 from processes import FRAMEWORK, environment_of_tests
 
 FOLDER = Path(__file__).parent
 REPORTS = "BENCHBOOK_TEST_REPORTS"  # the file that a second pytest writes its reports to
 PASSED_ON = pytest.StashKey[dict]()
-parallel.make_room(FRAMEWORK, 2)  # before a test asks for the framework's first device
+devices.make_room(FRAMEWORK, 2)  # before a test asks for the framework's first device
 
 
 def pytest_generate_tests(metafunc):

@@ -16,8 +16,7 @@ from benchbook.frameworks.keras.training import (
 )
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity
-from benchbook.measuring.parity import reference
+from benchbook.measuring import parity, reference
 from fakes import run
 from processes import FRAMEWORK
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from benchbook.frameworks import devices, operations
-from benchbook.measuring import roofline
+from benchbook.measuring import calibration
 
 pytestmark = pytest.mark.frameworks("mlx")
 SIZE = 400  # of matrices: some milliseconds each
@@ -75,13 +75,13 @@ def test_its_wait_waits_for_work_that_was_handed_over_and_for_work_that_was_not(
 
     product = operations.multiplication(cpu, SIZE, "fp32")
     check = {"operation": product, "work_seconds": 0.1}
-    assert roofline.check_synchronize(cpu, **check) < 0.1
-    with pytest.raises(roofline.NotSynchronized, match="synchronising mlx on cpu left "):
-        roofline.check_synchronize(cpu, synchronize=lambda device, last: None, **check)
+    assert calibration.check_synchronize(cpu, **check) < 0.1
+    with pytest.raises(calibration.NotSynchronized, match="synchronising mlx on cpu left "):
+        calibration.check_synchronize(cpu, synchronize=lambda device, last: None, **check)
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
-    assert roofline.check_synchronize(cpu, **check) < 0.1
-    with pytest.raises(roofline.NotSynchronized, match="synchronising mlx on cpu left "):
-        roofline.check_synchronize(cpu, synchronize=lambda device, last: mx.synchronize(), **check)
+    assert calibration.check_synchronize(cpu, **check) < 0.1
+    with pytest.raises(calibration.NotSynchronized, match="synchronising mlx on cpu left "):
+        calibration.check_synchronize(cpu, synchronize=lambda device, last: mx.synchronize(), **check)
 
 
 @pytest.mark.parametrize("name", ["multiplication", "copy"])

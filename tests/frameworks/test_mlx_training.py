@@ -9,7 +9,7 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import measure, parity, protocol, roofline, search
+from benchbook.measuring import calibration, parity, protocol, sensors, tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
 from benchbook.studies.mnist_speedup import workload as mnist
@@ -50,7 +50,7 @@ def build(name, device=CPU, precision="fp32", compiled=False, **options):
 def losses(workload, num_steps=2):
     stream = protocol.endless(workload)
     return [
-        protocol.train_window(workload, measure.NoSensor(), [batch])["loss"]
+        protocol.train_window(workload, sensors.NO_SENSOR, [batch])["loss"]
         for batch, _ in zip(stream, range(num_steps), strict=False)
     ]
 
@@ -135,7 +135,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
 
     def check():
         """Queue two steps that hand nothing over, wait, and see what is left of the last one's update."""
-        return roofline.check_synchronize(
+        return calibration.check_synchronize(
             CPU,
             operation=lambda previous: workload.step(batch),
             read=lambda device, last: mx.eval(workload.network.state),
@@ -145,7 +145,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
     assert check() < 0.1
     monkeypatch.setattr(network, "hanging_on", lambda loss, others: loss)  # the loss is known before the update
-    with pytest.raises(roofline.NotSynchronized):
+    with pytest.raises(calibration.NotSynchronized):
         check()
 
 
@@ -251,7 +251,7 @@ def test_the_schedule_of_resnet50_is_the_plans():
 
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
     metal = replace(CPU, kind="metal")
-    assert search.candidates(metal) == {"precision": ("amp_fp16", "amp_bf16"), "compiled": (True,)}
+    assert tuned.candidates(metal) == {"precision": ("amp_fp16", "amp_bf16"), "compiled": (True,)}
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision and compiled"):
         mnist.build(digits(), CPU, "controlled", True, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, bf16, fp16"):

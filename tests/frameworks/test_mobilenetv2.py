@@ -12,8 +12,7 @@ import pytest
 
 from benchbook.frameworks import batches, devices
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity
-from benchbook.measuring.parity import reference
+from benchbook.measuring import parity, reference
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import inputs
 from benchbook.studies.mobilenetv2_energy import weights as initial
@@ -72,7 +71,7 @@ def exact_steps(made, count):
     with made.compared("fp32") as subject:
         batches = [subject.to_host(subject.batches(1)[0])] * count
         start = (made.plain, subject.weights(), subject.statistics(), batches)
-    return list(reference.Start.of(made.device.framework, *start).steps())
+    return list(map(reference.follow(made.device.framework, *start), range(count)))
 
 
 def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarray:

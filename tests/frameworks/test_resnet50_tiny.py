@@ -9,8 +9,7 @@ import torch
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.training import to_host
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parallel
-from benchbook.measuring.parity import reference
+from benchbook.measuring import reference
 from benchbook.studies.resnet50_cost import keras as keras_side
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
@@ -41,7 +40,7 @@ def small_network(monkeypatch):
 
 
 def build(count, sync_batch_norm=True, collection="shapes", **options):
-    device = parallel.several(CPU, count)
+    device = devices.several(CPU, count)
     assert device.count == count
     images = resnet50.collect(collection) if collection else None
     return resnet50.build(images, device, sync_batch_norm=sync_batch_norm, **OPTIONS | options)

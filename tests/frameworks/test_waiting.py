@@ -4,7 +4,7 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.machine import identity
-from benchbook.measuring import roofline
+from benchbook.measuring import calibration
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
@@ -47,17 +47,17 @@ def test_restored_random_state_repeats_the_draws():
 
 
 def test_its_own_wait_waits():
-    assert roofline.check_synchronize(CPU, work_seconds=0.2) < 0.1
+    assert calibration.check_synchronize(CPU, work_seconds=0.2) < 0.1
 
 
 @pytest.mark.frameworks("jax")
 def test_jax_queues_its_work_and_every_way_to_wait_is_needed():
-    without_output = roofline.check_synchronize(
+    without_output = calibration.check_synchronize(
         CPU, work_seconds=0.2, synchronize=lambda device, last: device.backend.synchronize(device)
     )
     assert without_output < 0.1
-    with pytest.raises(roofline.NotSynchronized, match="synchronising jax on cpu left "):
-        roofline.check_synchronize(CPU, work_seconds=0.2, synchronize=lambda device, last: None)
+    with pytest.raises(calibration.NotSynchronized, match="synchronising jax on cpu left "):
+        calibration.check_synchronize(CPU, work_seconds=0.2, synchronize=lambda device, last: None)
 
 
 @pytest.mark.frameworks("jax")

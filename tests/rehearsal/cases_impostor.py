@@ -13,7 +13,7 @@ from PIL import Image
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity, protocol, search
+from benchbook.measuring import parity, protocol, tuned
 from benchbook.measuring.protocol import Plan
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.datasets.collections import Collection, Pictures
@@ -185,16 +185,16 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 
 @pytest.mark.parametrize("study", ["mnist_speedup", "mobilenetv2_energy"])
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
-    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
 
     def try_here(build, best, trial, parity_steps, folder, time_limit_seconds):
-        return search._try(build, trial, search.warm(build(best)), parity_steps, folder)[0]
+        return tuned._try(build, trial, tuned._warm(build(best)), parity_steps, folder)[0]
 
-    monkeypatch.setattr(search, "_try_apart", try_here)  # another process has no impostor; test_search.py has that one
-    choices = {"precision": ("tf32",), "channels_last": (True,)} if KIND == "cuda" else {"channels_last": (True,)}
-    outcome = search.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, choices)
-    assert set(outcome.trials["outcome"]) <= {"taken", "not faster"}, outcome.trials["reason"].tolist()
-    assert list(outcome.trials["channels_last"])[-1]
+    monkeypatch.setattr(tuned, "_try_apart", try_here)  # another process has no impostor; test_tuned.py has that one
+    changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
+    _, trials = tuned.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, changes)
+    assert set(trials["outcome"]) <= {"taken", "not faster"}, trials["reason"].tolist()
+    assert list(trials["channels_last"])[-1]
 
 
 def test_drawn_images_come_back_to_the_host(device):

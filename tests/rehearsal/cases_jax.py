@@ -13,7 +13,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, cross_entropy, import_keras
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import measure
+from benchbook.measuring import sensors
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
@@ -27,7 +27,7 @@ ACCELERATOR = Device("cpu", "a chip", "jax", index=1)
 
 @pytest.fixture(autouse=True)
 def _nothing_moves_between_devices(monkeypatch):
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     with jax.transfer_guard_device_to_device("disallow"):
         yield
 

@@ -14,7 +14,7 @@ from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.torch import training as runtime
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import measure, parity, protocol, search
+from benchbook.measuring import parity, protocol, sensors, tuned
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import CPU, run
@@ -74,8 +74,8 @@ def test_each_window_enters_the_arithmetic_of_its_own_workload(monkeypatch):
         workload.step = lambda batch: seen[settings].add(read()["cublas"]) or step(batch)
         return workload
 
-    monkeypatch.setattr(search, "WINDOW_SECONDS", 0.0)
-    search.fastest(build, CPU, 60, 1, {"precision": ("tf32",)})
+    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
+    tuned.fastest(build, CPU, 60, 1, [{"precision": "tf32"}])
     assert seen == {Settings(): {False}, Settings("tf32"): {True}}
     workloads = [build(Settings("tf32")), build(Settings())]
     evaluated = []
@@ -195,7 +195,7 @@ def test_fresh_weights_keep_the_switch_that_the_compiler_set_on_the_optimiser(mo
 
 def test_autotuning_and_graphs_are_tried_on_an_nvidia_gpu_and_nowhere_else():
     having = {
-        kind: {"autotuned", "graphs"} & set(search.candidates(Device(kind, "a chip")))
+        kind: {"autotuned", "graphs"} & set(tuned.candidates(Device(kind, "a chip")))
         for kind, features in devices.KINDS.items()
         if "torch" in features.frameworks
     }
@@ -210,6 +210,6 @@ def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeyp
     digits = datasets.load("digits")
     settings = Settings(compiled=True, graphs=graphs)
     workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
-    protocol.train_window(workload, measure.NoSensor(), itertools.islice(workload.batches(0), 3))
+    protocol.train_window(workload, sensors.NO_SENSOR, itertools.islice(workload.batches(0), 3))
     assert asked == [mode]
     assert len(steps) == (3 if graphs else 0)

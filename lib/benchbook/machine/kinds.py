@@ -20,7 +20,7 @@ class Features:
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
             framework has it; see `libraries.Framework`.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
-        energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.measure.Energy`.
+        energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.sensors.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
         group_backend: what torch's processes talk through when several such devices train together; None: they cannot.
         own_chip: whether the device is a chip of its own, which its driver names; else it is the machine's.

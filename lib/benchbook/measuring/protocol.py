@@ -1,28 +1,111 @@
 """Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
 
-The rules are the project's measuring rules: the first call is a row of its own, warm-up is kept but never
-averaged and changes nothing that follows, losses are read after the clock has stopped.
+The rules are the project's measuring rules: the device is synchronised once at each end of a window and nowhere inside
+it, the first call is a row of its own, warm-up is kept but never averaged and changes nothing that follows, losses are
+read after the clock has stopped.
 """
 
 import itertools
 import math
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pandas
 from tqdm import tqdm
 
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import intervals
-from benchbook.measuring import measure, roofline, runs
+from benchbook.measuring import runs, sensors
 from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.rows import records
 
-TELLING_SECONDS = 0.5  # a window this long tells how long a step is
+PROBE_SECONDS = 0.5  # a window this long shows how long a step is
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
-MOST_NAMED = 5  # of the operations that are computed elsewhere
+SUSTAINED_SECONDS = 10.0  # of a window in minutes without a pause
+LEAST_SUSTAINED = 6  # windows, so that a short run has a first and a last part, too
+
+
+@dataclass
+class Window:
+    """What was measured between the two synchronisations.
+
+    Attributes:
+        seconds: wall time of the window.
+        input_seconds: the part of it in which the host waited for input (it may overlap device work).
+        energy: joules with method and boundary.
+        peak_memory_bytes, memory_method: see devices.peak_memory.
+        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
+        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
+    """
+
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    energy: Energy = field(default_factory=Energy)
+    peak_memory_bytes: int | None = None
+    memory_method: str | None = None
+    page_faults: int | None = None
+    last: Any = None
+
+    def inputs(self, batches: Iterable) -> Iterator:
+        """Yield batches while adding the time spent waiting for each to `input_seconds`."""
+        iterator, clock = iter(batches), time.perf_counter
+        while True:
+            asked = clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                self.input_seconds += clock() - asked
+            yield batch
+
+    def columns(self) -> dict:
+        """Return the window as columns of a row."""
+        return {
+            "seconds": self.seconds,
+            "input_seconds": self.input_seconds,
+            "energy_joules": self.energy.joules,
+            "energy_method": self.energy.method,
+            "energy_boundary": self.energy.boundary,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "memory_method": self.memory_method,
+            "page_faults": self.page_faults,
+        }
+
+
+@contextmanager
+def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
+    """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
+
+    Args:
+        device: the device that is synchronised at both ends.
+        sensor: from `sensors.open_sensor`.
+    """
+    measured = Window()
+    device.backend.reset_peak_memory(device)
+    device.backend.synchronize(device)
+    sensor.begin()
+    faults = _page_faults()
+    started = time.perf_counter()
+    yield measured
+    device.backend.synchronize(device, measured.last)
+    measured.seconds = time.perf_counter() - started
+    measured.page_faults = _page_faults() - faults if faults else None
+    measured.energy = sensor.end()
+    measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
+
+
+def _page_faults() -> int:
+    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 @dataclass(frozen=True)
@@ -71,12 +154,12 @@ class Plan:
         """Return whether a window is an epoch."""
         return not (self.samples_per_window or self.window_seconds)
 
-    def stretches(self) -> list["Plan"]:
+    def parts(self) -> list["Plan"]:
         """Return the parts of a repeat after each of which there is an evaluation."""
         one = replace(self, num_windows=1, widest_interval=0.0) if self.evaluate_each_epoch else self
         return [one] * (self.num_windows // one.num_windows)
 
-    def goes_on(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
+    def has_next(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
         """Return whether another window or repeat follows.
 
         Args:
@@ -94,7 +177,7 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
     """Make the first call, which builds kernels and graphs, then some steps; end with fresh weights again.
 
     Both are rows, phases `compile` and `warmup`. Where a sensor reads energy, the idle device's watts come before them,
-    phase `idle`, and stand in all later rows. Weights, optimiser, schedule, random state and data order
+    phase `idle`, and are in all later rows. Weights, optimiser, schedule, random state and data order
     afterwards are what they were before.
 
     Args:
@@ -108,8 +191,8 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
     if num_steps < 0:
         raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
     record.describe(**workload.description())
-    record.describe(idle_watts=roofline.measure_idle(workload.device, record, IDLE_SECONDS))
-    sensor = measure.open_sensor(workload.device)
+    record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
+    sensor = sensors.open_sensor(workload.device)
     fresh, batches = workload.snapshot(), endless(workload)
     for phase, count in (("compile", 1), ("warmup", num_steps)):
         if count:
@@ -118,19 +201,32 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
                 record.append(**train_window(workload, sensor, taken))
     batches.close()
     workload.restore(fresh)
-    _tell_misplaced(workload, record)
-
-
-def _tell_misplaced(workload: Workload, record: Run) -> None:
-    """Print, and keep in the manifest, which operations of a step are not computed on the workload's device."""
     misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks that refuse instead do not have it
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
-        most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(MOST_NAMED))
+        most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(5))
         print(
             f"Not computed on {workload.device.kind}: {sum(misplaced.values())} operations of each step, for which "
             f"{workload.device.framework} has no kernel there. Their inputs and outputs are copied: {most}"
         )
+
+
+def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
+    """Append the watts of an idle device as a row of phase `idle`; where nothing measures neither wait nor append.
+
+    Returns:
+        Watts, or None where there is no sensor or its counter did not move.
+    """
+    sensor = sensors.open_sensor(device)
+    if isinstance(sensor, sensors.NoSensor | sensors.EstimateSensor):
+        return None  # a stated power is not what an idle device draws
+    with record.during("idle"):
+        started_at = runs.now()
+        with window(device, sensor) as idle:
+            time.sleep(seconds)
+        watts = None if idle.energy.joules is None else idle.energy.joules / idle.seconds
+        record.append(started_at=started_at, idle_watts=watts, **idle.columns())
+    return watts
 
 
 def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
@@ -144,7 +240,7 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     Returns:
         This run's rows. A loss that is not finite ends its repeat early, in a row of status `diverged`.
     """
-    sensor, fresh = measure.open_sensor(workload.device), workload.snapshot()
+    sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
     num_steps = _steps_of_a_window(workload, record, sensor, plan)
     if plan.window_seconds:
         workload.restore(fresh)
@@ -153,16 +249,47 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
-            for stretch in plan.stretches():
-                last = _train(workload, record, sensor, stretch, num_steps, repeat, bar, rates)
+            for part in plan.parts():
+                last = _train(workload, record, sensor, part, num_steps, repeat, bar, rates)
                 with record.during("evaluate"):
                     _evaluate(workload, record, sensor, repeat, last["epoch"])
                 if last["status"] == "diverged":
                     break
-            if not plan.goes_on(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
+            if not plan.has_next(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
                 break
             time.sleep(plan.cooldown_seconds)
             workload.restore(fresh)
+    return records.read(record.path)
+
+
+def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.DataFrame:
+    """Train for so long, in windows of about ten seconds, or a sixth of the time, each appended as a row.
+
+    Args:
+        workload: warmed up.
+        record: the run that takes the rows.
+        minutes: of training; the window under way at the end is finished.
+
+    Returns:
+        This run's rows; a loss that is not finite ends it early, in a row of status `diverged`.
+
+    Raises:
+        ValueError: the minutes are not above 0.
+    """
+    if minutes <= 0:
+        raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
+    sensor, stream = sensors.open_sensor(workload.device), endless(workload)
+    length = min(SUSTAINED_SECONDS, minutes * 60 / LEAST_SUSTAINED)
+    seconds, num_steps = 0.0, 1
+    with record.during("train"):
+        while seconds < minutes * 60:
+            measures = train_window(workload, sensor, itertools.islice(stream, num_steps))
+            record.append(epoch=workload.epoch + 1, **measures)
+            if measures["status"] == "diverged":
+                break
+            seconds += measures["seconds"]
+            num_steps = max(1, round(num_steps * length / measures["seconds"]))
+    stream.close()
     return records.read(record.path)
 
 
@@ -171,7 +298,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
 
     Args:
         workload: what to train.
-        sensor: from `measure.open_sensor`.
+        sensor: from `sensors.open_sensor`.
         batches: the window's input; the wait for each is `input_seconds`.
         bar: a progress bar of images, or None.
 
@@ -180,22 +307,22 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
     """
     started_at, losses, samples = runs.now(), [], 0
     workload.enter()
-    with measure.window(workload.device, sensor) as window:
-        for batch in window.inputs(batches):
+    with window(workload.device, sensor) as timed:
+        for batch in timed.inputs(batches):
             losses.append(workload.step(batch))
             count = workload.num_samples(batch)
             samples += count
             if bar is not None:
                 bar.update(count)
-        window.last = losses[-1:]  # of one step's outputs none is ready before the step is done
+        timed.last = losses[-1:]  # of one step's outputs none is ready before the step is done
     loss = workload.mean_loss(losses)
     return {
         "started_at": started_at,
         "samples": samples,
-        "samples_per_second": samples / window.seconds,
+        "samples_per_second": samples / timed.seconds,
         "loss": loss,
         "status": _status(loss),
-        **window.columns(),
+        **timed.columns(),
     }
 
 
@@ -215,7 +342,7 @@ def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int 
         num_steps: the least number of steps.
     """
     tried = num_steps
-    while (took := train(tried)) < min(seconds / 2, TELLING_SECONDS):
+    while (took := train(tried)) < min(seconds / 2, PROBE_SECONDS):
         tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
     return max(num_steps, math.ceil(tried * seconds / took))
 
@@ -260,8 +387,8 @@ def _train(
                 workload.end_epoch()
             row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
             rates.append(measures["samples_per_second"])
-            goes_on = plan.goes_on(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
-            if not goes_on or measures["status"] == "diverged":
+            follows = plan.has_next(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
+            if not follows or measures["status"] == "diverged":
                 break
     return row
 
@@ -269,9 +396,9 @@ def _train(
 def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
     started_at = runs.now()
     workload.enter()
-    with measure.window(workload.device, sensor) as window:
+    with window(workload.device, sensor) as timed:
         evaluation = workload.evaluate()
-        window.last = evaluation.loss, evaluation.accuracy
+        timed.last = evaluation.loss, evaluation.accuracy
     loss = None if evaluation.loss is None else float(evaluation.loss)
     record.append(
         repeat=repeat,
@@ -279,12 +406,12 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
         status="ok" if loss is None else _status(loss),
         started_at=started_at,
         samples=evaluation.samples,
-        samples_per_second=evaluation.samples / window.seconds,
+        samples_per_second=evaluation.samples / timed.seconds,
         loss=loss,
         accuracy=float(evaluation.accuracy),
         accuracy_metric=evaluation.metric,
         flops_per_sample=None,  # the description counts a training step
-        **window.columns(),
+        **timed.columns(),
     )
 
 

@@ -62,10 +62,8 @@ class Run:
         self.common |= columns
         self.mark()
 
-    def tell(self, trials: list[dict] | None = None, **settings) -> None:
-        """Add what was chosen during the run to the settings of later rows, and what was tried to the manifest."""
-        if trials is not None:
-            self.manifest["trials"] = trials
+    def tell(self, **settings) -> None:
+        """Add what was chosen during the run to the settings of later rows."""
         self.describe(settings=self.settings_with(**settings))
 
     def settings_with(self, **more) -> dict:
@@ -245,6 +243,13 @@ def status_of(error_name: str, message: str) -> str:
         "KeyboardInterrupt": "interrupted",
     }
     return named.get(error_name, "crashed")
+
+
+def refusal(error: Exception, most_characters: int = 300) -> dict:
+    """Return status and message of a row about what was tried and refused: an answer, and no failure of the run."""
+    name = type(error).__name__
+    status = "out_of_memory" if status_of(name, str(error)) == "out_of_memory" else "unsupported"
+    return {"status": status, "message": anonymous(f"{name}: {error}")[:most_characters]}
 
 
 def anonymous(message: str) -> str:

@@ -15,11 +15,12 @@ import pandas
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import statistics
-from benchbook.measuring import measure, parity, protocol, runs
+from benchbook.judging.parity import TOLERANCES
+from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.runs import Run
 
 # The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
-PRECISIONS = tuple(parity.TOLERANCES)
+PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS = 2
 LONG_SECONDS = 3.0  # a window that took this long is not repeated
 RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its settings as `tried`
@@ -55,7 +56,7 @@ def measure_matrix(
     """Try every precision, without and with the compiler, and append the rows.
 
     Every trial begins with the same weights and takes the same batches. It is wrong, and its status `diverged`, if its
-    first loss is farther from that of fp32 than `parity.TOLERANCES` allow, or a later one is not finite.
+    first loss is farther from that of fp32 than `judging.parity.TOLERANCES` allow, or a later one is not finite.
 
     Args:
         build: from settings to a workload with fresh weights.
@@ -93,28 +94,32 @@ def _try(
     columns = {"precision": settings.precision, "compiled": settings.compiled}
     stated = record.settings_with(tried=MATRIX)
     try:
-        _forget_compiled()
+        import torch
+
+        # After eight networks of one function torch would silently stop compiling.
+        # Source: https://docs.pytorch.org/docs/stable/generated/torch.compiler.reset.html
+        torch.compiler.reset()
         workload = build(settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
         batches = _taken(workload, num_steps)
-        first = protocol.train_window(workload, measure.NoSensor(), batches[:1])  # builds kernels as well
+        first = protocol.train_window(workload, sensors.NO_SENSOR, batches[:1])  # builds kernels as well
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
-        complaint = _complaint(loss, expected, settings.precision)
-        if complaint:
-            record.append(status="diverged", message=complaint, settings=stated, **columns)
+        if not math.isfinite(loss):
+            complaint = "the first loss is not finite"
+        elif expected is not None and not abs(loss - expected) <= TOLERANCES[settings.precision].loss * abs(expected):
+            complaint = f"the first loss is {loss:.4g}, where fp32 has {expected:.4g}"
         else:
             _append_windows(workload, record, batches[:1] if long else batches, MATRIX, columns)
+            return loss
+        record.append(status="diverged", message=complaint, settings=stated, **columns)
         return loss
     except Exception as error:  # a compiler or a kernel that is not there may raise anything
-        name = type(error).__name__
-        status = "out_of_memory" if runs.status_of(name, str(error)) == "out_of_memory" else "unsupported"
-        message = runs.anonymous(f"{name}: {error}")[:300]
-        record.append(status=status, message=message, settings=stated, **columns)
+        record.append(settings=stated, **columns, **runs.refusal(error))
         return None
 
 
 def _append_windows(workload: Workload, record: Run, batches: list, tried: str, columns: dict) -> None:
-    sensor, settings = measure.open_sensor(workload.device), record.settings_with(tried=tried)
+    sensor, settings = sensors.open_sensor(workload.device), record.settings_with(tried=tried)
     for _ in range(NUM_WINDOWS):
         row = record.append(settings=settings, **columns, **protocol.train_window(workload, sensor, batches))
         if row["seconds"] > LONG_SECONDS:
@@ -125,23 +130,3 @@ def _taken(workload: Workload, num_steps: int) -> list:
     """Return the next batches on the device; an epoch with fewer begins again."""
     batches = itertools.islice(protocol.endless(workload), num_steps)
     return [workload.to_device(batch) for batch in batches]
-
-
-def _complaint(loss: float, expected: float | None, precision: str) -> str:
-    """Return what is wrong with the first loss, or nothing."""
-    if not math.isfinite(loss):
-        return "the first loss is not finite"
-    allowed = parity.TOLERANCES[precision].loss
-    if expected is None or abs(loss - expected) <= allowed * abs(expected):
-        return ""
-    return f"the first loss is {loss:.4g}, where fp32 has {expected:.4g}"
-
-
-def _forget_compiled() -> None:
-    """Let go of what torch compiled for other trials: after eight of one function it would silently stop compiling.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.compiler.reset.html
-    """
-    import torch
-
-    torch.compiler.reset()

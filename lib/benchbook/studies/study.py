@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from benchbook.judging import intervals, statistics, verdicts
 from benchbook.judging.intervals import History
 from benchbook.machine import layout
-from benchbook.measuring import roofline
 from benchbook.record import articles, naming
-from benchbook.rows import records
+from benchbook.rows import ceilings, records
 from benchbook.studies import figures
 
 COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "dataset_samples", "parameters"]
@@ -70,8 +69,8 @@ class Evidence:
 
     @cached_property
     def ceilings(self) -> pandas.DataFrame:
-        """Return the best rates that devices were measured at; see `roofline.ceilings`."""
-        return roofline.ceilings(self.measured)
+        """Return the best rates that devices were measured at; see `rows.ceilings`."""
+        return ceilings.ceilings(self.measured)
 
     @cached_property
     def names(self) -> naming.Names:

@@ -19,7 +19,8 @@ from pathlib import Path
 from benchbook import studies
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
-from benchbook.measuring import measure, parity, protocol, roofline, runs
+from benchbook.judging.parity import TOLERANCES
+from benchbook.measuring import calibration, parity, protocol, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.rows import records
 
@@ -57,7 +58,7 @@ Answer = tuple[str, str, str]  # state, detail, next step
 
 def check_waiting(device: Device) -> Answer:
     """Prove that synchronising waits: else no time means anything."""
-    remaining = roofline.check_synchronize(device, work_seconds=0.1)
+    remaining = calibration.check_synchronize(device, work_seconds=0.1)
     return RIGHT, f"{remaining:.1%} of the work was left after waiting", ""
 
 
@@ -74,13 +75,13 @@ def check_memory(device: Device) -> Answer:
 
 def check_energy(device: Device) -> Answer:
     """Read the energy of some seconds."""
-    sensor = measure.open_sensor(device)
-    if isinstance(sensor, measure.NoSensor):
+    sensor = sensors.open_sensor(device)
+    if isinstance(sensor, sensors.NoSensor):
         hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see README)"
-        if device.features.energy_counter == "rapl" and measure.RAPL.exists():
+        if device.features.energy_counter == "rapl" and sensors.RAPL.exists():
             hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
         return MISSING, "no counter can be read", hint
-    with measure.window(device, sensor) as window:
+    with protocol.window(device, sensor) as window:
         time.sleep(SENSOR_SECONDS)
     if window.energy.joules is None:
         return MISSING, f"{type(sensor).__name__} did not move in {SENSOR_SECONDS:g} s", f"{ISSUE}: which chip is it?"
@@ -115,13 +116,13 @@ def check_study(device: Device, module: str) -> Answer:
     fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
     losses = []
     for _ in range(2):
-        losses.append(protocol.train_window(workload, measure.NoSensor(), [batch])["loss"])
+        losses.append(protocol.train_window(workload, sensors.NO_SENSOR, [batch])["loss"])
         workload.restore(fresh)
     evaluation = workload.evaluate()
     loss = None if evaluation.loss is None else float(evaluation.loss)
     if not all(math.isfinite(value) for value in (*losses, 0.0 if loss is None else loss)):
         return WRONG, f"losses of training {losses}, of evaluation {loss}", f"{ISSUE}: a loss is not finite"
-    if abs(losses[1] - losses[0]) > parity.TOLERANCES["fp32"].loss * abs(losses[0]):
+    if abs(losses[1] - losses[0]) > TOLERANCES["fp32"].loss * abs(losses[0]):
         return WRONG, f"the same step has losses {losses}", f"{ISSUE}: going back to fresh weights changes something"
     return RIGHT, f"one step and evaluation; {verdict.reason}", ""
 
@@ -130,7 +131,7 @@ def answer(check: Callable[[], Answer]) -> Answer:
     """Return what a check says; whatever a framework raises is an answer as well."""
     try:
         return check()
-    except roofline.NotSynchronized as error:
+    except calibration.NotSynchronized as error:
         return WRONG, str(error), f"no time of this device means anything: publish none, and {ISSUE}"
     except Exception as error:
         return WRONG, runs.anonymous(f"{type(error).__name__}: {error}")[:500], ISSUE
@@ -161,7 +162,7 @@ def main() -> None:
 
 
 def _seconds(device: Device, operation: operations.Operation, count: int) -> float:
-    with measure.window(device, measure.NoSensor()) as window:
+    with protocol.window(device) as window:
         window.last = operations.queue(operation, count)
     return window.seconds
 

@@ -48,7 +48,7 @@ def judge_measured(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> dict:
 
     Args:
         point: one line of a summary.
-        ceilings: of its machine, from `roofline.ceilings`.
+        ceilings: of its machine, from `rows.ceilings`.
 
     Returns:
         What a line of `judge` has.

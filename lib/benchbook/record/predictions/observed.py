@@ -54,7 +54,7 @@ def measured(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Da
 
     Args:
         summary: measured points, from `statistics.summarise`.
-        ceilings: from `roofline.ceilings`.
+        ceilings: from `rows.ceilings`.
     """
     points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
     points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
@@ -72,7 +72,7 @@ def asked(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFra
 
     Args:
         point: one line of a summary.
-        ceilings: from `roofline.ceilings`.
+        ceilings: from `rows.ceilings`.
 
     Raises:
         Unknown: neither were its machine's ceilings measured nor is its chip in the list.

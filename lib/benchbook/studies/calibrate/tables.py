@@ -3,7 +3,7 @@
 import pandas
 
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import roofline
+from benchbook.rows import ceilings as best
 from benchbook.studies.study import Evidence
 
 ORDER = tuple(name for name, precision in PRECISIONS.items() if not precision.autocast)
@@ -11,7 +11,7 @@ MEMORY = {"copy": "memory copy", "host_to_device": "host to device", "device_to_
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
-    """Return what `roofline.ceilings` does, of each device's last session; a session's name begins with its time."""
+    """Return what `rows.ceilings` does, of each device's last session; a session's name begins with its time."""
     every = evidence.ceilings
     last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
     return every[every["session"] == last].reset_index(drop=True)
@@ -25,7 +25,7 @@ def efficiency(evidence: Evidence) -> pandas.DataFrame:
         ceiling, efficiency, low, high (the bounds of the point's rate, over the ceiling's median), interval (their
         kind), num_windows, verdict, status.
     """
-    table = roofline.efficiency(evidence.summary, evidence.ceilings)
+    table = best.efficiency(evidence.summary, evidence.ceilings)
     table = table.assign(
         low=table["efficiency"] / table["samples_per_second"] * table["low"],
         high=table["efficiency"] / table["samples_per_second"] * table["high"],

@@ -137,7 +137,7 @@ def build(
         num_workers: with `controlled`, processes that prepare images (0: the training process itself).
         batch_size: images a step.
         seed: of weights, dropout and data order.
-        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`. Adadelta has no
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`. Adadelta has no
             fused form in torch, so for `fused` its step is compiled.
 
     Raises:

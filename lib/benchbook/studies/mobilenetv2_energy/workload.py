@@ -52,7 +52,7 @@ def build(
         num_workers: threads that prepare images ahead (0: the training thread itself).
         num_test_images: test on the first so many; 0: on all.
         seed: of weights, dropout and data order.
-        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, images without colours, or a number out of

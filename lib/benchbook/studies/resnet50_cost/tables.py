@@ -5,9 +5,8 @@ import pandas
 
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
-from benchbook.measuring import roofline
 from benchbook.record import articles
-from benchbook.rows import records
+from benchbook.rows import ceilings, records
 from benchbook.studies import quantities
 from benchbook.studies.study import Evidence, longest, once
 
@@ -42,7 +41,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     printed = evidence.published[evidence.published["study"] == NAME]
     printed = printed[printed["samples_per_second"].notna()]
     measured = evidence.points(NAME)
-    shares = roofline.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"].to_dict()
+    shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"].to_dict()
     lines = [_printed(row) for row in printed.to_dict("records")]
     lines += [
         _measured(point, shares.get((point["machine"], point["point"]), numpy.nan))

@@ -7,8 +7,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benchbook.judging import wording
-from benchbook.measuring import sustained
+from benchbook.judging import sustained, wording
 from benchbook.record.naming import Names
 from benchbook.studies import figures
 from benchbook.studies.segmentation_scaling import tables

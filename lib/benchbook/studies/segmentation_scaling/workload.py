@@ -57,7 +57,7 @@ def build(
         data_resident: not with `reference`: keep all images on the device and scale them there.
         num_workers: threads that prepare batches ahead (0: the training thread itself).
         seed: of weights and dropout.
-        settings: how the network is computed, for `tuned`; chosen by `benchbook.measuring.search`.
+        settings: how the network is computed, for `tuned`; chosen by `benchbook.measuring.tuned`.
 
     Raises:
         ValueError: an unknown variant, resident data with `reference`, labels that are no masks, or a number out of

@@ -106,7 +106,7 @@ def build(
         schedule_epochs: epochs after which the cosine ends at 0.
         num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
         parity_batch_size: images in a step that is compared with float64.
-        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.search`.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`.
 
     Raises:
         ValueError: an unknown variant, an option of another variant, a number out of range, or images without colour.

@@ -4,8 +4,7 @@ import numpy
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook.judging import wording
-from benchbook.measuring import parity
+from benchbook.judging import parity, wording
 from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.studies import figures

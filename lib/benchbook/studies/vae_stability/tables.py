@@ -3,8 +3,7 @@
 import numpy
 import pandas
 
-from benchbook.judging import statistics
-from benchbook.measuring import parity
+from benchbook.judging import parity, statistics
 from benchbook.studies import curves, quantities
 from benchbook.studies.study import Evidence
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import psutil
 
 from benchbook.frameworks.workload import Workload
-from benchbook.measuring import measure, protocol, runs
+from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.runs import Run
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
@@ -32,7 +32,7 @@ def steps_lasting(workload: Workload, seconds: float) -> int:
     fresh, stream, count = workload.snapshot(), protocol.endless(workload), 1
     while True:
         taken = list(itertools.islice(stream, count))
-        needed = protocol.train_window(workload, measure.NoSensor(), taken)["seconds"]
+        needed = protocol.train_window(workload, sensors.NO_SENSOR, taken)["seconds"]
         if needed >= seconds / 4 or needed >= 1:
             break
         count *= 2
@@ -64,13 +64,10 @@ def try_each(build: Callable[[int], Workload], record: Run, batch_sizes: list[in
                 steps = steps_lasting(workload, seconds)
                 for _ in range(NUM_WINDOWS):
                     taken = list(itertools.islice(protocol.endless(workload), steps))
-                    window = protocol.train_window(workload, measure.open_sensor(workload.device), taken)
+                    window = protocol.train_window(workload, sensors.open_sensor(workload.device), taken)
                     record.append(settings=settings, batch_size=batch_size, **window)
             except Exception as error:  # a framework may raise anything where memory is short
-                status = runs.status_of(type(error).__name__, str(error))
-                message = runs.anonymous(f"{type(error).__name__}: {error}")[:300]
-                status = status if status == "out_of_memory" else "unsupported"
-                record.append(settings=settings, batch_size=batch_size, status=status, message=message)
+                record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))
                 return
             following = batch_sizes[number + 1 : number + 2]
             if workload.device.is_cpu and following:

@@ -1,19 +1,233 @@
-"""Tuned means faster: what a search promised is confirmed in the same kernel, or the reference is measured."""
+"""Tuned means faster: a search takes what is faster and right, and what it promises is confirmed in the same kernel.
+
+Where it is not, the reference is measured.
+"""
 
 import json
+import os
 import platform
+import time
+from dataclasses import replace
 
+import numpy
 import pandas
 import pytest
+import torch
 
 from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, intervals
 from benchbook.judging.intervals import History
-from benchbook.measuring import measure, protocol, search, tuning
+from benchbook.judging.parity import Verdict
+from benchbook.measuring import parity, protocol, reference, sensors, tuned
 from benchbook.rows import records
+from benchbook.studies import datasets
+from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
+
+CPU = Device("cpu", "a test's CPU")
+SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}
+CHANGES = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}, {"channels_last": True}, {"compiled": True}]
+
+
+class Sleeper:
+    """A workload whose step sleeps for as long as its settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.compiled:
+            raise RuntimeError("no compiler here")
+        self.settings, self.device, self.batch_size, self.epoch = settings, CPU, 1, 0
+        self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
+
+    def enter(self):
+        pass
+
+    def snapshot(self):
+        return None
+
+    def restore(self, state):
+        pass
+
+    def end_epoch(self):
+        self.epoch += 1
+
+    def batches(self, epoch):
+        return iter([None] * 50)
+
+    def num_samples(self, batch):
+        return 1
+
+    def step(self, batch):
+        time.sleep(self.seconds)
+        return 0.0
+
+    def mean_loss(self, losses):
+        return 0.0
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Let parity fail for float16 alone, and windows be short; return the settings that were compared."""
+    compared = []
+
+    def check(workload, record, num_steps, kept):
+        compared.append(workload.settings)
+        return Verdict(workload.settings.precision != "amp_fp16", "planted", num_steps)
+
+    monkeypatch.setattr(parity, "check", check)
+    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.02)
+    return compared
+
+
+def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
+    settings, trials = tuned.fastest(Sleeper, CPU, 60, changes=CHANGES)
+    assert settings == Settings(precision="amp_bf16")
+    outcomes = trials[["precision", "channels_last", "compiled", "outcome"]].to_numpy().tolist()
+    assert outcomes == [
+        ["amp_bf16", False, False, "taken"],
+        ["amp_fp16", False, False, "parity failed"],  # though it is the fastest
+        ["amp_bf16", True, False, "not faster"],
+        ["amp_bf16", False, True, "unsupported"],
+    ]
+    assert trials["ratio"].iloc[0] > 1
+    assert tuned.promised(trials) == trials["ratio"].iloc[0]  # what was not taken promises nothing
+    assert Settings("amp_bf16", channels_last=True) not in judged  # what is slower is not worth float64
+    assert "no compiler here" in trials["reason"].iloc[-1]
+
+
+FASTER, SAME = (1.2, 1.0, 1.0, 1.2), (1.0, 1.0, 1.0, 1.0)
+DISTURBED, LUCKY = (1.2, 1.5, 1.5, 1.2), (1.5, 1.0, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "gain"),
+    [
+        ((FASTER, FASTER, FASTER), 1.2),
+        ((FASTER, FASTER, DISTURBED), 1.2),
+        ((FASTER, DISTURBED, DISTURBED), 0.8),
+        ((SAME, LUCKY, LUCKY), 1.0),
+    ],
+)
+def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(judged, monkeypatch, blocks, gain):
+    assert tuned.gain(numpy.array(blocks)) == pytest.approx(gain)
+    monkeypatch.setattr(tuned, "_times", lambda best, trial: numpy.array(blocks))
+    settings, trials = tuned.fastest(Sleeper, CPU, 60, changes=[{"channels_last": True}])
+    assert settings.channels_last == (gain > 1)
+    assert trials["outcome"].tolist() == ["taken" if gain > 1 else "not faster"]
+
+
+def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monkeypatch):
+    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.2)
+    workloads = []
+
+    class Counting(Sleeper):
+        def __init__(self, settings):
+            super().__init__(settings)
+            self.seconds, self.steps = (0.02 if settings.channels_last else 0.004), 0
+            workloads.append(self)
+
+        def step(self, batch):
+            self.steps += 1
+            return super().step(batch)
+
+    _, trials = tuned.fastest(Counting, CPU, 60, changes=[{"channels_last": True}])
+    assert trials["outcome"].tolist() == ["not faster"]
+    assert trials["ratio"].iloc[0] < tuned.HOPELESS
+    assert workloads[1].steps < 20  # a window of 0.2 s would have 50
+
+
+def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(judged):
+    settings, trials = tuned.fastest(Sleeper, CPU, 1e-6, changes=CHANGES)
+    assert settings == Settings()
+    assert set(trials["outcome"]) == {"no time left"}
+    assert tuned.promised(trials) == 1.0
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+def test_tuned_without_a_search_is_refused(judged, seconds):
+    with pytest.raises(ValueError, match=f"search_seconds {seconds}; allowed: above 0"):
+        tuned.fastest(Sleeper, CPU, seconds, changes=CHANGES)
+
+
+def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judged, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(tuned.time, "monotonic", lambda: now[0])
+
+    def check(workload, record, num_steps, kept):
+        now[0] += 70.0
+        return Verdict(True, "planted", num_steps)
+
+    monkeypatch.setattr(parity, "check", check)
+    _, trials = tuned.fastest(Sleeper, CPU, 120, changes=CHANGES[:3])
+    assert trials["outcome"].tolist() == ["taken", "no time left", "no time left"]
+
+
+def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
+    """And says the same as one of its own for each: a gradient off by a tenth still fails."""
+    digits = datasets.load("digits")
+    few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
+    references, begin = [], reference.Torch.__init__
+
+    def count(self, *given):
+        references.append(given)
+        begin(self, *given)
+
+    def build(settings):
+        workload = mnist.build(few, CPU, "tuned", data_resident=True, batch_size=16, settings=settings)
+        if settings.channels_last:
+            workload.model.dense2.weight.register_hook(lambda gradient: 1.1 * gradient)
+        return workload
+
+    monkeypatch.setattr(reference.Torch, "__init__", count)
+    monkeypatch.setattr(tuned, "_times", lambda best, trial: numpy.array([FASTER]))
+    _, trials = tuned.fastest(build, CPU, 60, 3, [{"channels_last": True}, {"autotuned": True}])
+    assert trials["outcome"].tolist() == ["parity failed", "taken"], trials["reason"].tolist()
+    assert len(references) == 1
+
+
+def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch):
+    """As Metal's assertions do; the kind of device says that this may happen, and its trials go apart."""
+    monkeypatch.setitem(devices.KINDS, "cpu", replace(devices.KINDS["cpu"], aborts=True))
+    digits = datasets.load("digits")
+    few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
+
+    def build(settings):  # as in a notebook's cell: pickle alone could not send it
+        if settings.channels_last:
+            os.abort()
+        return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=16, settings=settings)
+
+    settings, trials = tuned.fastest(build, CPU, 60, 1, [{"channels_last": True}, {"precision": "tf32"}])
+    outcomes = trials.set_index(["channels_last", "precision"])
+    assert outcomes["outcome"].iloc[0] == "unsupported"
+    assert outcomes["outcome"].iloc[1] in ("not faster", "parity failed")  # a CPU has no tf32
+    assert "signal 6" in outcomes.loc[(True, "fp32"), "reason"]
+    assert settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("kind", "framework"),
+    [
+        ("cpu", "torch"),
+        ("cuda", "torch"),
+        ("mps", "torch"),
+        ("metal", "tensorflow"),
+        ("cpu", "tensorflow"),
+        ("tpu", "jax"),
+    ],
+)
+def test_every_candidate_is_another_setting_than_the_reference(kind, framework):
+    changed = [replace(Settings(), **change) for change in tuned.candidates(Device(kind, "a chip", framework))]
+    assert len({*changed, Settings()}) == len(changed) + 1
+
+
+def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
+    for does in (True, False):
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False)
+        assert ({"precision": "amp_bf16"} in tuned.candidates(CPU)) == does
+        assert {"precision": "amp_fp16"} in tuned.candidates(Device("cuda", "a GPU"))
+
 
 PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)
 QUIET = History(squares=20 * 0.01**2, freedom=20)  # kernels of this machine differ by 1 %
@@ -42,8 +256,8 @@ class Timed(FakeWorkload):
 @pytest.fixture
 def clock(monkeypatch):
     fake = Clock()
-    monkeypatch.setattr(measure, "time", fake)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(protocol, "time", fake)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     return fake
 
 
@@ -56,9 +270,9 @@ def searches(monkeypatch):
         build(CHOSEN)
         limits.append(time_limit_seconds)
         trial = vars(CHOSEN) | {"outcome": "taken", "ratio": PROMISED, "reason": None}
-        return search.Outcome(CHOSEN, pandas.DataFrame([trial], columns=search.COLUMNS))
+        return CHOSEN, pandas.DataFrame([trial], columns=tuned.TRIED)
 
-    monkeypatch.setattr(search, "fastest", fastest)
+    monkeypatch.setattr(tuned, "fastest", fastest)
     monkeypatch.setattr(devices, "keep_memory", lambda: None)  # it would last for all tests that follow
     return limits
 
@@ -75,7 +289,7 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
         return lambda settings: built.setdefault(side, Timed(clock, seconds, settings, num_workers))
 
     makes = build("tuned", 1.0 / tuned_over_reference), build("reference", 1.0)
-    choice = tuning.choose(record, makes[0](CHOSEN).device, *makes, search_seconds=10, parity_steps=1, window_seconds=4)
+    choice = tuned.choose(record, makes[0](CHOSEN).device, *makes, search_seconds=10, parity_steps=1, window_seconds=4)
     workload = choice.build(settings=choice.settings)
     record.describe(**workload.description())
     rows = protocol.measure_windows(workload, record, protocol.Plan(num_windows=6))
@@ -158,8 +372,8 @@ def test_a_point_is_searched_and_confirmed_once_in_a_session(tmp_path, clock, se
 def alternated(*pairs, status="ok", **columns):
     """Return rows of the phase `confirm`: pairs of rates, the reference's first."""
     rows = []
-    for number, (reference, tuned) in enumerate(pairs):
-        sides = [("reference", reference), ("tuned", tuned)]
+    for number, pair in enumerate(pairs):
+        sides = list(zip(("reference", "tuned"), pair, strict=True))
         for side, rate in sides if number % 2 == 0 else sides[::-1]:
             settings = {"side": side, "promised": PROMISED}
             told = {"phase": "confirm", "index": len(rows), "samples_per_second": float(rate), "settings": settings}

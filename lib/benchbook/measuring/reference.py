@@ -11,7 +11,6 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,79 +190,28 @@ class Keras:
         return arithmetic(self.device, "fp64")
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where a reference begins; two are the same where weights, batches and optimiser are.
-
-    Attributes:
-        digest: of all that.
-        framework: torch, tensorflow or jax.
-        plain, weights, statistics: see `Torch`.
-        batches: on the host, as a loader delivers them.
-    """
-
-    digest: bytes
-    framework: str = field(compare=False)
-    plain: Plain = field(compare=False)
-    weights: Arrays = field(compare=False)
-    statistics: Arrays = field(compare=False)
-    batches: list = field(compare=False)
-
-    @classmethod
-    def of(cls, framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list) -> "Start":
-        """Return a start with its digest."""
-        optimizer = plain.make_optimizer()
-        rates = [optimizer.rate(plain.steps_passed + number) for number in range(len(batches))]
-        constants = [value for value in vars(optimizer).values() if not callable(value)]
-        digest = hashlib.blake2b(repr([type(optimizer).__name__, framework, rates, constants]).encode())
-        arrays = [*weights.items(), *statistics.items(), *(("", part) for batch in batches for part in batch)]
-        for name, array in arrays:
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(numpy.ascontiguousarray(array))
-        return cls(digest.digest(), framework, plain, weights, statistics, batches)
-
-    def steps(self) -> Iterator[Step]:
-        """Yield each step, computed when it is asked for."""
-        make = Torch if self.framework == "torch" else functools.partial(Keras, framework=self.framework)
-        weights, statistics = self.weights, self.statistics
-        if self.plain.settle:
-            weights = self.plain.settle(lambda begun: make(self.plain, begun, statistics, dtype="float32"), weights)
-        with naming_refusals():
-            network, optimizer = make(self.plain, weights, statistics), self.plain.make_optimizer()
-        for number, batch in enumerate(self.batches):
-            if number:
-                network.load(weights, statistics)
-            inputs, target = self.plain.inputs(batch)
-            with naming_refusals():
-                loss, gradients, updated = network.differentiate(inputs, target)
-                again = network.differentiate(inputs, target) if self.plain.may_draw and not number else None
-            if again and not _are_same({"loss": loss} | gradients, {"loss": again[0]} | again[1]):
-                raise NotImplementedError(DRAWS)
-            mean = loss / len(batch[0]) if self.plain.is_sum else loss
-            updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
-            yield Step(weights, statistics, mean, gradients, updated)
-            if number + 1 < len(self.batches):
-                weights = weights | optimizer.step(weights, gradients, self.plain.steps_passed + number)
-                statistics = updated
-
-
-def follow(start: Start, folder: Path | None = None) -> Callable[[int], Step]:
+def follow(
+    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], folder: Path | None = None
+) -> Callable[[int], Step]:
     """Return a function to the reference's steps by their number from 0, to be asked for in order.
 
     Of a long path each step is forgotten; the first KEPT_STEPS may be asked for again.
 
     Args:
-        start: where it begins.
+        framework: torch, tensorflow or jax.
+        plain, weights, statistics: see `Torch`.
+        batches: on the host, as a loader delivers them.
         folder: keeps the steps in files, for others that begin at the same place; None: none are kept.
     """
-    path, done = start.steps(), 0
+    path, done = _steps(framework, plain, weights, statistics, batches), 0
+    name = _digest(framework, plain, weights, statistics, batches) if folder else ""
     kept: dict[int, Step] = {}
 
     def step(number: int) -> Step:
         nonlocal done
         if number in kept:
             return kept[number]
-        file = folder / f"{start.digest.hex()[:32]}-{number}" if folder else None
+        file = folder / f"{name}-{number}" if folder else None
         if file and file.exists():
             taken = Step(*pickle.loads(file.read_bytes()))
         else:
@@ -276,6 +224,42 @@ def follow(start: Start, folder: Path | None = None) -> Callable[[int], Step]:
         return taken
 
     return step
+
+
+def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
+    """Yield each step, computed when it is asked for."""
+    make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
+    if plain.settle:
+        weights = plain.settle(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
+    with naming_refusals():
+        network, optimizer = make(plain, weights, statistics), plain.make_optimizer()
+    for number, batch in enumerate(batches):
+        if number:
+            network.load(weights, statistics)
+        inputs, target = plain.inputs(batch)
+        with naming_refusals():
+            loss, gradients, updated = network.differentiate(inputs, target)
+            again = network.differentiate(inputs, target) if plain.may_draw and not number else None
+        if again and not _are_same({"loss": loss} | gradients, {"loss": again[0]} | again[1]):
+            raise NotImplementedError(DRAWS)
+        mean = loss / len(batch[0]) if plain.is_sum else loss
+        updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
+        yield Step(weights, statistics, mean, gradients, updated)
+        if number + 1 < len(batches):
+            weights = weights | optimizer.step(weights, gradients, plain.steps_passed + number)
+            statistics = updated
+
+
+def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> str:
+    """Return what is the same for two paths whose weights, batches and optimiser are."""
+    optimizer = plain.make_optimizer()
+    rates = [optimizer.rate(plain.steps_passed + number) for number in range(len(batches))]
+    constants = [value for value in vars(optimizer).values() if not callable(value)]
+    digest = hashlib.blake2b(repr([type(optimizer).__name__, framework, rates, constants]).encode())
+    for name, array in [*weights.items(), *statistics.items(), *(("", part) for batch in batches for part in batch)]:
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(numpy.ascontiguousarray(array))
+    return digest.hexdigest()[:32]
 
 
 def _are_same(some: Arrays, others: Arrays) -> bool:

@@ -1,8 +1,11 @@
 """Measure a workload on several devices: torchrun starts a process for each, and the first of them writes the rows.
 
-If one of them dies, or takes longer than the others wait, all are ended and the run fails; none is left behind.
+Each has a copy of the network and a part of every batch; gradients are averaged. torchrun starts each process as
+`python -m benchbook.measuring.parallel FOLDER`. If one of them dies, or takes longer than the others wait, all are
+ended and the run fails; none is left behind.
 """
 
+import importlib
 import json
 import os
 import platform
@@ -11,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pandas
@@ -19,12 +22,13 @@ import pandas
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import identity, processes
-from benchbook.measuring import runs
+from benchbook.measuring import protocol, runs
 from benchbook.measuring.protocol import Plan
 from benchbook.measuring.runs import Run
-from benchbook.rows import records
+from benchbook.rows import marker, records
 
 TIMEOUT_SECONDS = 300.0  # that a process waits for the others: the slowest may compile, or read a large data set
+WATCH_SECONDS = 1.0
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
 
 
@@ -91,21 +95,26 @@ def measure(job: Job, record: Run) -> pandas.DataFrame:
         folder = Path(scratch)
         task = {"job": asdict(job), "run_id": record.run_id, "common": record.common, "folder": str(record.folder)}
         (folder / "job.json").write_text(json.dumps(task))
-        failed = _run(job, folder, log)
-        _take_over(record, folder)
+        failed = _run_all(job, folder, log)
+        # Continue with what the first process knew last: its phase, its columns, and the condition at its windows.
+        state = json.loads((folder / "state.json").read_text()) if (folder / "state.json").exists() else {}
+        record.phase = state.get("phase", record.phase)
+        record.common |= state.get("common", {})
+        record.manifest.setdefault("conditions", []).extend(state.get("conditions", ()))
+        record.forget_indices()
         if failed:
             raise _error(folder, log)
     return records.read(record.path)
 
 
-def _run(job: Job, folder: Path, log: Path) -> bool:
+def _run_all(job: Job, folder: Path, log: Path) -> bool:
     """Run torchrun to its end; return whether it failed. None of its processes is left running.
 
     Source: https://docs.pytorch.org/docs/stable/elastic/run.html
     """
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.device_count}"]
     words += ["--local-addr=127.0.0.1"]  # a host's own name may lead nowhere
-    words += ["-m", "benchbook.measuring.parallel.rank", str(folder)]
+    words += ["-m", "benchbook.measuring.parallel", str(folder)]
     variables = os.environ | {"BENCHBOOK_KERNEL": str(os.getpid())}  # each process ends with this one
     if job.device.is_cpu:
         variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // job.device_count))
@@ -120,24 +129,78 @@ def _run(job: Job, folder: Path, log: Path) -> bool:
             torchrun.wait()
 
 
-def _take_over(record: Run, folder: Path) -> None:
-    """Go on with what the first process knew last: its phase, its columns, and the condition at its windows."""
-    state = json.loads((folder / "state.json").read_text()) if (folder / "state.json").exists() else {}
-    record.phase = state.get("phase", record.phase)
-    record.common |= state.get("common", {})
-    record.manifest.setdefault("conditions", []).extend(state.get("conditions", ()))
-    record.forget_indices()
-
-
 def _error(folder: Path, log: Path) -> Exception:
     """Return why the group failed, as an exception that stands for the row's status."""
     errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
     statuses = [runs.status_of(error["name"], error["message"]) for error in errors]
+    messages = [f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors]
     for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
         if status in statuses:
-            error = errors[statuses.index(status)]
-            return kind(f"rank {error['rank']}: {error['name']}: {error['message']}")
+            return kind(messages[statuses.index(status)])
     killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first one's end
-    messages = "; ".join(f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors[:2])
-    ended = f"a rank was ended by {signal.Signals(int(killed[1])).name}" if killed else ""
-    return RankFailed("; ".join(part for part in (ended, messages) if part) or "a rank died")
+    ended = [f"a rank was ended by {signal.Signals(int(killed[1])).name}"] if killed else []
+    return RankFailed("; ".join(ended + messages[:2]) or "a rank died")
+
+
+class RankRun(Run):
+    """The run as a process of a group knows it: the kernel keeps marker, failure and manifest.
+
+    Attributes:
+        state: where the first process says how far it is.
+    """
+
+    state: Path | None = None
+
+    def mark(self) -> None:
+        """Tell the kernel the phase, the columns and the conditions so far."""
+        if self.state is not None:
+            state = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
+            marker.replace(self.state, json.dumps(state))
+
+    def fail(self, status: str, message: str) -> None:
+        """Leave the failure's row to the kernel, which hears of it by this process's end."""
+
+
+def main() -> None:
+    """Build the workload, warm up and measure as the folder's job says; tell the folder of an error."""
+    folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+    # Whoever started the group may be killed.
+    processes.when_gone(int(os.environ["BENCHBOOK_KERNEL"]), lambda: os._exit(1), WATCH_SECONDS)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            _measure_rank(json.loads((folder / "job.json").read_text()), folder, rank, Path(scratch))
+    except BaseException as error:
+        failure = {"rank": rank, "name": type(error).__name__, "message": str(error)}
+        marker.replace(folder / f"error-{rank}.json", json.dumps(failure))
+        raise
+
+
+def _measure_rank(task: dict, folder: Path, rank: int, scratch: Path) -> None:
+    from benchbook.frameworks.torch import replicas
+
+    job = task["job"]
+    group = replicas.join(Device(**job["device"]), job["timeout_seconds"])
+    device = _device_of_rank(job, rank)
+    # All measure, so that all do the same; the rows of those after the first are thrown away.
+    record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
+    record.state = folder / "state.json" if rank == 0 else None
+    record.manifest = {"conditions": []} if rank == 0 else {}
+    record.describe(**device.backend.software())
+    module, name = job["build"].split(":")
+    with record.during("setup"):
+        workload = getattr(importlib.import_module(module), name)(device=device, group=group, **job["options"])
+    protocol.warm_up(workload, record, job["num_warmup_steps"])
+    protocol.measure_windows(workload, record, Plan(**job["plan"]))
+    record.mark()
+    replicas.leave()
+
+
+def _device_of_rank(job: dict, rank: int) -> Device:
+    """Return this process's device; the first one's energy counter covers all of them."""
+    device = Device(**job["device"])
+    index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
+    return replace(device, index=index, count=job["device_count"] if rank == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()

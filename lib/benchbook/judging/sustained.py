@@ -1,49 +1,10 @@
-"""Train for minutes without a pause: a machine without a fan is not what its first seconds say."""
-
-import itertools
+"""Minutes without a pause: a machine without a fan is not what its first seconds say."""
 
 import pandas
 
-from benchbook.frameworks.workload import Workload
 from benchbook.judging import statistics
-from benchbook.measuring import measure, protocol
-from benchbook.measuring.runs import Run
-from benchbook.rows import records
 
-WINDOW_SECONDS = 10.0
-LEAST_WINDOWS = 6  # so that a short run has a first and a last part, too
 MINUTE = 60.0
-
-
-def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.DataFrame:
-    """Train for so long, in windows of about ten seconds, or a sixth of the time, each appended as a row.
-
-    Args:
-        workload: warmed up.
-        record: the run that takes the rows.
-        minutes: of training; the window under way at the end is finished.
-
-    Returns:
-        This run's rows; a loss that is not finite ends it early, in a row of status `diverged`.
-
-    Raises:
-        ValueError: the minutes are not above 0.
-    """
-    if minutes <= 0:
-        raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
-    sensor, stream = measure.open_sensor(workload.device), protocol.endless(workload)
-    seconds, num_steps = 0.0, 1
-    length = min(WINDOW_SECONDS, minutes * MINUTE / LEAST_WINDOWS)
-    with record.during("train"):
-        while seconds < minutes * MINUTE:
-            measures = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
-            record.append(epoch=workload.epoch + 1, **measures)
-            if measures["status"] == "diverged":
-                break
-            seconds += measures["seconds"]
-            num_steps = max(1, round(num_steps * length / measures["seconds"]))
-    stream.close()
-    return records.read(record.path)
 
 
 def windows(rows: pandas.DataFrame) -> pandas.DataFrame:

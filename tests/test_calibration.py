@@ -2,6 +2,7 @@
 
 import json
 import queue
+import subprocess
 import threading
 import time
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ from torch import nn
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.training import flops_per_sample
-from benchbook.judging import statistics
-from benchbook.measuring import measure, roofline
+from benchbook.judging import intervals, statistics
+from benchbook.measuring import calibration, protocol, sensors
 from benchbook.rows import records
+from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.mnist_speedup import workload as mnist
 from fakes import CPU, Clock, Sensor, run
 from rows import make_row, make_rows
@@ -53,8 +55,8 @@ class Queue:
 def rate(monkeypatch):
     """Give every operation a known time, on a clock that nothing else moves; return seconds by (kind, size)."""
     clock, seconds = Clock(), {}
-    monkeypatch.setattr(measure, "time", clock)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(protocol, "time", clock)
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
 
     def make(kind):
         def build(device, *arguments):
@@ -76,23 +78,23 @@ def rate(monkeypatch):
 
 def test_a_wait_that_waits_passes_and_one_that_does_not_is_caught():
     device = Queue()
-    good = roofline.check_synchronize(CPU, device.operation, device.read, device.wait, work_seconds=0.2)
+    good = calibration.check_synchronize(CPU, device.operation, device.read, device.wait, work_seconds=0.2)
     assert good < 0.1
-    with pytest.raises(roofline.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
-        roofline.check_synchronize(CPU, device.operation, device.read, lambda device, last: None, work_seconds=0.2)
+    with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
+        calibration.check_synchronize(CPU, device.operation, device.read, lambda device, last: None, work_seconds=0.2)
 
 
 def test_a_wait_for_the_wrong_output_is_caught():
     device = Queue()
     earlier = device.operation(None)
-    with pytest.raises(roofline.NotSynchronized):
-        roofline.check_synchronize(
+    with pytest.raises(calibration.NotSynchronized):
+        calibration.check_synchronize(
             CPU, device.operation, device.read, lambda _, last: device.wait(CPU, earlier), work_seconds=0.2
         )
 
 
 def test_a_backend_that_works_as_it_is_called_passes():
-    assert roofline.check_synchronize(CPU, work_seconds=0.05) < 0.1
+    assert calibration.check_synchronize(CPU, work_seconds=0.05) < 0.1
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
@@ -122,11 +124,11 @@ def test_an_unknown_precision_or_direction_is_an_error_that_says_what_is_allowed
 )
 def test_a_budget_out_of_range_is_an_error_that_names_the_value(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*; allowed: "):
-        roofline.Budget(**wrong)
+        calibration.Budget(**wrong)
 
 
 def test_matrix_sizes_are_read_in_ascending_order():
-    assert roofline.matrix_sizes("1024 256 512") == (256, 512, 1024)
+    assert calibration.matrix_sizes("1024 256 512") == (256, 512, 1024)
 
 
 def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left_out(rate, tmp_path):
@@ -136,10 +138,10 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     rate |= {("multiplication", 128, "bf16"): 0.00625, ("multiplication", 256, "bf16"): 0.05}
     rate |= {("multiplication", 512, "bf16"): 0.4}
     rate["multiplication", 128, "fp16"] = RuntimeError('"addmm" not implemented for Half')
-    budget = roofline.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
+    budget = calibration.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
     record = run(tmp_path)
     record.describe(settings={"idle_seconds": 2.0})
-    roofline.measure_arithmetic(CPU, record, budget)
+    calibration.measure_arithmetic(CPU, record, budget)
     rows = records.read(record.path)
     assert set(rows["phase"]) == {"calibrate"}
     good, refused = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
@@ -166,7 +168,7 @@ def test_a_device_that_cannot_multiply_in_fp32_fails(rate, tmp_path):
     rate["multiplication", 64, "fp32"] = RuntimeError("broken")
     record = run(tmp_path)
     with pytest.raises(RuntimeError, match="broken"):
-        roofline.measure_arithmetic(CPU, record, roofline.Budget(matrix_sizes=(64,)))
+        calibration.measure_arithmetic(CPU, record, calibration.Budget(matrix_sizes=(64,)))
     assert records.read(record.path)["status"].tolist() == ["crashed"]
 
 
@@ -182,7 +184,7 @@ def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
 def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, tmp_path, device, transfers):
     rate |= {("copy", 1000): 0.25, ("transfer", 1000, "host_to_device"): 0.5, ("transfer", 1000, "device_to_host"): 1.0}
     record = run(tmp_path)
-    roofline.measure_memory(device, record, roofline.Budget(1, 1.0, copy_bytes=1000))
+    calibration.measure_memory(device, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path)
     assert rows["model"].tolist() == ["copy", *transfers]
     rates = (rows["bytes_per_sample"] * rows["samples_per_second"]).tolist()
@@ -196,10 +198,10 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path,
     rate |= {("copy", 1000): 0.25}
     rate |= {("transfer", 1000, "host_to_device"): seconds, ("transfer", 1000, "device_to_host"): 1.0}
     record = run(tmp_path)
-    measured = roofline.measure_memory(CUDA, record, roofline.Budget(1, 1.0, copy_bytes=1000))
+    measured = calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path).set_index("model")
     assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
-    assert set(roofline.ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
+    assert set(ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
     if status != "ok":
         assert "allowed: up to" in rows.loc["host_to_device", "message"]
         assert rows.loc["host_to_device", ["seconds", "samples_per_second"]].isna().all()
@@ -209,7 +211,7 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path,
 def test_launches_are_counted(rate, tmp_path):
     rate["launch",] = 0.001
     record = run(tmp_path)
-    roofline.measure_launches(CPU, record, roofline.Budget(2, 0.5))
+    calibration.measure_launches(CPU, record, calibration.Budget(2, 0.5))
     rows = records.read(record.path)
     assert rows["samples"].tolist() == [500, 500]
     assert rows["samples_per_second"].tolist() == pytest.approx([1000, 1000])
@@ -217,22 +219,21 @@ def test_launches_are_counted(rate, tmp_path):
 
 def test_idle_power_is_joules_over_seconds_and_missing_without_a_sensor(monkeypatch, tmp_path):
     clock = Clock()
-    monkeypatch.setattr(measure, "time", clock)
-    monkeypatch.setattr(roofline.measuring, "time", Clock())
-    monkeypatch.setattr(roofline.measuring.time, "sleep", clock.advance)
-    monkeypatch.setattr(measure, "open_sensor", lambda device: measure.NoSensor())
+    monkeypatch.setattr(protocol, "time", clock)
+    clock.sleep = clock.advance
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     record = run(tmp_path)
-    assert roofline.measure_idle(CPU, record, 4.0) is None
+    assert protocol.measure_idle(CPU, record, 4.0) is None
     assert not record.path.exists()
-    monkeypatch.setattr(measure, "open_sensor", lambda device: Sensor([], joules=50.0))
-    assert roofline.measure_idle(CPU, record, 4.0) == 12.5
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: Sensor([], joules=50.0))
+    assert protocol.measure_idle(CPU, record, 4.0) == 12.5
     rows = records.read(record.path)
     assert rows[["phase", "idle_watts", "seconds", "energy_joules"]].values.tolist() == [["idle", 12.5, 4.0, 50.0]]
 
 
 def test_only_cuda_has_tf32():
-    assert roofline.precisions(CUDA) == ("fp32", "tf32", "bf16", "fp16")
-    assert roofline.precisions(CPU) == ("fp32", "bf16", "fp16")
+    assert calibration.precisions(CUDA) == ("fp32", "tf32", "bf16", "fp16")
+    assert calibration.precisions(CPU) == ("fp32", "bf16", "fp16")
 
 
 def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
@@ -273,7 +274,7 @@ def test_a_network_of_several_outputs_is_counted_whole():
     assert flops_per_sample(Twins(), torch.zeros(4, 5)) == 2 * 2 * 5 * (3 + 2)
 
 
-def calibration(rates, size, precision="fp32", **columns):
+def calibrated(rates, size, precision="fp32", **columns):
     settings = json.dumps({"matrix_size": size})
     work = {"phase": "calibrate", "model": "matmul", "flops_per_sample": 1000.0, "settings": settings}
     work |= {"study": "calibrate", "precision": precision, "run_id": f"c-{size}-{precision}-{columns}"}
@@ -287,16 +288,16 @@ def test_a_ceiling_is_the_best_sizes_median():
     )
     rows = make_rows(
         [
-            *calibration([10, 12, 50], 64),
-            *calibration([20, 14, 13], 128),  # median 14, although 64 had the fastest window
-            *calibration([3], 64, "bf16"),
-            *calibration([5], 64, session="session-2"),
-            *calibration([7], 9, **copies | {"settings": '{"copy_bytes": 4096}'}),
+            *calibrated([10, 12, 50], 64),
+            *calibrated([20, 14, 13], 128),  # median 14, although 64 had the fastest window
+            *calibrated([3], 64, "bf16"),
+            *calibrated([5], 64, session="session-2"),
+            *calibrated([7], 9, **copies | {"settings": '{"copy_bytes": 4096}'}),
             failed,
             make_row(samples_per_second=1e9, flops_per_sample=1e9, run_id="training"),
         ]
     )
-    found = roofline.ceilings(rows)
+    found = ceilings(rows)
     found = found.set_index(["session", "model", found["precision"].fillna("")])[
         ["size", "rate", "low", "high", "unit"]
     ]
@@ -309,7 +310,7 @@ def test_a_ceiling_is_the_best_sizes_median():
 
 
 def test_efficiency_is_against_the_same_device_session_framework_and_precision():
-    rows = make_rows([*calibration([10], 64), *calibration([40], 64, "bf16"), *calibration([99], 64, machine="other")])
+    rows = make_rows([*calibrated([10], 64), *calibrated([40], 64, "bf16"), *calibrated([99], 64, machine="other")])
     work = {"flops_per_sample": 10.0, "samples_per_second": 320.0}
     trained = {
         "same": {"precision": "fp32"},
@@ -320,7 +321,7 @@ def test_efficiency_is_against_the_same_device_session_framework_and_precision()
         "unknown": {"precision": "fp32", "flops_per_sample": None},
     }
     points = make_rows([make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()])
-    reached = roofline.efficiency(statistics.summarise(points), roofline.ceilings(rows)).set_index("point")
+    reached = efficiency(statistics.summarise(points), ceilings(rows)).set_index("point")
     assert set(reached.index) == set(trained) - {"unknown"}
     assert reached["flops_per_second"].eq(3200).all()
     assert reached.loc[["same", "mixed"], "efficiency"].tolist() == pytest.approx([0.32, 0.08])
@@ -328,12 +329,78 @@ def test_efficiency_is_against_the_same_device_session_framework_and_precision()
 
 
 def test_nothing_calibrated_gives_empty_tables():
-    nothing = roofline.ceilings(make_rows([]))
+    nothing = ceilings(make_rows([]))
     assert nothing.empty
     summary = statistics.summarise(make_rows([make_row(flops_per_sample=5.0, precision="fp32")]))
-    assert roofline.efficiency(summary, nothing)["efficiency"].isna().all()
-    assert roofline.efficiency(statistics.summarise(make_rows([])), nothing).empty
+    assert efficiency(summary, nothing)["efficiency"].isna().all()
+    assert efficiency(statistics.summarise(make_rows([])), nothing).empty
 
 
 def test_a_network_that_was_only_tried_is_no_ceiling():
-    assert roofline.ceilings(make_rows([make_row(phase="calibrate", model="mnist_cnn")])).empty
+    assert ceilings(make_rows([make_row(phase="calibrate", model="mnist_cnn")])).empty
+
+
+def test_each_start_is_a_process_of_its_own_whose_windows_are_rows(tmp_path):
+    record = run(tmp_path)
+    rows = calibration.measure_starts(devices.pick("cpu", "torch"), record, num_starts=1, num_windows=2, seconds=0.02)
+    kept = records.read(record.path)
+    assert kept["model"].tolist() == [intervals.STARTS] * 2
+    assert (kept["phase"].tolist(), kept["repeat"].tolist()) == (["calibrate"] * 2, [0, 0])
+    assert (kept["samples_per_second"] == kept["samples"] / kept["seconds"]).all()
+    assert calibration.deviation(rows) is None
+    assert ceilings(kept).empty
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "mlx", pytest.param("tensorflow", marks=pytest.mark.slow)])
+def test_the_small_training_changes_with_every_step(framework):
+    pytest.importorskip(framework)
+    device = devices.pick("cpu", framework)
+    step = device.backend.training_step(device)
+    first = step(None)
+    later = step(first)
+    values = [part[-1] if isinstance(part, list) else part for part in (first, later)]
+    assert (values[0] != values[1]).any() if isinstance(first, list) else float(values[1]) < float(values[0])
+
+
+def answered(monkeypatch, *rates):
+    """Let starts print windows of these rates, None being a start that fails as the real one does."""
+    waiting = iter(rates)
+
+    def start(command, **options):
+        rate = next(waiting)
+        if rate is None:
+            raise subprocess.CalledProcessError(1, command, stderr="RuntimeError: the device is in use")
+        window = {"samples": 64, "seconds": 64 / rate, "samples_per_second": rate}
+        return subprocess.CompletedProcess(command, 0, stdout="a warning\n" + json.dumps([window] * 6))
+
+    monkeypatch.setattr(calibration.subprocess, "run", start)
+
+
+def test_starts_are_kernels_of_a_history(tmp_path, monkeypatch):
+    answered(monkeypatch, 100.0, 110.0, 121.0)
+    record = run(tmp_path)
+    rows = calibration.measure_starts(CPU, record, num_starts=3)
+    assert calibration.deviation(rows) == pytest.approx(0.0953, abs=1e-4)  # log 1.1
+    (found,) = (
+        history
+        for (measure, *_), history in intervals.histories(records.read(record.path)).items()
+        if measure == intervals.RATE
+    )
+    assert (found.freedom, found.squares) == (2, pytest.approx(2 * 0.0953**2, rel=1e-3))
+
+
+def test_a_start_that_fails_is_a_row_with_its_reason_and_the_last(tmp_path, monkeypatch):
+    answered(monkeypatch, 100.0, None, 100.0)
+    record = run(tmp_path)
+    calibration.measure_starts(CPU, record, num_starts=3)
+    kept = records.read(record.path)
+    assert kept["repeat"].tolist() == [0] * 6 + [1]
+    assert kept["status"].iloc[-1] == "unsupported"
+    assert "the device is in use" in kept["message"].iloc[-1]
+    assert len(records.without_refusals(kept)) == 6  # no failure of the point
+
+
+def test_no_starts_measure_nothing_and_fewer_are_refused(tmp_path):
+    assert calibration.deviation(calibration.measure_starts(CPU, run(tmp_path), num_starts=0)) is None
+    with pytest.raises(ValueError, match=r"num_starts -1; allowed: 0 or more"):
+        calibration.measure_starts(CPU, run(tmp_path), num_starts=-1)

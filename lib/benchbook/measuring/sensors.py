@@ -1,20 +1,12 @@
-"""Measure one window: device-synchronised seconds, host wait for input, joules, peak memory.
-
-The device is synchronised once at each end of a window and nowhere inside it.
-"""
+"""Energy of one window: the machine's own counters, a wall meter's log, or a power that the user states."""
 
 import logging
 import os
-import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.machine import meter, nvidia
 
@@ -45,6 +37,9 @@ class NoSensor:
     def end(self) -> Energy:
         """Return missing."""
         return Energy()
+
+
+NO_SENSOR = NoSensor()
 
 
 class ZeusSensor:
@@ -145,41 +140,35 @@ def open_sensor(device: Device) -> Sensor:
         ValueError: BENCHBOOK_METER is no log of a meter, or BENCHBOOK_TDP_WATTS is no number above 0.
     """
     if device.count == 0:
-        return NoSensor()
+        return NO_SENSOR
     log, stated = os.environ.get("BENCHBOOK_METER"), os.environ.get("BENCHBOOK_TDP_WATTS")
     if log:
         if not Path(log).is_file():
             raise ValueError(f"BENCHBOOK_METER {log!r}; allowed: a file with columns timestamp, watts")
         return MeterSensor(Path(log))
     sensor = _counter(device)
-    return (
-        EstimateSensor(_watts(stated), device.features.energy_boundary)
-        if stated and isinstance(sensor, NoSensor)
-        else sensor
-    )
-
-
-def _watts(text: str) -> float:
+    if not stated or not isinstance(sensor, NoSensor):
+        return sensor
     try:
-        watts = float(text)
+        watts = float(stated)
     except ValueError:
         watts = 0.0
     if not 0 < watts < float("inf"):
-        raise ValueError(f"BENCHBOOK_TDP_WATTS {text!r}; allowed: a number above 0")
-    return watts
+        raise ValueError(f"BENCHBOOK_TDP_WATTS {stated!r}; allowed: a number above 0")
+    return EstimateSensor(watts, device.features.energy_boundary)
 
 
 def _counter(device: Device) -> NoSensor | ZeusSensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
-        return NoSensor()  # importing Zeus takes seconds
+        return NO_SENSOR  # importing Zeus takes seconds
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
     from zeus.exception import ZeusBaseError
     from zeus.monitor import ZeusMonitor
 
     gpus = [*range(device.index, device.index + device.count)] if counter == "nvml" else []
     if any(nvidia.is_divided(gpu) for gpu in gpus):
-        return NoSensor()  # the counter is of the whole board, which others compute on as well
+        return NO_SENSOR  # the counter is of the whole board, which others compute on as well
     try:
         with nvidia.numbered():
             monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
@@ -187,7 +176,7 @@ def _counter(device: Device) -> NoSensor | ZeusSensor:
             if monitor.gpus.supports_get_total_energy_consumption(gpu):
                 monitor.gpus.get_total_energy_consumption(gpu)
     except (ValueError, IndexError, RuntimeError, ZeusBaseError):  # no driver, no such GPU, or no permission
-        return NoSensor()
+        return NO_SENSOR
     if counter == "nvml":
         return ZeusSensor(monitor, "nvml")
     if monitor.soc_is_present and hasattr(monitor.soc.get_total_energy_consumption(), "cpu_total_mj"):
@@ -206,78 +195,3 @@ def _packages() -> list[int]:
     domains.sort(key=lambda path: int(path.name.partition(":")[2]))
     names = [(path / "name").read_text().strip() for path in domains]
     return [place for place, name in enumerate(names) if name.startswith("package")]
-
-
-@dataclass
-class Window:
-    """What was measured between the two synchronisations.
-
-    Attributes:
-        seconds: wall time of the window.
-        input_seconds: the part of it in which the host waited for input (it may overlap device work).
-        energy: joules with method and boundary.
-        peak_memory_bytes, memory_method: see devices.peak_memory.
-        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
-        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
-    """
-
-    seconds: float = 0.0
-    input_seconds: float = 0.0
-    energy: Energy = field(default_factory=Energy)
-    peak_memory_bytes: int | None = None
-    memory_method: str | None = None
-    page_faults: int | None = None
-    last: Any = None
-
-    def inputs(self, batches: Iterable) -> Iterator:
-        """Yield batches while adding the time spent waiting for each to `input_seconds`."""
-        iterator, clock = iter(batches), time.perf_counter
-        while True:
-            asked = clock()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            finally:
-                self.input_seconds += clock() - asked
-            yield batch
-
-    def columns(self) -> dict:
-        """Return the window as columns of a row."""
-        return {
-            "seconds": self.seconds,
-            "input_seconds": self.input_seconds,
-            "energy_joules": self.energy.joules,
-            "energy_method": self.energy.method,
-            "energy_boundary": self.energy.boundary,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "memory_method": self.memory_method,
-            "page_faults": self.page_faults,
-        }
-
-
-@contextmanager
-def window(device: Device, sensor: Sensor) -> Iterator[Window]:
-    """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
-
-    Args:
-        device: the device that is synchronised at both ends.
-        sensor: from `open_sensor`.
-    """
-    measured = Window()
-    device.backend.reset_peak_memory(device)
-    device.backend.synchronize(device)
-    sensor.begin()
-    faults = _page_faults()
-    started = time.perf_counter()
-    yield measured
-    device.backend.synchronize(device, measured.last)
-    measured.seconds = time.perf_counter() - started
-    measured.page_faults = _page_faults() - faults if faults else None
-    measured.energy = sensor.end()
-    measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
-
-
-def _page_faults() -> int:
-    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,324 @@
+"""What a device can do at most, measured: arithmetic, memory, transfers, launches; and how much its starts differ.
+
+Rates are rows of phase `calibrate`, in several windows each, of the same device in the same session as the training
+that is compared with them; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
+
+What a process is given when it starts (memory layout, clocks, placement of threads) decides how fast it is by more
+than its windows show. So one small training is measured in several processes, and the intervals of all studies learn
+from these rows how much that is here; see `benchbook.judging.intervals`.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import pandas
+
+from benchbook.frameworks import devices, operations
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.operations import Operation
+from benchbook.judging import intervals
+from benchbook.machine import processes
+from benchbook.measuring import protocol, runs, sensors
+from benchbook.measuring.protocol import Window
+from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import NO_SENSOR, Sensor
+
+UNDONE = 0.1  # of the time may go by after synchronising: reading one number takes some itself
+ROUNDS = 3  # of the self-test
+LARGEST = 8192  # rows and columns
+START_LIMIT_SECONDS = 120  # for one start; the slowest import takes half a minute on a busy computer
+
+
+class NotSynchronized(RuntimeError):
+    """Synchronising returned before the work was done: no time measured with it means anything."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to measure.
+
+    Attributes:
+        num_windows: timed windows of each kind.
+        window_seconds: how long each should last.
+        matrix_sizes: rows and columns of square matrices, ascending; those of which one product would take longer
+            than two windows are left out.
+        copy_bytes: bytes read by one copy or transfer; many times the caches.
+        seed: of the matrices.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    num_windows: int = 3
+    window_seconds: float = 0.25
+    matrix_sizes: tuple[int, ...] = (512, 1024, 2048)
+    copy_bytes: int = 2**28
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = bool(self.matrix_sizes) and min(self.matrix_sizes) >= 1
+        for name, is_right, allowed in (
+            ("num_windows", self.num_windows >= 1, "1 or more"),
+            ("window_seconds", self.window_seconds > 0, "more than 0"),
+            ("matrix_sizes", sizes, "one or more sizes of 1 or more"),
+            ("copy_bytes", self.copy_bytes >= 4, "4 or more"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
+
+
+def matrix_sizes(text: str) -> tuple[int, ...]:
+    """Return matrix sizes from a notebook's parameter, such as "512 1024", ascending."""
+    return tuple(sorted(int(word) for word in text.split()))
+
+
+def precisions(device: Device) -> tuple[str, ...]:
+    """Return what to try on a device: all that it has units for."""
+    return tuple(name for name in operations.DTYPES if device.has_units(name))
+
+
+def measure_arithmetic(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
+    """Append the rate of matrix products, by precision and size, as rows.
+
+    Sizes grow until a single product would take longer than two windows. A precision that the device refuses is a row
+    of status `unsupported` with the reason; fp32 must work.
+
+    Returns:
+        The rows.
+    """
+    rows = []
+    with record.during("calibrate"):
+        for precision in precisions(device):
+            seconds, last = 0.0, 1
+            try:
+                for size in budget.matrix_sizes:
+                    if seconds * (size / last) ** 3 > 2 * budget.window_seconds:
+                        break
+                    work = {"model": "matmul", "precision": precision, "flops_per_sample": 2 * size**3}
+                    operation = operations.multiplication(device, size, precision, budget.seed)
+                    rows += _append_windows(device, record, budget, operation, work, {"matrix_size": size})
+                    seconds, last = 1 / rows[-1]["samples_per_second"], size
+            except Exception as error:
+                if precision == "fp32":
+                    raise
+                refusal = runs.refusal(error, 2000)
+                rows.append(record.append(model="matmul", precision=precision, started_at=runs.now(), **refusal))
+    return pandas.DataFrame(rows)
+
+
+def measure_memory(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
+    """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
+
+    A transfer reads or writes each byte in the device's memory, so that none is faster than the fastest copy there. One
+    that seems to be has moved nothing; it is a row of status `unsupported` that says so, and no ceiling.
+
+    Returns:
+        The rows.
+    """
+    size, rows = budget.copy_bytes, []
+    with record.during("calibrate"):
+        work = {"model": "copy", "bytes_per_sample": 2 * size}
+        rows += _append_windows(device, record, budget, operations.copy(device, size), work, {"copy_bytes": size})
+        most = max(row["samples_per_second"] for row in rows) * 2 * size
+        for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
+            work = {"model": direction, "bytes_per_sample": size}
+            operation = operations.transfer(device, size, direction)
+            rows += _append_windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
+    return pandas.DataFrame(rows)
+
+
+def measure_launches(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
+    """Append how many operations a second can be started, one after the other, as rows.
+
+    Returns:
+        The rows.
+    """
+    with record.during("calibrate"):
+        work = {"model": "launch", "precision": "fp32"}
+        return pandas.DataFrame(_append_windows(device, record, budget, device.backend.launch(device), work, {}))
+
+
+def _append_windows(
+    device: Device,
+    record: Run,
+    budget: Budget,
+    operation: Operation,
+    work: dict,
+    settings: dict,
+    most_bytes_per_second: float = math.inf,
+) -> list[dict]:
+    """Append one row per window of an operation, repeated as often as fills the window; return the rows.
+
+    Above the most bytes a second there can be, the row carries no measures, and no window follows.
+    """
+    sensor = sensors.open_sensor(device)
+    count = operations.calls_lasting(budget.window_seconds, lambda number: _time(device, operation, number).seconds)
+    stated = record.settings_with(**settings)
+    rows = []
+    for _ in range(budget.num_windows):
+        started_at = runs.now()
+        window = _time(device, operation, count, sensor)
+        rate = count / window.seconds
+        bytes_per_second = rate * work.get("bytes_per_sample", 0)
+        if bytes_per_second > most_bytes_per_second:
+            message = (
+                f"{work['model']} at {bytes_per_second / 1e9:,.1f} GB/s moved nothing; allowed: up to "
+                f"{most_bytes_per_second / 1e9:,.1f} GB/s, the rate of a copy in this device's memory"
+            )
+            refused = {"model": work["model"], "settings": stated, "message": message}
+            return [*rows, record.append(started_at=started_at, status="unsupported", **refused)]
+        measures = work | window.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
+        rows.append(record.append(started_at=started_at, **measures))
+    return rows
+
+
+def _time(device: Device, operation: Operation, count: int, sensor: Sensor = NO_SENSOR) -> Window:
+    with protocol.window(device, sensor) as window:
+        window.last = operations.queue(operation, count)
+    return window
+
+
+def check_synchronize(
+    device: Device,
+    operation: Operation | None = None,
+    read: Callable[[Device, Any], float] | None = None,
+    synchronize: Callable[[Device, Any], None] | None = None,
+    work_seconds: float = 0.3,
+) -> float:
+    """Prove that synchronising waits: queue long work, synchronise, and see what waiting is left.
+
+    A backend that runs work as it is called passes: there is nothing to wait for. Each round counts the work
+    itself, so a slow machine judges alike; the best of three rounds decides, since anything may interrupt one.
+
+    Args:
+        device: whose backend.
+        operation: what to queue; a matrix product where none is given.
+        read: gets a number of an output, and so waits for it; the backend's where none is given.
+        synchronize: what is tested; the backend's where none is given.
+        work_seconds: about how much work to queue.
+
+    Returns:
+        The fraction of the time that was left after synchronising.
+
+    Raises:
+        NotSynchronized: in every round more than a tenth of the time was left.
+    """
+    read = read or (lambda device, output: device.backend.read(output))
+    synchronize = synchronize or device.backend.synchronize
+
+    def seconds(operation: Operation, count: int) -> float:
+        started = time.perf_counter()
+        read(device, operations.queue(operation, count))
+        return time.perf_counter() - started
+
+    if operation is None:  # a product so long that few fill the work: a queue that is full makes queueing wait
+        for size in (2**power for power in itertools.count(10)):
+            operation = operations.multiplication(device, size, "fp32")
+            seconds(operation, 1)
+            if size == LARGEST or seconds(operation, 1) > work_seconds / 10:
+                break
+    count = operations.calls_lasting(work_seconds, lambda number: seconds(operation, number))
+    remaining = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        last = operations.queue(operation, count)
+        synchronize(device, last)
+        synchronized = time.perf_counter()
+        read(device, last)
+        ended = time.perf_counter()
+        remaining.append((ended - synchronized) / (ended - started))
+    if min(remaining) > UNDONE:
+        raise NotSynchronized(
+            f"synchronising {device.framework} on {device.kind} left {min(remaining):.0%} of the work undone; "
+            f"allowed: {UNDONE:.0%}"
+        )
+    return min(remaining)
+
+
+def measure_starts(
+    device: Device, record: Run, num_starts: int, num_windows: int = 6, seconds: float = 0.25
+) -> pandas.DataFrame:
+    """Append windows of the same small training from several processes, one after the other; `repeat` counts them.
+
+    A start that fails, as where this process holds a device that belongs to one process alone, is a row of status
+    `unsupported`, and the last.
+
+    Args:
+        device: where they train.
+        record: the run that takes the rows.
+        num_starts: processes; 0 measures nothing.
+        num_windows: of each process.
+        seconds: that a window should last.
+
+    Returns:
+        The rows.
+
+    Raises:
+        ValueError: a negative number of starts.
+    """
+    if num_starts < 0:
+        raise ValueError(f"num_starts {num_starts!r}; allowed: 0 or more")
+    command = [sys.executable, "-m", "benchbook.measuring.calibration", device.kind, device.framework]
+    command += [str(num_windows), str(seconds)]
+    work, rows = {"model": intervals.STARTS, "precision": "fp32", "batch_size": operations.BATCH_SIZE}, []
+    with record.during("calibrate"):
+        for repeat in range(num_starts):
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=START_LIMIT_SECONDS)
+                windows = json.loads(done.stdout.splitlines()[-1])
+            except (subprocess.SubprocessError, ValueError) as error:
+                reason = runs.anonymous(str(getattr(error, "stderr", None) or error))[-2000:]
+                rows.append(
+                    record.append(**work, repeat=repeat, status="unsupported", message=reason, started_at=runs.now())
+                )
+                break
+            rows += [record.append(**work, repeat=repeat, **window) for window in windows]
+    return pandas.DataFrame(rows)
+
+
+def deviation(rows: pandas.DataFrame) -> float | None:
+    """Return the standard deviation between the starts of one run, of log rates; None of fewer than two.
+
+    Args:
+        rows: from `measure_starts`.
+    """
+    measured = rows[rows["samples_per_second"].notna()] if len(rows) else rows
+    if measured.empty or measured["repeat"].nunique() < 2:
+        return None
+    return float(numpy.log(measured.groupby("repeat")["samples_per_second"].median().astype(float)).std(ddof=1))
+
+
+def main() -> None:
+    """Train a small network in this process, and print its windows, as measures of rows, as JSON on the last line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("kind", help="device")
+    parser.add_argument("framework", help="one of devices.FRAMEWORKS")
+    parser.add_argument("num_windows", type=int, help="timed windows")
+    parser.add_argument("seconds", type=float, help="how long each should last")
+    options = parser.parse_args()
+    device = devices.pick(options.kind, options.framework)
+    device.backend.seed(0)
+    step, sensor = device.backend.training_step(device), sensors.open_sensor(device)
+    operations.queue(step, 10)
+    count = operations.calls_lasting(options.seconds, lambda number: _time(device, step, number).seconds)
+    windows, samples = [], count * operations.BATCH_SIZE
+    for _ in range(options.num_windows):
+        started_at = runs.now()
+        window = _time(device, step, count, sensor)
+        rate = {"samples": samples, "samples_per_second": samples / window.seconds, "started_at": started_at}
+        windows.append(window.columns() | rate)
+    print(json.dumps(windows))
+    processes.leave()
+
+
+if __name__ == "__main__":
+    main()

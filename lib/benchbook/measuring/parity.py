@@ -1,0 +1,296 @@
+"""The steps that are timed next to those of a plain network in float64 on the CPU: fast but wrong is wrong.
+
+`check` writes rows; `benchbook.judging.parity` judges them, and its verdict is never stored. Weights and batches are
+the same on both sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see
+`reference`.
+"""
+
+import math
+from pathlib import Path
+
+import numpy
+import pandas
+
+from benchbook.frameworks.plain import Arrays, Optimizer
+from benchbook.frameworks.workload import ParitySubject, ParityWorkload, Workload
+from benchbook.judging.parity import Verdict, tolerance_of, verdict
+from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.measuring import reference, runs
+from benchbook.measuring.reference import Step
+from benchbook.measuring.runs import Run
+from benchbook.rows import records
+
+FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
+DIFFERENTIATED = 3  # steps whose gradients are compared
+# What a comparison gives where nothing is wrong; the farther from it, the worse.
+RIGHT = {"update_error": 0, "statistics_error": 0}
+RIGHT |= dict.fromkeys(("gradient_cosine", "worst_cosine", "gradient_norm_ratio", "worst_norm_ratio"), 1)
+NOTHING = 1e-12  # of the whole gradient's norm, in float64: rounding of rounding
+ROUNDING = 100  # times the least share that is judged, where the reference has nothing
+# A mean of nothing, as behind a convolution of images whose mean is zero, is rounding alone: its error is measured by
+# the channel's deviation, by which a batch norm divides it.
+VARIANCES = {"running_mean": "running_var", "moving_mean": "moving_variance"}
+OF_DEVIATION = 0.01
+# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, as of
+# an offset before a batch norm; where a framework differentiates twice, each time rounds in its own way.
+LEAST_ELEMENT = 1e-4
+LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by itself
+
+
+def check(
+    workload: Workload | ParityWorkload,
+    record: Run,
+    num_steps: int = 20,
+    precision: str = "",
+    kept: Path | None = None,
+) -> Verdict:
+    """Compare a workload's own training with float64 from its present weights, which stay as they are.
+
+    The step is the one that is timed: scaler, compiler, optimiser and the loader's batches, cut to few images. It is
+    taken from the reference's weights each time, so that loss, gradients and moving statistics can be held to a strict
+    tolerance; the optimiser goes on, and its updates are compared with a plain one that is given the same gradients. At
+    least FEWEST_UPDATES are looked at: where fewer steps were asked for, the reference's come again.
+
+    Each step is a row. `loss` is the workload's on its own path; settings hold step, reference_loss, same_weights_loss
+    (the workload's at the reference's weights), update_error, statistics_error and, in the first rows, what `compare`
+    returns; a row holds the worst of what was repeated. The first holds labels_checked and labels_wrong. A
+    number that is not finite ends the comparison in a row of status `diverged`, and an operation that the device
+    lacks in one of status `unsupported`.
+
+    Args:
+        workload: what is to be trained.
+        record: the run that takes the rows.
+        num_steps: steps of the reference; 0 compares nothing.
+        precision: a key of `judging.parity.TOLERANCES`; empty is the workload's own.
+        kept: a folder that keeps the reference's path, for other checks from the same weights.
+
+    Returns:
+        What the rows say.
+
+    Raises:
+        ValueError: an unknown precision, or a negative number of steps.
+    """
+    record.describe(**workload.description())
+    precision = precision or workload.description()["precision"]
+    tolerance_of(precision)
+    if num_steps < 0:
+        raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
+    first = len(records.read(record.path)) if record.path.exists() else 0
+    with record.during("parity"):
+        try:
+            if num_steps:
+                with workload.compared(precision) as subject:
+                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, kept)
+        except NotImplementedError as error:
+            record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
+    rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
+    return verdict(rows.iloc[first:])
+
+
+def _compare_steps(
+    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, kept: Path | None
+) -> None:
+    plain, whole = subject.plain, subject.batches(num_steps)
+    looked_up = (
+        [plain.labels(subject.to_host(batch), place) for place, batch in enumerate(whole)] if plain.labels else []
+    )
+    fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
+    labels = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
+    batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
+    if plain.noise:
+        batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
+    path = reference.follow(
+        FRAMEWORKS[framework].reference or framework,
+        plain,
+        subject.weights(),
+        subject.statistics(),
+        [subject.to_host(batch) for batch in batches],
+        kept,
+    )
+    own_losses = []  # of the workload's own steps, one after the other
+    if num_steps > 1:
+        subject.restart()
+        subject.load(path(0).weights, {})
+        own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
+    subject.restart()
+    optimizer, least_share, lines = plain.make_optimizer(), plain.coarser * tolerance_of(precision).least_share, []
+    for number in range(max(num_steps, FEWEST_UPDATES)):
+        place = number % num_steps
+        line = _compare_step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, least_share)
+        if number >= num_steps:
+            lines[place] = _worse(lines[place], line)
+            continue
+        loss = own_losses[number] if own_losses else line["same_weights_loss"]
+        lines.append(line | {"step": number + 1, "loss": loss} | (labels if number == 0 else {}))
+        if num_steps >= FEWEST_UPDATES:
+            _append(record, precision, lines[-1], len(batches[place][0]))
+        if not _is_finite(lines[-1]):
+            break
+    for line, batch in zip(lines, batches, strict=False) if num_steps < FEWEST_UPDATES else ():
+        _append(record, precision, line, len(batch[0]))
+
+
+def _compare_step(
+    subject: ParitySubject, optimizer: Optimizer, batch: tuple, right: Step, differentiated: bool, least_share: float
+) -> dict:
+    """Take a step from the reference's weights, and return how near it comes."""
+    subject.load(right.weights, right.statistics)
+    start, passed = subject.weights(), subject.num_passed
+    loss, gradients = subject.step(batch)
+    trained = {name: gradients[name] for name in right.gradients if name in gradients}
+    error, layer = update_error(subject, optimizer, start, subject.weights(), trained, passed)
+    line = {"reference_loss": _finite(right.loss), "same_weights_loss": _finite(loss), "update_error": _finite(error)}
+    line |= {"update_layer": layer}
+    statistics, buffer = statistics_error(subject.statistics(), right.next_statistics, right.statistics)
+    line |= {"statistics_error": _finite(statistics), "statistics_layer": buffer} if buffer else {}
+    return line | (compare(trained, right.gradients, least_share) if differentiated else {})
+
+
+def _worse(line: dict, again: dict) -> dict:
+    """Return what was compared twice, each figure the worse of both."""
+    worse = dict(line)
+    for name, right in (RIGHT | {"same_weights_loss": line["reference_loss"]}).items():
+        if name not in again or line.get(name) is None:
+            continue
+        if again[name] is None or abs(again[name] - right) > abs(line[name] - right):
+            layer = f"{name.removesuffix('_error')}_layer"
+            worse |= {key: again[key] for key in (name, layer) if key in again}
+    return worse
+
+
+def _is_finite(line: dict) -> bool:
+    return None not in line.values() and math.isfinite(line["loss"])
+
+
+def _append(record: Run, precision: str, line: dict, samples: int) -> None:
+    settings = record.settings_with(**{name: value for name, value in line.items() if name != "loss"})
+    status = "ok" if _is_finite(line) else "diverged"
+    record.append(precision=precision, samples=samples, loss=line["loss"], settings=settings, status=status)
+
+
+def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> dict:
+    """Return how near gradients are to the reference's, as a whole and in the worst layer.
+
+    Args:
+        gradients, reference: by parameter name; one that is missing is zero.
+        least_share: see `judging.Tolerance`.
+
+    Returns:
+        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from
+        1) with the names of their tensors, worst_cosine_layer and worst_norm_ratio_layer; layers and
+        layers_judged, their numbers. A number that is not finite is None.
+    """
+    products = numpy.array([_products(gradients.get(name, numpy.zeros(1)), reference[name]) for name in reference])
+    shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
+    # A gradient of nothing, as of the bias before a batch norm, is rounding on the device, and in a small network a
+    # larger part of the whole. A share that is NaN is judged.
+    of_nothing = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
+    judged = ~((shares < least_share).all(axis=1) | of_nothing)
+    cosines, ratios = _near(products[judged])
+    names = numpy.array(list(reference))[judged]
+    whole_cosine, whole_ratio = _near(products.sum(axis=0, keepdims=True))
+    # What is not finite is the worst there can be.
+    by_cosine = int(numpy.nan_to_num(cosines, nan=-numpy.inf).argmin())
+    by_ratio = int(numpy.nan_to_num(abs(ratios - 1), nan=numpy.inf).argmax())
+    return {
+        "gradient_cosine": _finite(whole_cosine[0]),
+        "gradient_norm_ratio": _finite(whole_ratio[0]),
+        "worst_cosine": _finite(cosines[by_cosine]),
+        "worst_cosine_layer": str(names[by_cosine]),
+        "worst_norm_ratio": _finite(ratios[by_ratio]),
+        "worst_norm_ratio_layer": str(names[by_ratio]),
+        "layers": len(reference),
+        "layers_judged": len(names),
+    }
+
+
+def update_error(
+    subject: ParitySubject, optimizer: Optimizer, start: Arrays, end: Arrays, gradients: Arrays, passed: int
+) -> tuple[float, str]:
+    """Return how far a step's change of the weights is from what a plain optimiser makes of the same gradients.
+
+    Args:
+        subject: that took the step; it says how its weights are rounded.
+        optimizer: of the protocol; it goes one step on.
+        start, end: the weights before and after the step, by name.
+        gradients: those of the trained parameters; all others must stay.
+        passed: steps of the schedule before this one.
+
+    Returns:
+        The worst parameter's error, as a share of the change expected and of the weights' resolution, and its name;
+        elements whose gradient is nearly nothing are passed over.
+    """
+    looked = {name: _few(array) for name, array in start.items()}
+    with numpy.errstate(over="ignore", invalid="ignore"):  # what overflows is an error that is not finite
+        few = {name: _few(array) for name, array in gradients.items()}
+        moved, errors = optimizer.step(looked, few, passed), {}
+        squares, size = sum(_norm(part) ** 2 for part in few.values()), sum(part.size for part in few.values())
+        least = LEAST_ELEMENT * (squares / max(1, size)) ** 0.5
+        for name, before in looked.items():
+            expected = subject.rounded(name, moved[name]) if name in moved else before
+            change, error = expected - before, _few(end[name]) - expected
+            if name in moved:  # one unit in the last place is rounding; what is not finite is judged
+                error = error[~((abs(few[name]) < least) | (abs(error) <= subject.resolution * abs(before)))]
+            scale = _norm(change) + subject.resolution * _norm(before)
+            errors[name] = _norm(error) / scale if error.any() else 0.0
+    worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf)
+    return errors[worst], worst
+
+
+def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> tuple[float, str]:
+    """Return the worst error of moving statistics after a step, and whose it is.
+
+    Errors are shares of a statistic's change, size and, of a mean, deviation.
+
+    Args:
+        statistics, reference, before: by name; a network whose batch norms are folded away has none.
+    """
+    errors = {}
+    for name, array in statistics.items():
+        # A mask of attention holds infinities, which are alike or not, but no distance apart.
+        judged = numpy.isfinite(reference[name]) | (array != reference[name])
+        right, former = reference[name][judged], before[name][judged]
+        with numpy.errstate(invalid="ignore"):
+            change, error = _norm(right - former), _norm(array[judged] - right)
+        scale = change + 0.1 * _norm(right) + OF_DEVIATION * _deviation(name, reference)
+        errors[name] = error / scale if error else 0.0
+    worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
+    return errors.get(worst, 0.0), worst
+
+
+def _deviation(mean: str, statistics: Arrays) -> float:
+    """Return the norm of the deviations that belong to moving means of this name; of other statistics 0."""
+    for kind, other in VARIANCES.items():
+        variances = statistics.get(mean.removesuffix(kind) + other) if mean.endswith(kind) else None
+        if variances is not None:
+            return float(variances.sum().clip(0) ** 0.5)
+    return 0.0
+
+
+def _finite(value: float) -> float | None:
+    """Return a number, or None if it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _few(array: numpy.ndarray) -> numpy.ndarray:
+    """Return elements of an array, at most LOOKED_AT, spread evenly over it."""
+    return array.ravel()[:: -(-array.size // LOOKED_AT) or 1]
+
+
+def _norm(array: numpy.ndarray) -> float:
+    return float(numpy.linalg.norm(array))
+
+
+def _products(gradient: numpy.ndarray, reference: numpy.ndarray) -> tuple[float, float, float]:
+    """Return the inner product of two gradients, and each one's with itself."""
+    one, other = numpy.broadcast_to(gradient, reference.shape).ravel(), reference.ravel()
+    return float(one @ other), float(one @ one), float(other @ other)
+
+
+def _near(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return cosines and norm ratios of rows of `_products`; two that are zero agree."""
+    both, one, other = products.T
+    with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cosines, ratios = both / numpy.sqrt(one * other), numpy.sqrt(one / other)
+    zero = (one == 0) & (other == 0)
+    return numpy.where(zero, 1.0, cosines), numpy.where(zero, 1.0, ratios)

@@ -1,0 +1,352 @@
+"""The fastest settings of a workload on a device that still compute the right thing, confirmed against its reference.
+
+Candidates are tried one after the other on top of the best so far, so that a search takes seconds and not the product
+of all choices. A trial is taken if its windows, alternating with those of the best so far, are clearly faster (see
+`gain`) and it passes parity; what is not faster is not worth that comparison. What the search measured is never
+published: fresh windows of what it chose and of the study's reference, which alternate, decide which one is measured.
+The first kernel of a point in a session searches and confirms; those that follow take its choice over, so that all
+windows of a point are of one setting, and the time is spent once.
+
+Where the C library can be told to keep what a step frees, it is, before the search and for all of such a kernel: it
+cannot be told to go back. So the reference's windows that decide have it as well, and what is confirmed leaves out what
+it brings; with two networks in one process, either alone might be the one whose memory is given back in each step.
+"""
+
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+import numpy
+import pandas
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.judging import confirmation, intervals
+from benchbook.judging.confirmation import REFERENCE, TUNED
+from benchbook.judging.intervals import NO_HISTORY, Interval
+from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.machine.precisions import PRECISIONS
+from benchbook.measuring import parity, protocol, runs, sensors
+from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.rows import manifests, records
+
+LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
+BLOCKS = 3  # of four windows: best, trial, trial, best
+TRIAL_SECONDS = 0.4  # of a window
+TRIAL_STEPS = 3  # that a trial is compared with float64: what is chosen is compared in all steps afterwards
+WARM_UP_STEPS = 3  # fewer where one is as long as a window
+HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
+TRIED = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # columns of the table of trials
+BRINGS = {"graphs": {"compiled": True}}  # a graph is made of compiled code, whether or not compiling alone was faster
+
+ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that decide
+CONFIRM_SECONDS = 2.0  # of such a window, where the plan does not say
+ONLY_TUNED = ("data_resident", "joint_views")  # parameters that the reference does not have
+STATED = {"channels_last", "fused", "autotuned", "graphs"}  # settings of rows; precision and compiler are columns
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a tuned point measures.
+
+    Attributes:
+        chosen: TUNED, or REFERENCE where nothing faster was found.
+        build: makes the workload to measure, from its settings.
+        settings: those that the search chose, or the reference's.
+        trials: see `fastest`.
+        confirmed: tuned over reference; None where it was taken over from an earlier kernel, or a window diverged.
+    """
+
+    chosen: str
+    build: Callable[..., Workload]
+    settings: Settings
+    trials: pandas.DataFrame
+    confirmed: Interval | None
+
+    @property
+    def is_tuned(self) -> bool:
+        """Return whether tuned was confirmed to be faster."""
+        return self.chosen == TUNED
+
+    def __str__(self) -> str:
+        """Return what came of the search, as a notebook prints it."""
+        words = f"{self.settings}" if self.is_tuned else "nothing faster found: the reference's settings are measured"
+        if self.confirmed is None:
+            return words
+        bounds = f"{self.confirmed.low:.3g} to {self.confirmed.high:.3g}"
+        return f"tuned over reference: {self.confirmed.value:.3g} ({self.confirmed.kind} {bounds}); {words}"
+
+
+def choose(
+    run: Run,
+    device: Device,
+    tuned: Callable[..., Workload],
+    reference: Callable[..., Workload],
+    *,
+    search_seconds: float,
+    parity_steps: int,
+    window_seconds: float = 0.0,
+    trial: Callable[..., Workload] | None = None,
+    plain: Settings = Settings(),  # noqa: B008 (it is immutable)
+) -> Choice:
+    """Return what a tuned point measures, and tell the run: what was tried, what it promised, and what was chosen.
+
+    Args:
+        run: of the point; it takes the rows of the windows that decide.
+        device: where both compute.
+        tuned: makes the point's workload with fresh weights, called with settings=...
+        reference: the same for the study's reference, with as many images in a step.
+        search_seconds, parity_steps: of the search, see `fastest`.
+        window_seconds: how long a window that decides lasts, at least; 0: CONFIRM_SECONDS.
+        trial: what the search tries in place of `tuned`: smaller batches, say.
+        plain: the reference's settings.
+
+    Raises:
+        ValueError: no time for a search.
+    """
+    if devices.can_keep_memory(device):
+        devices.keep_memory()
+    choice = _chosen_before(run, {REFERENCE: reference, TUNED: tuned})
+    if choice is None:
+        with run.during("setup"):
+            make = trial or tuned
+            settings, trials = fastest(lambda some: make(settings=some), device, search_seconds, parity_steps)
+        with run.during(confirmation.PHASE):
+            workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
+            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(trials))
+        # How much kernels differed on this device, from calibration and the runs of this study.
+        study = run.folder.parent
+        files = [path for folder in (study.parent / "calibrate", study) for path in records.find(folder)]
+        histories = intervals.histories(records.gather(files, lambda line: None))
+        history = histories.get((intervals.RATE, run.common["machine"], device.kind), NO_HISTORY)
+        confirmed = confirmation.ratio(records.read(run.path), history)
+        if confirmation.is_faster(confirmed):
+            choice = Choice(TUNED, tuned, settings, trials, confirmed)
+        else:
+            choice = Choice(REFERENCE, reference, plain, trials, confirmed)
+    names = STATED & {name for change in candidates(device) for name in change}  # where there was a choice
+    stated = {name: getattr(choice.settings, name) for name in sorted(names)}
+    if devices.can_keep_memory(device):
+        stated |= {"keeps_memory": True}  # whatever was chosen
+    if not choice.is_tuned:
+        stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
+    run.manifest["trials"] = choice.trials.to_dict("records")
+    run.manifest["tuning"] = {"chosen": choice.chosen, "settings": asdict(choice.settings)}
+    run.tell(chosen=choice.chosen, **stated)
+    return choice
+
+
+def candidates(device: Device) -> list[dict]:
+    """Return what each trial changes of the best settings so far, in the order in which they are tried.
+
+    What a kind of device and a framework have stands in `benchbook.machine.kinds` and `benchbook.machine.libraries`.
+    """
+    framework = FRAMEWORKS[device.framework]
+    lacking, imitated = framework.lacks.get(device.kind, ()), device.backend.imitated_units(device)
+    precisions = [name for name in device.features.precisions if device.has_units(name) and name not in lacking]
+    precisions = [name for name in precisions if PRECISIONS[name].units not in imitated]
+    settings = [name for name in device.features.settings if name in framework.settings]
+    return [{"precision": name} for name in precisions] + [{name: True} | BRINGS.get(name, {}) for name in settings]
+
+
+def fastest(
+    build: Callable[[Settings], Workload],
+    device: Device,
+    time_limit_seconds: float = 120.0,
+    parity_steps: int = 3,
+    changes: Sequence[dict] | None = None,
+) -> tuple[Settings, pandas.DataFrame]:
+    """Search for the fastest settings that pass parity.
+
+    The limit counts all that a search does: building, compiling, windows, and parity with its reference, which is
+    computed once. No trial begins where less time is left than the longest one so far took.
+
+    Args:
+        build: from settings to a workload with fresh weights; its batches should lie on the device.
+        device: where it computes.
+        time_limit_seconds: of the whole search.
+        parity_steps: steps each faster setting is compared with float64, up to TRIAL_STEPS.
+        changes: what to try; None takes `candidates`.
+
+    Returns:
+        The settings, the reference's where nothing was faster, and one line per setting tried: its fields, outcome
+        (taken, not faster, parity failed, unsupported, no time left), ratio (see `gain`) and reason.
+
+    Raises:
+        ValueError: the limit leaves no time at all: what was not searched for is not tuned.
+    """
+    if not time_limit_seconds > 0:
+        raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned is what a search chose)")
+    started, longest = time.monotonic(), 0.0
+    best, trials, apart = Settings(), [], device.features.aborts
+    best_workload = None if apart else _warm(build(best))
+    with tempfile.TemporaryDirectory() as folder:
+        for change in candidates(device) if changes is None else changes:
+            trial, begun = replace(best, **change), time.monotonic()
+            left = started + time_limit_seconds - begun
+            if left <= longest:
+                line, workload = {"outcome": "no time left"}, None
+            elif apart:
+                line, workload = _try_apart(build, best, trial, parity_steps, Path(folder), left), None
+            else:
+                line, workload = _try(build, trial, best_workload, parity_steps, Path(folder))
+            longest = max(longest, time.monotonic() - begun)
+            trials.append(asdict(trial) | line)
+            if line["outcome"] == "taken":
+                best, best_workload = trial, workload
+    return best, pandas.DataFrame(trials, columns=TRIED)
+
+
+def promised(trials: pandas.DataFrame) -> float:
+    """Return how many times as fast as at the reference's settings a search saw those that it took."""
+    return float(trials.loc[trials["outcome"] == "taken", "ratio"].astype(float).prod())
+
+
+def gain(seconds: numpy.ndarray) -> float:
+    """Return how many times as fast as the best a trial is: by the blocks' median or the fastest windows, the lesser.
+
+    Who else works on a machine makes windows slower, never faster: the fastest window is least theirs.
+
+    Args:
+        seconds: of windows of the same work, shape (blocks, 4): best, trial, trial, best.
+    """
+    best, trial = seconds[:, [0, 3]], seconds[:, [1, 2]]
+    return float(min(numpy.median(best.sum(axis=1) / trial.sum(axis=1)), best.min() / trial.min()))
+
+
+def _try(
+    build: Callable[[Settings], Workload], trial: Settings, best: Workload, parity_steps: int, folder: Path
+) -> tuple[dict, Workload | None]:
+    """Return a trial's outcome, and its workload if it is faster and right; a folder keeps the reference's answers."""
+    try:
+        workload = build(trial)
+        fresh = workload.snapshot()
+        ratio = gain(_times(best, _warm(workload)))
+        if ratio <= LEAST_GAIN:
+            return {"outcome": "not faster", "ratio": ratio}, None
+        workload.restore(fresh)
+        with tempfile.TemporaryDirectory() as scratch:  # of rows that are thrown away
+            names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
+            run = Run(Path(scratch), "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
+            verdict = parity.check(workload, run, min(parity_steps, TRIAL_STEPS), kept=folder)
+    except Exception as error:  # a compiler or a kernel that is not there may raise anything
+        return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
+    if not verdict.passed:
+        return {"outcome": "parity failed", "ratio": ratio, "reason": verdict.reason}, None
+    return {"outcome": "taken", "ratio": ratio}, workload
+
+
+def _try_apart(
+    build: Callable[[Settings], Workload],
+    best: Settings,
+    trial: Settings,
+    parity_steps: int,
+    folder: Path,
+    time_limit_seconds: float,
+) -> dict:
+    """Return a trial's outcome, tried in a process of its own: what a device lacks may end the whole process."""
+    import cloudpickle  # notebooks hold `build` in a cell, which pickle itself cannot send
+
+    task, answer = folder / "task", folder / "answer"
+    task.write_bytes(cloudpickle.dumps((build, best, trial, parity_steps, folder)))
+    command = [sys.executable, "-m", "benchbook.measuring.tuned", str(task), str(answer)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=time_limit_seconds)
+    except subprocess.TimeoutExpired:
+        return {"outcome": "no time left", "reason": f"did not end in {time_limit_seconds:.0f} s"}
+    if done.returncode == 0:
+        return json.loads(answer.read_text())
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+    words = runs.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
+    return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300]}
+
+
+def main() -> None:
+    """Try what the file on the command line says, and write the outcome to the other file: the process of a trial."""
+    task, answer = map(Path, sys.argv[1:])
+    build, best, trial, parity_steps, folder = pickle.loads(task.read_bytes())
+    outcome, _ = _try(build, trial, _warm(build(best)), parity_steps, folder)
+    answer.write_text(json.dumps(outcome))
+
+
+def _warm(workload: Workload) -> Workload:
+    """Build and compile a workload by some steps, off the clock, and return it."""
+    stream = protocol.endless(workload)
+    for step in range(WARM_UP_STEPS):
+        window = protocol.train_window(workload, NO_SENSOR, [next(stream)])
+        if step and window["seconds"] > TRIAL_SECONDS:  # the first builds and compiles
+            break
+    return workload
+
+
+def _times(best: Workload, trial: Workload) -> numpy.ndarray:
+    """Return the seconds of windows of the best, the trial, the trial and the best again: shape (blocks, 4)."""
+    streams = {id(workload): protocol.endless(workload) for workload in (best, trial)}
+
+    def seconds(workload: Workload, num_steps: int = 1) -> float:
+        batches = list(itertools.islice(streams[id(workload)], num_steps))
+        return protocol.train_window(workload, NO_SENSOR, batches)["seconds"]
+
+    def single(workload: Workload) -> float:
+        first = seconds(workload)
+        return first if first > TRIAL_SECONDS else min(first, seconds(workload), seconds(workload))
+
+    step, trial_step = single(best), single(trial)
+    if step / trial_step < HOPELESS:
+        return numpy.array([[step, trial_step, trial_step, step]])
+    num_steps = max(1, round(TRIAL_SECONDS / step))
+    return numpy.array(
+        [[seconds(workload, num_steps) for workload in (best, trial, trial, best)] for _ in range(BLOCKS)]
+    )
+
+
+def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:
+    """Append windows of both workloads, of as many steps each, in turn: what slows the machine slows both."""
+
+    def steps_lasting(workload: Workload) -> int:
+        batches = protocol.endless(workload)
+
+        def train(count: int) -> float:
+            return protocol.train_window(workload, NO_SENSOR, itertools.islice(batches, count))["seconds"]
+
+        num_steps = protocol.steps_lasting(seconds, train)
+        batches.close()
+        return num_steps
+
+    for workload in workloads.values():
+        _warm(workload)
+    num_steps = max(map(steps_lasting, workloads.values()))
+    for side, visit in itertools.groupby(ORDER):
+        workload = workloads[side]
+        sensor, batches = sensors.open_sensor(workload.device), protocol.endless(workload)
+        stream = protocol.started(batches)
+        columns = workload.description()
+        if columns.get("num_workers"):  # whoever prepares batches ahead is as far ahead as in the middle of an epoch
+            protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
+        for _ in visit:
+            window = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
+            run.append(**columns, **window, settings=run.settings_with(side=side, promised=promised))
+        batches.close()
+
+
+def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choice | None:
+    """Return what an earlier run of the same point and session chose and tried, if there was one."""
+    session = run.common["session"]
+    for run_id, manifest in manifests.every(run.folder).items():
+        if "tuning" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
+            chosen, settings = manifest["tuning"]["chosen"], Settings(**manifest["tuning"]["settings"])
+            return Choice(chosen, builds[chosen], settings, pandas.DataFrame(manifest["trials"], columns=TRIED), None)
+    return None
+
+
+if __name__ == "__main__":
+    main()
