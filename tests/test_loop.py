@@ -94,12 +94,16 @@ def test_a_point_goes_on_with_the_kernel_that_this_session_lacks(points):
 
 
 def test_a_point_whose_run_cannot_be_supervised_is_left_out_with_its_reason(points, monkeypatch):
+    twice, tried = replace(points[0], num_kernels=2), []
+
     def run(point, machine_name, watch):
-        if point == points[0]:
+        tried.append(point)
+        if point == twice:
             raise OSError("planted")
         return "ok"
 
     monkeypatch.setattr(execute, "execute", run)
-    [left_out] = session.run(points, "tester", time.monotonic() + 3600)
-    assert (left_out.point, left_out.reason) == (points[0], "OSError: planted")
+    [left_out] = session.run([twice, points[1]], "tester", time.monotonic() + 3600)
+    assert (left_out.point, left_out.reason) == (twice, "OSError: planted")
+    assert tried == [twice, points[1]]
     assert statuses_of(points[1]) == ["ok"]
