@@ -151,23 +151,23 @@ def multiplication(device: Device, first: numpy.ndarray, second: numpy.ndarray, 
 
 
 def copy(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.copy` does."""
+    """Return a copy within the device's memory."""
     return _chain(device, lambda source: -source, host)
 
 
 def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the device."""
+    """Return a copy towards the device."""
     return lambda previous: jax.device_put(host, handle(device))
 
 
 def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the host."""
+    """Return a copy towards the host."""
     source, goal = jax.device_put(host, handle(device)), jax.devices("cpu")[0]
     return lambda previous: jax.device_put(source, goal)
 
 
 def launch(device: Device) -> Operation:
-    """Return what `operations.launch` does."""
+    """Return an operation that adds one to one number."""
     return _chain(device, lambda number: number + 1, numpy.zeros(1, numpy.float32))
 
 

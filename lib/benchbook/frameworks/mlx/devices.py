@@ -124,24 +124,24 @@ def multiplication(device: Device, first: numpy.ndarray, second: numpy.ndarray, 
 
 
 def copy(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.copy` does."""
+    """Return a copy within the device's memory."""
     source = _kept(mx.array(host))
     return _chain(lambda: mx.negative(source, stream=handle(device)))  # `mx.copy` would share the memory
 
 
 def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the device: both share one memory, in which MLX makes a copy."""
+    """Return a copy towards the device: both share one memory, in which MLX makes a copy."""
     return lambda previous: mx.array(host)
 
 
 def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the host; NumPy makes the copy."""
+    """Return a copy towards the host; NumPy makes the copy."""
     source = _kept(mx.array(host))
     return lambda previous: numpy.array(source)
 
 
 def launch(device: Device) -> Operation:
-    """Return what `operations.launch` does, an evaluation for each; within one evaluation operations start faster."""
+    """Return an operation that adds one to one number, evaluated alone: within one evaluation operations start faster."""
     number = _kept(mx.zeros(1))
 
     def start(previous: Any) -> Any:

@@ -160,18 +160,18 @@ def multiplication(device: Device, first: numpy.ndarray, second: numpy.ndarray, 
 
 
 def copy(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.copy` does."""
+    """Return a copy within the device's memory."""
     (source,) = _place(device, host)
     return lambda previous: tensorflow.negative(source)  # `identity` copies nothing
 
 
 def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the device."""
+    """Return a copy towards the device."""
     return _transfer(Device("cpu", device.name, "tensorflow"), device, host)
 
 
 def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the host."""
+    """Return a copy towards the host."""
     return _transfer(device, Device("cpu", device.name, "tensorflow"), host)
 
 
@@ -188,7 +188,7 @@ def _transfer(origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
 
 
 def launch(device: Device) -> Operation:
-    """Return what `operations.launch` does."""
+    """Return an operation that adds one to one number."""
     (number,) = _place(device, numpy.zeros(1, numpy.float32))
     return lambda previous: number + 1
 

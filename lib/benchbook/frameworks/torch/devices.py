@@ -147,14 +147,14 @@ def multiplication(device: Device, first: numpy.ndarray, second: numpy.ndarray, 
 
 
 def copy(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.copy` does."""
+    """Return a copy within the device's memory."""
     source = torch.from_numpy(host).to(device.kind)
     target = torch.zeros_like(source)
     return lambda previous: target.copy_(source)
 
 
 def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the device."""
+    """Return a copy towards the device."""
     source = torch.from_numpy(host)
     source = source.pin_memory() if device.features.pins_memory else source
     target = torch.empty_like(source, device=device.kind)
@@ -162,14 +162,14 @@ def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
 
 
 def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
-    """Return what `operations.transfer` does, towards the host."""
+    """Return a copy towards the host."""
     source = torch.from_numpy(host).to(device.kind)
     target = torch.zeros(source.shape, pin_memory=device.features.pins_memory)
     return lambda previous: target.copy_(source, non_blocking=True)
 
 
 def launch(device: Device) -> Operation:
-    """Return what `operations.launch` does."""
+    """Return an operation that adds one to one number."""
     number = torch.zeros(1, device=device.kind)
     return lambda previous: number.add_(1)
 
