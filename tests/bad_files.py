@@ -1,4 +1,4 @@
-"""Eighty folders of rows with a fault, made from committed runs by explicit changes. Nothing of benchbook.
+"""Ninety-six folders of rows with a fault, made from committed runs by explicit changes. Nothing of benchbook.
 
 Each holds two runs of one point (FIRST and SECOND) and a calibration, with their manifests. A few are accepted: what
 was changed in them is no fault.
@@ -90,6 +90,17 @@ def copy_elsewhere(files: Files) -> None:
     files[f"{path.split('/')[0]}/elsewhere/{FIRST}.csv"] = files[path]
 
 
+def rename_run(name: str) -> Change:
+    """Name the first run otherwise, in its rows and its files."""
+
+    def apply(files: Files) -> None:
+        for suffix in (".csv", ".json"):
+            path = place(files, FIRST, suffix)
+            files[path.replace(FIRST, name)] = files.pop(path).replace(FIRST.encode(), name.encode())
+
+    return apply
+
+
 def without_manifests(files: Files) -> None:
     for path in [path for path in files if path.endswith(".json")]:
         del files[path]
@@ -131,12 +142,18 @@ CASES: dict[str, Change] = {
     "time of no month": cell("started_at", "2026-13-45T00:00:00Z"),
     "settings torn": cell("settings", '{"seed": '),
     "settings a list": cell("settings", "[1]", row=2),
+    "minutes in words": cell("settings", '{"sustained_minutes": "x"}'),
+    "a price in words": cell("settings", '{"price_per_hour": "abc"}'),
+    "a choice of none": cell("settings", '{"chosen": []}'),
+    "a side in a list": cell("settings", '{"side": ["x"]}', run=SECOND),
     "settings too deep": cell("settings", "[" * 3000),
     "newer version": cell("schema_version", 99, row=None),
     "newer version in one row": cell("schema_version", 99, row=9),
     "version in words": cell("schema_version", "two"),
     "no run": cell("run_id", ""),
     "no machine": cell("machine", ""),
+    "no study": cell("study", ""),
+    "a run of no time": rename_run("99999999T999999Z-c2bed654"),
     "energy without method": cell("energy_joules", 20),
     # rows that contradict themselves, one another or their manifest
     "rate 1 % off": cell("samples_per_second", scaled(1.01), row=13),
@@ -191,6 +208,14 @@ CASES: dict[str, Change] = {
     "manifest in UTF-16": content(lambda text: text.decode().encode("utf-16"), ".json"),
     "manifest too deep": content(lambda text: b"[" * 100_000, ".json"),
     "memory in words": manifest(machine={"name": "amd-epyc-2core-24gb", "memory_bytes": "24 GB"}),
+    "memory that is no number": manifest(machine={"memory_bytes": float("nan")}),
+    "memory without end": manifest(machine={"memory_bytes": float("inf")}),
+    "a device of no text": manifest(parameters={"device": 5}),
+    "data in a list": manifest(parameters={"dataset": ["mnist"]}),
+    "a chip in a list": manifest(machine={"chip": ["AMD EPYC"]}),
+    "a commit of no text": manifest(commit=5),
+    "a search without settings": manifest(tuning={"chosen": "tuned"}),
+    "masks without an end": manifest(masks={"start": []}),
     "a machine of no object": manifest(machine="amd-epyc-2core-24gb"),
     "conditions no list": manifest(conditions={}),
     "a condition without time": manifest(conditions=[{"repeat": 0, "index": 0}]),

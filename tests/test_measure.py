@@ -3,6 +3,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import get_args
 
 import pynvml
 import pytest
@@ -12,7 +13,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.sensors import Energy, NoSensor, ZeusSensor
 from benchbook.rows import records
-from benchbook.rows.schema import RULES
+from benchbook.rows.schema import HINTS
 from fakes import CPU, Clock, Sensor
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
@@ -190,7 +191,7 @@ def test_sensor_leaves_synchronising_to_the_window():
 def test_every_method_and_boundary_is_one_that_rows_allow():
     for method, boundary in ZeusSensor.BOUNDARIES.items():
         for column, value in (("energy_method", method), ("energy_boundary", boundary)):
-            assert value in RULES[column].allowed
+            assert value in get_args(get_args(HINTS[column])[0])
 
 
 @pytest.fixture

@@ -1,29 +1,34 @@
-"""Rows given the schema's types, and held against its rules: whole tables, and one row as it is written."""
+"""Values against pydantic's types: tables of rows, one row, and the sentence for what is wrong.
+
+pydantic alone judges values. A table comes to it column by column, each distinct value once.
+"""
 
 import json
-import math
-import numbers
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
+from typing import Annotated
 
+import numpy
 import pandas
+from pydantic import FailFast, TypeAdapter, ValidationError
 
 from benchbook.rows.schema import (
     COLUMNS,
     DTYPES,
+    HINTS,
     KEY,
-    RULES,
+    REQUIRED,
     SCHEMA_VERSION,
-    Column,
+    Row,
     SchemaError,
     check_names,
-    unknown_columns,
-    whole,
 )
 
 LONGEST_QUOTED = 80  # characters of a value in a message
 MOST_LISTED = 5
-MANY_ROWS, FEW_ROWS = 5000, 1000
-LARGEST_EXACT = 2**53  # whole numbers below it are the same as floats
+DISTINCT = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
+BARE = "energy_joules without energy_method and energy_boundary"
+UNION = ("float", "int")  # what pydantic adds to the place of a value that is neither
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
@@ -37,47 +42,71 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         SchemaError: rows of another schema version; a required column is missing, one is misspelt, a value is not
             allowed, or a key occurs twice.
     """
-    _check_version(rows, source)
-    if len(rows) > MANY_ROWS:  # a list of the faults of each row would take many times the table's memory
-        validate(rows.iloc[:FEW_ROWS], source)
+    versions = pandas.to_numeric(rows.get("schema_version", pandas.Series(dtype="string")), errors="coerce").dropna()
+    other = versions[versions != SCHEMA_VERSION]  # before all else: their columns may differ, or mean another thing
+    if len(other):
+        found = f"column schema_version is {other.iloc[0]:g}; allowed: {SCHEMA_VERSION}"
+        raise SchemaError(f"{source}, line {int(other.index[0]) + 2}: {found}")
     typed = cast(rows, source)
-    if not all(_is_sound(typed[name], column) for name, column in RULES.items()):
-        _name_faults(typed, source)
-    repeated = typed.duplicated(KEY)
-    if repeated.any():
-        line = int(typed.index[repeated][0]) + 2
-        raise SchemaError(f"{source}, line {line}: the key {', '.join(KEY)} occurs a second time")
-    bare = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
-    if bare.any():
-        line = int(typed.index[bare][0]) + 2
-        raise SchemaError(f"{source}, line {line}: energy_joules without energy_method and energy_boundary")
+    told = typed["energy_joules"].isna() | typed[["energy_method", "energy_boundary"]].notna().all(axis=1)
+    for wrong, fault in ((typed.duplicated(KEY), f"the key {', '.join(KEY)} occurs a second time"), (~told, BARE)):
+        if wrong.any():
+            raise SchemaError(f"{source}, line {int(typed.index[wrong][0]) + 2}: {fault}")
     return typed
 
 
-def _check_version(rows: pandas.DataFrame, source: str) -> None:
-    """Refuse rows of another version before anything else: their columns may differ, or mean something else."""
-    versions = rows.get("schema_version", pandas.Series(dtype="string"))
-    versions = pandas.to_numeric(versions, errors="coerce").dropna()
-    other = versions[versions != SCHEMA_VERSION]
-    if len(other):
-        line, version = int(other.index[0]) + 2, other.iloc[0]
-        raise SchemaError(f"{source}, line {line}: column schema_version is {version:g}; allowed: {SCHEMA_VERSION}")
-
-
 def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
-    """Return the rows with the schema's columns and types; nothing else of the values is checked.
+    """Return the rows with the schema's columns and types; of each row, every value is checked by itself.
 
     A column that is missing is empty; one that the schema does not have is kept, as text, after the others. Settings
     become dictionaries, empty where a row has none; rows of equal settings may share one.
 
     Raises:
-        SchemaError: a required column is missing, one is misspelt, or a value is not of its column's type.
+        SchemaError: a required column is missing, one is misspelt, or a value is not allowed; it names the first line
+            with a fault.
     """
     check_names(list(rows), source)
-    empty = pandas.Series(pandas.NA, rows.index, dtype="string")
-    typed = {name: _typed(rows.get(name, empty).rename(name), dtype, source) for name, dtype in DTYPES.items()}
+    empty, typed, faults = pandas.Series(pandas.NA, rows.index, dtype="string"), {}, []
+    for name, dtype in DTYPES.items():
+        codes, values = _distinct(rows.get(name, empty), dtype)
+        if name in REQUIRED and len(missing := numpy.flatnonzero(codes < 0)):
+            faults.append((missing[0], f"column {name} is empty; a value is needed"))
+            continue
+        try:
+            values = DISTINCT[name].validate_python(values)
+        except ValidationError as error:
+            detail = error.errors(include_url=False)[0]
+            place, *inner = detail["loc"]
+            faults.append((numpy.argmax(codes == place), f"column {complaint(detail, [name, *inner])}"))
+            continue
+        if dtype == "object":
+            typed[name] = numpy.array([*values, {}], dtype=object)[codes]  # the last one where a row has none
+        else:
+            typed[name] = pandas.array(values, dtype=dtype).take(codes, allow_fill=True)
+    if faults:
+        place, fault = min(faults, key=lambda each: each[0])
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise SchemaError(f"{source}, line {int(rows.index[place]) + 2}: {fault}{more}")
     others = {name: rows[name].astype("string") for name in unknown_columns(rows)}
     return pandas.DataFrame(typed | others, index=rows.index)
+
+
+def unknown_columns(rows: pandas.DataFrame) -> list[str]:
+    """Return the columns of rows that this version of the schema does not have; they are kept, as text."""
+    return [name for name in rows if name not in DTYPES]
+
+
+def _distinct(values: pandas.Series, dtype: str) -> tuple[numpy.ndarray, list]:
+    """Return the number of each row's value, -1 where there is none, and the distinct values by number."""
+    if dtype == "object":  # dictionaries are told apart by identity
+        keys = [value if isinstance(value, str) else id(value) for value in values]
+        there = numpy.array([isinstance(value, dict | list) or not pandas.isna(value) for value in values], dtype=bool)
+        keys = pandas.Series(keys, dtype=object).where(there)
+        codes, _ = pandas.factorize(keys)
+        firsts = numpy.unique(codes, return_index=True)[1][int(not there.all()) :]
+        return codes, [values.iloc[first] for first in firsts]
+    codes, values = pandas.factorize(values.astype("string") if dtype == "string" else values)
+    return codes, values.tolist()
 
 
 def check_row(row: dict, source: str) -> None:
@@ -90,102 +119,34 @@ def check_row(row: dict, source: str) -> None:
     Raises:
         SchemaError: as `validate` raises it.
     """
-    complete = all(_is_good(row.get(name), column) for name, column in RULES.items())
-    bare = row.get("energy_joules") is not None and None in (row.get("energy_method"), row.get("energy_boundary"))
-    if not complete or bare or not row.keys() <= DTYPES.keys():
-        validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | row]), source)
+    try:
+        checked = Row.model_validate(row, strict=True)
+        bare = checked.energy_joules is not None and None in (checked.energy_method, checked.energy_boundary)
+    except ValidationError:
+        bare = True
+    if bare:  # what is not plainly right is judged as a file would have it
+        written = {name: value if value is None else as_text(value) for name, value in row.items()}
+        validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | written], dtype="string"), source)
 
 
-def _is_sound(values: pandas.Series, column: Column) -> bool:
-    """Return whether all values of a column, which are of its type, are surely allowed."""
-    there = values.dropna()
-    if column.required and len(there) < len(values):
-        return False
-    if column.dtype == "object" or there.empty:
-        return True
-    return all(map(column.allows, (there.min(), there.max()) if column.is_number else there.unique()))
+def as_text(value: object) -> str:
+    """Return a value as a file has it: settings as JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
 
 
-def _name_faults(typed: pandas.DataFrame, source: str) -> None:
-    """Let pandera, whose import takes a third of a second, find what is wrong with a table, and where.
+def complaint(detail: dict, place: Iterable[str | int] | None = None) -> str:
+    """Return what is wrong with a value, and what is allowed.
 
-    Raises:
-        SchemaError: names line, column, value and what is allowed.
+    Args:
+        detail: one of a ValidationError's errors.
+        place: the keys and numbers under which the value stands, if not those of the error.
     """
-    from pandera.errors import SchemaErrors
-
-    try:
-        whole().validate(typed[COLUMNS], lazy=True)
-    except SchemaErrors as error:
-        raise SchemaError(_describe(error.failure_cases, source)) from error
-
-
-def _is_good(value: object, column: Column) -> bool:
-    """Return whether a value is surely allowed; where it is not, `validate` has the last word."""
-    return not column.required if value is None else TYPES[column.dtype](value) and column.allows(value)
-
-
-def _is_whole(value: object) -> bool:
-    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
-    return whole and not isinstance(value, bool) and abs(value) < LARGEST_EXACT
-
-
-TYPES: dict[str, Callable[[object], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "Int64": _is_whole,
-    "Float64": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value),
-    "object": lambda value: isinstance(value, dict),
-}
-
-
-def _typed(values: pandas.Series, dtype: str, source: str) -> pandas.Series:
-    if dtype == "object":
-        return _dictionaries(values, source)
-    if dtype == "string" or values.isna().all():
-        return values.astype(dtype)
-    if dtype == "boolean":
-        typed = values.map({"True": True, "False": False, True: True, False: False}, na_action="ignore")
-    else:
-        typed = pandas.to_numeric(values, errors="coerce")
-    if dtype == "Int64":
-        typed = typed.where(typed % 1 == 0)
-    wrong = typed.isna() & values.notna()
-    if wrong.any():
-        allowed = {"Int64": "whole numbers", "Float64": "numbers", "boolean": "True, False"}[dtype]
-        raise _wrong_value(values, int(wrong.argmax()), allowed, source)
-    if dtype == "Float64" and values.dtype == "string":
-        typed = values.map(float, na_action="ignore")  # pandas 3.0's to_numeric is off in the last bit
-    return typed.astype(dtype)
-
-
-def _dictionaries(values: pandas.Series, source: str) -> pandas.Series:
-    """Return settings as dictionaries; each text is parsed once."""
-    parsed: dict[str, object] = {}
-    dictionaries = []
-    for place, value in enumerate(values):
-        if isinstance(value, str):
-            if value not in parsed:
-                parsed[value] = _parse(value)
-            value = parsed[value]
-        elif not isinstance(value, dict) and pandas.isna(value):
-            value = {}
-        if not isinstance(value, dict):
-            raise _wrong_value(values, place, "a JSON object", source)
-        dictionaries.append(value)
-    return pandas.Series(dictionaries, values.index, dtype=object)
-
-
-def _parse(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _wrong_value(values: pandas.Series, place: int, allowed: str, source: str) -> SchemaError:
-    line, value = int(values.index[place]) + 2, values.iloc[place]
-    return SchemaError(f"{source}, line {line}: column {values.name} is {quoted(value)}; allowed: {allowed}")
+    keys = [key for key in (detail["loc"] if place is None else place) if key not in UNION]
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".") or "the whole"
+    if detail["type"] in ("missing", "extra_forbidden"):
+        return f"{path} is {'missing' if detail['type'] == 'missing' else 'unknown'}"
+    rule = re.sub("^(Input|List) should (be|have) |, (unable|got) .*", "", detail["msg"])
+    return f"{path} is {quoted(detail['input'])}; allowed: {rule}"
 
 
 def quoted(value: object) -> str:
@@ -202,13 +163,3 @@ def listed(values: Iterable[object]) -> str:
         for value in ordered[:MOST_LISTED]
     ]
     return ", ".join(shown) + (f" and {len(ordered) - MOST_LISTED} more" if len(ordered) > MOST_LISTED else "")
-
-
-def _describe(failures: pandas.DataFrame, source: str) -> str:
-    first = failures.iloc[0]
-    line = f", line {int(first['index']) + 2}" if pandas.notna(first["index"]) else ""
-    if pandas.isna(first["failure_case"]):
-        return f"{source}{line}: column {first['column']} is empty; a value is needed"
-    value = quoted(getattr(first["failure_case"], "item", lambda: first["failure_case"])())
-    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-    return f"{source}{line}: column {first['column']} is {value}; {first['check']}{more}"

@@ -10,8 +10,8 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.rows import manifests
-from benchbook.rows.checking import LONGEST_QUOTED, listed, validate
-from benchbook.rows.schema import COLUMNS, KEY, SchemaError, unknown_columns
+from benchbook.rows.checking import LONGEST_QUOTED, listed, unknown_columns, validate
+from benchbook.rows.schema import COLUMNS, KEY, SchemaError
 
 LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB
 MOST_COLUMNS = 500

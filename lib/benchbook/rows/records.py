@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.rows.checking import cast, check_row, validate
+from benchbook.rows.checking import cast, check_row, unknown_columns, validate
 from benchbook.rows.reading import LARGEST_BYTES, gather, merge, read, texts
 from benchbook.rows.schema import (
     COLUMNS,
@@ -25,7 +25,6 @@ from benchbook.rows.schema import (
     TRAINED,
     VARIANTS,
     SchemaError,
-    unknown_columns,
 )
 
 __all__ = [

@@ -1,13 +1,15 @@
 """The columns of a row: what each may hold, declared once."""
 
 import difflib
-import functools
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import datetime
+from types import NoneType
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
-import pandas
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, StrictBool
+from pydantic_core import PydanticCustomError, from_json
+from typing_extensions import TypedDict
 
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
@@ -17,177 +19,203 @@ from benchbook.machine.precisions import PRECISIONS
 SCHEMA_VERSION = 2  # rises when the meaning of a column changes; a new column does not raise it
 KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
 
-VARIANTS = ("reference", "controlled", "tuned")
 TRAINED = ("ok", "diverged")  # statuses of points whose windows count
-PHASES = ("setup", "compile", "warmup", "confirm", "train", "evaluate", "total", "parity", "idle", "calibrate")
-STATUSES = (
-    "ok",
-    "diverged",
-    "out_of_memory",
-    "crashed",
-    "timeout",
-    "interrupted",
-    "unsupported",
-    "unavailable",
-)
+Variant = Literal["reference", "controlled", "tuned"]
+Phase = Literal[
+    "setup", "compile", "warmup", "confirm", "train", "evaluate", "total", "parity", "idle", "calibrate"
+]  # fmt: skip
+Status = Literal[
+    "ok", "diverged", "out_of_memory", "crashed", "timeout", "interrupted", "unsupported", "unavailable"
+]  # fmt: skip
+VARIANTS, PHASES, STATUSES = map(get_args, (Variant, Phase, Status))
+
 # How alike (difflib's ratio) an unknown name and a column's are when one is taken for a misspelling of the other.
 # No two columns of the schema are that much alike.
 NEAR_MISS = 0.8
 LONGEST_NAME = 60  # characters of a column's name
-
-
-UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
+RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # how the name of a run begins
+YEARS = range(1970, 2262)  # that pandas can count in nanoseconds
 
 
 class SchemaError(ValueError):
     """A row does not obey the schema; the message names file, line, column and what is allowed."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """What a column may hold where it holds a value.
-
-    Attributes:
-        dtype: as pandas calls it; of settings, which are dictionaries, object.
-        required: whether every row has a value.
-        allowed: the only values; empty: any.
-        least, most: limits of a number, both allowed.
-        test: what a text has to pass; None: any passes.
-        rule: what an error calls allowed; empty where any value is.
-    """
-
-    dtype: str
-    required: bool = False
-    allowed: tuple = ()
-    least: float = -math.inf
-    most: float = math.inf
-    test: Callable[[str], object] | None = None
-    rule: str = ""
-
-    @property
-    def is_number(self) -> bool:
-        """Return whether values are numbers."""
-        return self.dtype in ("Int64", "Float64")
-
-    def allows(self, value: object) -> bool:
-        """Return whether a value of the column's type is allowed."""
-        if self.allowed:
-            return value in self.allowed
-        if self.test:
-            return bool(self.test(value))
-        return not self.is_number or self.least <= value <= self.most
+def _named(value: str) -> str:
+    if not layout.is_name(value):
+        raise PydanticCustomError("name", layout.NAME_RULE)
+    return value
 
 
-def _text(*allowed: str, required: bool = False) -> Column:
-    return Column("string", required, allowed, rule=", ".join(allowed))
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).year in YEARS
+    except ValueError:
+        return False
 
 
-def _name() -> Column:
-    return Column("string", True, test=layout.is_name, rule=layout.NAME_RULE)
+def _run_named(value: str) -> str:
+    named = RUN_TIME.match(value)
+    if named and not _is_time(named[1]):
+        raise PydanticCustomError("run", "a name that begins with a time in UTC, such as 20261120T120000Z-")
+    return value
 
 
-def _count(least: int = 0, required: bool = False) -> Column:
-    return Column("Int64", required, least=least, rule=f"{least} or more")
+def _timed(value: str) -> str:
+    if not UTC_TIME.fullmatch(value) or not _is_time(value[:19]):
+        raise PydanticCustomError("time", "UTC time, ISO 8601, ending in Z")
+    return value
 
 
-def _quantity() -> Column:
-    return Column("Float64", least=0, rule="0 or more")
+def _parsed(value: object) -> object:
+    try:
+        return from_json(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise PydanticCustomError("json", "a JSON object") from error
 
 
-def _fraction() -> Column:
-    return Column("Float64", least=0, most=1, rule="0 to 1")
+Number = FiniteFloat | int  # as it was written: a whole number stays one
+Text = str | None
+Name = Annotated[str, AfterValidator(_named)]
+Given = Annotated[str, Field(min_length=1)]
+Index = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count = Index | None
+Size = Annotated[int, Field(ge=1, le=2**63 - 1)] | None
+Quantity = Annotated[float, Field(ge=0)] | None
+Fraction = Annotated[float, Field(ge=0, le=1)] | None
+Truth = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
 
 
-RULES = {
+class Settings(TypedDict, total=False):
+    """What is read of a row's settings; anything else may stand next to it, and every value may be missing."""
+
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)
+    # asked for
+    data_resident: bool | None
+    epochs: int | None
+    image_size_over: int | None
+    joint_views: bool | None
+    learning_rate: Number | None
+    optimizer: str | None
+    seed: int | None
+    sustained_minutes: Number | None
+    trainable: bool | None
+    weights: str | None
+    width: Number | None
+    # what it costs
+    electricity_per_kwh: Number | None
+    price_per_hour: Number | None
+    purchase_price: Number | None
+    # searched, compared
+    chosen: Literal["tuned", "reference"] | None
+    promised: Number | None
+    search_seconds: Number | None
+    side: Literal["tuned", "reference"] | None
+    tried: str | None
+    # calibrated
+    copy_bytes: Number | None
+    matrix_size: Number | None
+    # parity: what diverged is not a number
+    num_parity_steps: int | None
+    step: int | None
+    gradient_cosine: float | int | None
+    gradient_norm_ratio: float | int | None
+    reference_loss: float | int | None
+    same_weights_loss: float | int | None
+    statistics_error: float | int | None
+    update_error: float | int | None
+    worst_cosine: float | int | None
+    worst_norm_ratio: float | int | None
+    statistics_layer: str
+    update_layer: str
+    worst_cosine_layer: str
+    worst_norm_ratio_layer: str
+    # published
+    images_seen_in_epoch: int | None
+    reading: str | None
+    rounding: dict[str, Number]
+
+
+class Row(BaseModel):
+    """One window, or one failure. A column without a default is required; None is missing."""
+
+    model_config = ConfigDict(extra="forbid")
     # identity
-    "schema_version": Column("Int64", True, (SCHEMA_VERSION,), rule=str(SCHEMA_VERSION)),
-    "session": _text(required=True),
-    "run_id": _name(),
-    "study": _name(),
-    "variant": _text(*VARIANTS),
-    "point": _name(),
-    "machine": _name(),
-    "chip": _text(),
-    "source": _text("measured", "published", "digitised", "secondary", "derived", required=True),
-    "reference": _text(),
+    schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
+    session: Given
+    run_id: Annotated[Name, AfterValidator(_run_named)]
+    study: Name
+    variant: Variant | None = None
+    point: Name
+    machine: Name
+    chip: Text = None
+    source: Literal["measured", "published", "digitised", "secondary", "derived"]
+    reference: Text = None
     # topology
-    "device": _text(*KINDS),
-    "device_name": _text(),
-    "device_count": _count(1),
-    "num_threads": _count(1),
-    "num_workers": _count(),
+    device: Literal[*KINDS] | None = None
+    device_name: Text = None
+    device_count: Size = None
+    num_threads: Size = None
+    num_workers: Count = None
     # software
-    "framework": _text(*FRAMEWORKS),
-    "framework_version": _text(),
-    "precision": _text(*PRECISIONS),
-    "compiled": Column("boolean"),
-    "commit": _text(),
+    framework: Literal[*FRAMEWORKS] | None = None
+    framework_version: Text = None
+    precision: Literal[*PRECISIONS] | None = None
+    compiled: Truth | None = None
+    commit: Text = None
     # work
-    "model": _text(),
-    "parameters": _count(),
-    "dataset": _text(),
-    "dataset_samples": _count(),
-    "batch_size": _count(1),
-    "image_size": _count(1),
-    "settings": Column("object"),  # a dictionary; in a file, JSON with sorted keys
+    model: Text = None
+    parameters: Count = None
+    dataset: Text = None
+    dataset_samples: Count = None
+    batch_size: Size = None
+    image_size: Size = None
+    settings: Annotated[Settings, BeforeValidator(_parsed)] | None = None  # in a file, JSON with sorted keys
     # window
-    "phase": _text(*PHASES, required=True),
-    "repeat": _count(required=True),
-    "epoch": _count(),
-    "index": _count(required=True),
-    "started_at": Column("string", test=UTC_TIME.fullmatch, rule="UTC time, ISO 8601, ending in Z"),
+    phase: Phase
+    repeat: Index
+    epoch: Count = None
+    index: Index
+    started_at: Annotated[str, AfterValidator(_timed)] | None = None
     # measures
-    "samples": _count(),
-    "seconds": _quantity(),
-    "input_seconds": _quantity(),
-    "samples_per_second": _quantity(),
-    "flops_per_sample": _quantity(),
-    "bytes_per_sample": _quantity(),
-    "energy_joules": _quantity(),
-    "energy_method": _text("nvml", "apple_ioreport", "rapl", "meter", "estimate_tdp"),
-    "energy_boundary": _text("board", "soc", "package", "wall"),
-    "idle_watts": _quantity(),
-    "peak_memory_bytes": _count(),
-    "memory_method": _text(),
-    "page_faults": _count(),
-    "utilisation": _fraction(),
-    "loss": Column("Float64"),
-    "accuracy": _fraction(),
-    "accuracy_metric": _text("top1", "knn", "iou"),
+    samples: Count = None
+    seconds: Quantity = None
+    input_seconds: Quantity = None
+    samples_per_second: Quantity = None
+    flops_per_sample: Quantity = None
+    bytes_per_sample: Quantity = None
+    energy_joules: Quantity = None
+    energy_method: Literal["nvml", "apple_ioreport", "rapl", "meter", "estimate_tdp"] | None = None
+    energy_boundary: Literal["board", "soc", "package", "wall"] | None = None
+    idle_watts: Quantity = None
+    peak_memory_bytes: Count = None
+    memory_method: Text = None
+    page_faults: Count = None
+    utilisation: Fraction = None
+    loss: Annotated[float, Field(ge=-math.inf)] | None = (
+        None  # it may be infinite, and is missing where it is no number
+    )
+    accuracy: Fraction = None
+    accuracy_metric: Literal["top1", "knn", "iou"] | None = None
     # outcome
-    "status": _text(*STATUSES, required=True),
-    "message": _text(),
-}
-COLUMNS = list(RULES)
-DTYPES = {name: column.dtype for name, column in RULES.items()}
-REQUIRED = [name for name, column in RULES.items() if column.required]  # a file may lack any other
+    status: Status
+    message: Text = None
 
 
-@functools.cache
-def whole():
-    """Return the schema of a table as pandera's, which names every value that is wrong; its import takes a while."""
-    import pandera.pandas as pandera
-
-    def checks(column: Column) -> list[pandera.Check]:
-        error = f"allowed: {column.rule}"
-        if column.allowed:
-            return [pandera.Check.isin(column.allowed, error=error)]
-        if column.test:
-            return [pandera.Check(column.allows, element_wise=True, error=error)]
-        return [pandera.Check.in_range(column.least, column.most, error=error)] if column.is_number else []
-
-    columns = {
-        name: pandera.Column(
-            object if column.dtype == "object" else column.dtype, checks(column), nullable=not column.required
-        )
-        for name, column in RULES.items()
-    }
-    return pandera.DataFrameSchema(columns, ordered=True)
+HINTS = {name: get_type_hints(Row, include_extras=True)[name] for name in Row.model_fields}
+COLUMNS = list(HINTS)
+REQUIRED = [name for name, field in Row.model_fields.items() if field.is_required()]  # a file may lack any other
 
 
-def unknown_columns(rows: pandas.DataFrame) -> list[str]:
-    """Return the columns of rows that this version of the schema does not have; they are kept, as text."""
-    return [name for name in rows if name not in DTYPES]
+def _dtype(hint: object) -> str:
+    """Return how pandas calls the type of a column; settings are dictionaries."""
+    hint = next((part for part in get_args(hint) if part is not NoneType), hint) if NoneType in get_args(hint) else hint
+    hint = hint.__origin__ if get_origin(hint) is Annotated else hint
+    return {int: "Int64", float: "Float64", bool: "boolean", Settings: "object"}.get(hint, "string")
+
+
+DTYPES = {name: _dtype(hint) for name, hint in HINTS.items()}
 
 
 def check_names(names: list[str], source: str) -> None:
@@ -200,21 +228,14 @@ def check_names(names: list[str], source: str) -> None:
     Raises:
         SchemaError: names the column, and the one that may have been meant.
     """
-    missing = [name for name in REQUIRED if name not in names]
-    for name in names:
-        meant = None if name in DTYPES or len(name) > LONGEST_NAME else _near_miss(name)
-        if meant:
-            raise SchemaError(f"{source}, line 1: unknown column {name}; did you mean {meant}?")
+    for name in (name for name in names if name not in DTYPES):
         if len(name) > LONGEST_NAME:
             raise SchemaError(
                 f"{source}, line 1: unknown column {name[:LONGEST_NAME]}... (cut); allowed: shorter names"
             )
-    if missing:
+        words = set(filter(None, name.lower().split("_")))
+        for meant in difflib.get_close_matches(name.lower(), COLUMNS, n=3, cutoff=NEAR_MISS):
+            if not words > set(meant.split("_")):  # a name that adds a word, as energy_joules_gpu does, is a new name
+                raise SchemaError(f"{source}, line 1: unknown column {name}; did you mean {meant}?")
+    if missing := [name for name in REQUIRED if name not in names]:
         raise SchemaError(f"{source}, line 1: missing column {', '.join(sorted(missing))}")
-
-
-def _near_miss(name: str) -> str | None:
-    """Return the column that a name misspells. One that adds a word, as energy_joules_gpu does, is a new name."""
-    words = set(filter(None, name.lower().split("_")))
-    like = difflib.get_close_matches(name.lower(), COLUMNS, n=3, cutoff=NEAR_MISS)
-    return next((column for column in like if not words > set(column.split("_"))), None)

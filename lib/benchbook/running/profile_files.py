@@ -2,16 +2,18 @@
 
 import math
 from pathlib import Path
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+from benchbook.rows.checking import complaint, quoted
 
 LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
-ENTRY = ("points", "parameters", "num_kernels", LIMIT)
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
 LARGEST_BYTES = 32 * 1024
 MOST_POINTS = 1000  # of a study, on one device
-MOST_KERNELS = 1000
-MOST_MINUTES = 100 * 24 * 60
 DEEPEST = 8  # levels of lists and mappings within each other
 
 
@@ -27,8 +29,39 @@ class Mapping(dict):
         self.line, self.lines = line, {}
 
 
+def _plain(value: object) -> object:
+    values = value if isinstance(value, list) else [value]
+    if not values or any(isinstance(part, list | dict) for part in values):
+        raise PydanticCustomError("plain", "a text, a number, or a list of them that is not empty")
+    return value
+
+
+Minutes = Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
+
+
+class Parameters(BaseModel):
+    """What one point, or all of a study, give the notebook: values that its parameters cell declares."""
+
+    model_config = ConfigDict(extra="allow")
+    time_limit_minutes: Minutes = 1
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain)]]
+
+
+class Entry(BaseModel):
+    """What a profile says of one study."""
+
+    model_config = ConfigDict(extra="forbid")
+    points: Annotated[list[Parameters], Field(min_length=1)]
+    parameters: Parameters = Parameters()
+    num_kernels: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    time_limit_minutes: Minutes
+
+
+PROFILE = TypeAdapter(dict[str, Entry])
+
+
 def read(path: Path) -> Mapping:
-    """Return a profile's studies, each a mapping of ENTRY, checked but for what notebooks declare.
+    """Return a profile's studies, each a mapping as `Entry` is, checked but for what notebooks declare.
 
     Args:
         path: a file of YAML without tags, anchors and aliases.
@@ -39,9 +72,35 @@ def read(path: Path) -> Mapping:
     content = compose(path)
     if not isinstance(content, Mapping) or not content:
         raise ProfileError(f"{path.name}, line 1: allowed: a mapping of studies")
+    try:
+        PROFILE.validate_python(content)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        study, *inner = detail["loc"]
+        names = (
+            f"; allowed: {', '.join(Entry.model_fields)}" if detail["type"] in ("missing", "extra_forbidden") else ""
+        )
+        place = f"{path.name}, line {_line_of(content, detail['loc'])}"
+        raise ProfileError(f"{place}: {study}: {complaint(detail, inner)}{names}") from error
     for study, entry in content.items():
-        _check_entry(path.name, study, entry, content.lines[study])
+        choices = [entry.get("parameters", {}) | point for point in entry["points"]]
+        lengths = [[len(value) for value in each.values() if isinstance(value, list)] for each in choices]
+        if (count := sum(map(math.prod, lengths))) > MOST_POINTS:
+            place = f"{path.name}, line {content.lines[study]}"
+            raise ProfileError(f"{place}: {study} has {count} points; allowed: {MOST_POINTS}")
     return content
+
+
+def _line_of(content: Mapping, place: tuple[str | int, ...]) -> int:
+    """Return the line of what lies at a place, or of the nearest around it whose line is known."""
+    line, value = content.line, content
+    for key in place:
+        if isinstance(value, Mapping):
+            line = value.lines.get(key, line)
+        if isinstance(value, list | dict):
+            value = value.get(key) if isinstance(value, dict) else value[key]
+            line = getattr(value, "line", line) if isinstance(key, int) else line
+    return line
 
 
 def compose(path: Path) -> object:
@@ -54,10 +113,9 @@ def compose(path: Path) -> object:
         text = path.read_bytes()
         if len(text) > LARGEST_BYTES:
             raise ProfileError(f"{path.name}: {len(text)} bytes; allowed: {LARGEST_BYTES}")
-        _check_events(path.name, text.decode())
-        loader = yaml.SafeLoader(text.decode())
-        node = loader.get_single_node()
-        return None if node is None else _value(path.name, node, loader)
+        loader = _Loader(text.decode())
+        loader.name = path.name
+        return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProfileError(f"{path.name}, line {line}: not YAML ({error.problem or error.context})") from error
@@ -65,93 +123,43 @@ def compose(path: Path) -> object:
         raise ProfileError(f"{path.name}: not text in UTF-8 ({str(error).splitlines()[0][:200]})") from error
 
 
-def _check_events(name: str, text: str) -> None:
-    """Refuse anchors, and levels that take a parser long, as soon as they come."""
+class _Loader(yaml.SafeLoader):
+    """Refuses anchors, other than plain values, keys that occur twice, and levels that take a parser long."""
+
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+
+    def refuse(self, part: yaml.Node | yaml.Event, problem: str) -> None:
+        raise ProfileError(f"{self.name}, line {part.start_mark.line + 1}: {problem}")
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+        event = self.peek_event()
         if getattr(event, "anchor", None):
-            raise ProfileError(f"{name}, line {_line(event)}: anchors and aliases (& and *) are not allowed")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise ProfileError(f"{name}, line {_line(event)}: lists within lists; allowed: {DEEPEST} levels")
+            self.refuse(event, "anchors and aliases (& and *) are not allowed")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.refuse(event, f"lists within lists; allowed: {DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        if node.tag not in PLAIN:
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            self.refuse(node, f"a value of kind {kind[:80]}; allowed: plain texts and numbers")
+        return node
 
-
-def _line(part: yaml.Node | yaml.Event) -> int:
-    return part.start_mark.line + 1
-
-
-def _value(name: str, node: yaml.Node, loader: yaml.SafeLoader) -> object:
-    """Return a node's value: a scalar, a list or a Mapping."""
-    if node.tag not in PLAIN:
-        kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        raise ProfileError(f"{name}, line {_line(node)}: a value of kind {kind[:80]}; allowed: plain texts and numbers")
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(name, part, loader) for part in node.value]
-    if not isinstance(node, yaml.MappingNode):
-        try:
-            return loader.construct_object(node)
-        except ValueError as error:
-            raise ProfileError(f"{name}, line {_line(node)}: {node.value[:80]!r} ({str(error)[:80]})") from error
-    mapping = Mapping(_line(node))
-    for key_node, value_node in node.value:
-        key = _value(name, key_node, loader)
-        if not isinstance(key, str) or key in mapping:
-            problem = "occurs twice" if isinstance(key, str) else "is no text"
-            raise ProfileError(f"{name}, line {_line(key_node)}: key {str(key)[:80]!r} {problem}")
-        mapping[key] = _value(name, value_node, loader)
-        mapping.lines[key] = _line(key_node)
-    return mapping
-
-
-def _check_entry(name: str, study: str, entry: object, line: int) -> None:
-    """Refuse a study's entry that is not made of ENTRY, or has a limit that is none."""
-    if not isinstance(entry, Mapping):
-        raise ProfileError(
-            f"{name}, line {line}: {study} is {str(entry)[:80]!r}; allowed: a mapping of {', '.join(ENTRY)}"
-        )
-    unknown = [key for key in entry if key not in ENTRY]
-    missing = [key for key in ("points", LIMIT) if key not in entry]
-    if unknown or missing:
-        place = entry.lines[unknown[0]] if unknown else line
-        problem = f"unknown key {unknown[0][:80]!r}" if unknown else f"missing key {missing[0]!r}"
-        raise ProfileError(f"{name}, line {place}: {study}: {problem}; allowed: {', '.join(ENTRY)}")
-    _check_number(name, study, entry, LIMIT, MOST_MINUTES)
-    _check_number(name, study, entry, "num_kernels", MOST_KERNELS)
-    points = entry["points"]
-    if not isinstance(points, list) or not points:
-        raise ProfileError(f"{name}, line {entry.lines['points']}: {study}: points is no list, or empty")
-    shared = entry.get("parameters", Mapping(line))
-    for number, point in enumerate([shared, *points]):
-        if not isinstance(point, Mapping):
-            what, place = ("a point", "points") if number else ("parameters", "parameters")
-            raise ProfileError(
-                f"{name}, line {entry.lines[place]}: {study}: {what} is {str(point)[:80]!r}; allowed: a mapping"
-            )
-        _check_values(name, study, point)
-        _check_number(name, study, point, LIMIT, MOST_MINUTES)
-    count = sum(
-        math.prod(len(value) for value in (shared | point).values() if isinstance(value, list)) for point in points
-    )
-    if count > MOST_POINTS:
-        raise ProfileError(f"{name}, line {line}: {study} has {count} points; allowed: {MOST_POINTS}")
-
-
-def _check_number(name: str, study: str, entry: Mapping, key: str, most: float) -> None:
-    value, whole = entry.get(key, 1), key == "num_kernels"
-    right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not right or not (1 if whole else 0.01) <= value <= most:
-        allowed = f"1 to {most}" if whole else f"0.01 to {most}"
-        raise ProfileError(
-            f"{name}, line {entry.lines[key]}: {study}: {key} is {str(value)[:80]!r}; allowed: numbers, {allowed}"
-        )
-
-
-def _check_values(name: str, study: str, point: Mapping) -> None:
-    """Refuse a parameter that is neither a plain value nor a list of some."""
-    for parameter, value in point.items():
-        values = value if isinstance(value, list) else [value]
-        if not values or any(isinstance(part, list | dict) for part in values):
-            raise ProfileError(
-                f"{name}, line {point.lines[parameter]}: {study}: {parameter} is {str(value)[:80]!r}; "
-                "allowed: a text, a number, or a list of them that is not empty"
-            )
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        if not isinstance(node, yaml.MappingNode):
+            try:
+                return super().construct_object(node, deep=True)
+            except ProfileError:
+                raise
+            except ValueError as error:
+                self.refuse(node, f"{quoted(node.value)} ({str(error)[:80]})")
+        mapping = Mapping(node.start_mark.line + 1)
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, str) or key in mapping:
+                self.refuse(
+                    key_node, f"key {str(key)[:80]!r} {'occurs twice' if isinstance(key, str) else 'is no text'}"
+                )
+            mapping[key] = self.construct_object(value_node)
+            mapping.lines[key] = key_node.start_mark.line + 1
+        return mapping
