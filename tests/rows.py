@@ -1,5 +1,7 @@
 """Rows to test with: a valid training window, with what a test needs changed, and the committed machine."""
 
+import json
+
 import pandas
 
 from benchbook.machine import layout
@@ -42,4 +44,7 @@ def make_row(**columns) -> dict:
 
 def make_rows(rows: list[dict]) -> pandas.DataFrame:
     """Return rows as a frame with the schema's types, unchecked; no rows make an empty frame of the same types."""
-    return records.cast(pandas.DataFrame(rows, columns=records.COLUMNS))
+    table = pandas.DataFrame(rows, columns=records.COLUMNS, dtype=object)
+    settings = [json.loads(each) if isinstance(each, str) else each for each in table["settings"]]
+    settings = [each if isinstance(each, dict) else {} for each in settings]
+    return table.astype(records.DTYPES).assign(settings=pandas.Series(settings, table.index, dtype=object))

@@ -47,7 +47,7 @@ def test_efficiency_leaves_out_points_without_a_ceiling():
     trained = {"flops_per_sample": 1e8, "precision": "fp32", "samples_per_second": 125.0}
     points = [make_row(**trained, session="session-1"), make_row(**trained, session="s", point="b-1", run_id="b")]
     axes, names, words = drawn(1, calibrated(*points))
-    assert (names, words) == (["Chip A\nMNIST, reference"], ["25.0%, n=1"])
+    assert (names, words) == (["Chip A\nMNIST, reference-cpu"], ["25.0%, n=1"])
     assert "25 %" in axes.get_title(loc="left")
     assert len(tables.efficiency(calibrated(*points))) == 2
 

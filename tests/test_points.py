@@ -74,3 +74,39 @@ def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
     for path in manifests:
         study = path.parent.parent.name
         assert points.point_name(study, json.loads(path.read_text())["parameters"]) == path.parent.name
+
+
+CELL = """device: str = "best"  # where
+batch_size: int = 64  # not part of a point's name
+{}num_windows: int = 1  # how many
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "unnamed"),
+    [("", set()), ("# What it costs, and how it is measured: not part of a point's name\n", {"num_windows"})],
+)
+def test_a_parameter_is_left_out_of_the_readable_name_by_the_one_comment_line_above_it(monkeypatch, comment, unnamed):
+    monkeypatch.setattr(points, "_parameters_cell", lambda study: CELL.format(comment))
+    assert points.unnamed("toy") == unnamed
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# How it is measured\n",
+        "# How it is measured: not part of a point's name.\n",
+        "# How it is measured: not a part of a point's name\n",
+        "# How it is measured: not part of a point's name\n# More\n",
+        "# One: not part of a point's name\n# Two: not part of a point's name\n",
+    ],
+)
+def test_another_comment_line_would_name_points_otherwise_and_is_refused(monkeypatch, comment):
+    monkeypatch.setattr(points, "_parameters_cell", lambda study: CELL.format(comment))
+    with pytest.raises(ValueError, match=r"^toy: line [34] of the parameters cell is .# .*allowed: one comment line"):
+        points.point_name("toy", {"device": "cpu", "num_windows": 2})
+
+
+def test_a_point_has_a_title_for_people_without_the_hash_of_its_id():
+    assert points.point_title(points.point_name(STUDY, DEFAULTS | {"batch_size": 16})) == "reference-cpu-batch_size_16"
+    assert points.point_title("published-row") == "published-row"

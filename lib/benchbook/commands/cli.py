@@ -22,6 +22,7 @@ from benchbook.machine import condition, layout, processes
 from benchbook.machine import identity as machine
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
+from benchbook.rows.points import point_title
 from benchbook.running import cluster, profiles, session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -123,7 +124,7 @@ def plan(
         _say_first_use(points)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = lines.assign(
-        point=lines["point"].str.rpartition("-")[0],  # without the hash
+        point=lines["point"].map(point_title),
         seconds=lines["seconds"].map(wording.duration),
         limit_seconds=lines["limit_seconds"].map(wording.duration),
     )
@@ -323,7 +324,7 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     columns |= {"status": "status"}
     for study, group in lines.groupby("study", sort=False):
         shown = group.reindex(columns=list(columns))
-        shown["point"] = shown["point"].str.rpartition("-")[0]  # without the hash
+        shown["point"] = shown["point"].map(point_title)
         shown["samples_per_second"] = shown["samples_per_second"].map(wording.rate, na_action="ignore")
         shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
         _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
@@ -334,7 +335,7 @@ def _print_summary(lines: pandas.DataFrame) -> None:
 def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
     shown = pandas.DataFrame(
         {
-            "point": lines["point"].str.rpartition("-")[0],
+            "point": lines["point"].map(point_title),
             "A": lines["a"].map("{:,.0f}".format),
             "B": lines["b"].map("{:,.0f}".format),
             "B / A": lines["ratio"].map("{:.3f}".format),

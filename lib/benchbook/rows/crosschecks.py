@@ -14,6 +14,7 @@ import pandas
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings
+from benchbook.rows.schema import RUN_TIME
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
 CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
@@ -34,7 +35,6 @@ COVERS: dict[str, tuple[set, set | None]] = {
 COVERS["apple_ioreport"][1].add("cpu")  # it is of the whole chip
 COVERS |= {"meter": ({"wall"}, None), "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, None)}
 COMMIT = re.compile(r"[0-9a-f]{7,40}(\+changed)?")
-RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-")
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
 COLUMNS = ["machine", "study", "point", "run_id", "line", "reason"]
 
@@ -219,9 +219,8 @@ def _firsts(rows: pandas.DataFrame, wrong: pandas.Series) -> pandas.Index:
 def _times(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: float) -> Iterator[Complaint]:
     """Complain of windows that overlap, lie in the future, or outside of their run."""
     timed = rows[rows["started_at"].notna()]
-    starts = pandas.to_datetime(timed["started_at"], format="ISO8601", utc=True, errors="coerce")
+    starts = pandas.to_datetime(timed["started_at"], format="ISO8601", utc=True)
     begun = (starts - pandas.Timestamp(0, tz="UTC")).dt.total_seconds()
-    yield from ((place, "started_at is no time") for place in timed.index[starts.isna()])
     ends = begun + timed["seconds"].astype(float).fillna(0.0)
     yield from ((place, "it lies in the future") for place in timed.index[ends > now + FUTURE_SECONDS])
     run = timed["run_id"]

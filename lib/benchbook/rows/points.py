@@ -1,4 +1,4 @@
-"""What a study's notebook declares, and what of it makes a point: its name and its identity."""
+"""What a study's notebook declares, and what of it makes a point: its id, for files, and its title, for people."""
 
 import ast
 import functools
@@ -13,8 +13,8 @@ from benchbook.machine import layout
 PLACES = frozenset({"data_root"})
 # Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
 FILES = frozenset({"network", "example", "loss"})
-# A comment line of a parameters cell that ends so: what stands below it is left out of a point's readable name.
-UNNAMED_BELOW = "not part of a point's name"
+# How the one comment line of a parameters cell ends: what is declared below it is left out of a point's readable name.
+UNNAMED_BELOW = ": not part of a point's name"
 HASH = re.compile(r"-([0-9a-f]{8})$")
 
 
@@ -24,9 +24,22 @@ def declared(study: str) -> dict:
 
 
 def unnamed(study: str) -> set[str]:
-    """Return the parameters that a study's notebook leaves out of a point's readable name."""
-    _, comment, below = _parameters_cell(study).partition(f"{UNNAMED_BELOW}\n")
-    return {node.target.id for node in ast.parse(below).body} if comment else set()
+    """Return the parameters that a study's notebook leaves out of a point's readable name, though not of its hash.
+
+    Raises:
+        ValueError: the parameters cell has another comment line than the one that tells, or several.
+    """
+    source = _parameters_cell(study)
+    comments = [number for number, line in enumerate(source.splitlines(), 1) if line.lstrip().startswith("#")]
+    wrong = [number for number in comments if not source.splitlines()[number - 1].endswith(UNNAMED_BELOW)]
+    if wrong or len(comments) > 1:
+        number = (wrong or comments[1:])[0]
+        line = source.splitlines()[number - 1][:80]
+        raise ValueError(
+            f"{study}: line {number} of the parameters cell is {line!r}; allowed: one comment line, ending in "
+            f"{UNNAMED_BELOW!r}"
+        )
+    return {node.target.id for node in ast.parse(source).body if comments and node.lineno > comments[0]}
 
 
 def public(parameters: dict) -> dict:
@@ -67,6 +80,11 @@ def point_name(study: str, parameters: dict) -> str:
     left_out = {"variant", "device"} | unnamed(study)
     words = [_word(name, value) for name, value in changed.items() if name not in left_out]
     return f"{'-'.join([*leading, *words])[:100]}-{digest}"
+
+
+def point_title(name: str) -> str:
+    """Return a point's title, for people: its name without the hash."""
+    return HASH.sub("", name)
 
 
 def point_work(name: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.rows.checking import cast, check_row, unknown_columns, validate
+from benchbook.rows.checking import check_row, unknown_columns, validate
 from benchbook.rows.reading import LARGEST_BYTES, gather, merge, read, texts
 from benchbook.rows.schema import (
     COLUMNS,
@@ -41,7 +41,6 @@ __all__ = [
     "SchemaError",
     "append",
     "as_text",
-    "cast",
     "check_row",
     "cut_torn_line",
     "find",

@@ -16,7 +16,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.rows.checking import quoted
-from benchbook.rows.points import FILES, declared, point_name
+from benchbook.rows.points import FILES, declared, point_name, point_title
 from benchbook.running import profile_files
 
 CALIBRATION = "calibrate"  # the study of ceilings
@@ -48,7 +48,7 @@ class Point:
     @property
     def title(self) -> str:
         """Return study and settings, for people."""
-        return f"{self.study} {self.name.rpartition('-')[0]}"
+        return f"{self.study} {point_title(self.name)}"
 
 
 def read(

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from benchbook import studies
 from benchbook.judging import wording
 from benchbook.record import naming
+from benchbook.rows.points import point_title
 from benchbook.studies import figures
 from benchbook.studies.calibrate import tables
 from benchbook.studies.study import Drawing, Evidence
@@ -98,7 +99,7 @@ def _naming_trained(evidence: Evidence) -> Callable[[dict], str]:
     """Return what names a trained point: its machine, its study, and its own name without the hash."""
 
     def name(line: dict) -> str:
-        point = line["point"].rpartition("-")[0]
+        point = point_title(line["point"])
         return f"{evidence.names.machine(line['machine'])}\n{studies.title(line['study'])}, {point}"
 
     return name

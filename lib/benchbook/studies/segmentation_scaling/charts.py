@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgba
 
 from benchbook.judging import sustained, wording
 from benchbook.record.naming import Names
+from benchbook.rows.points import point_title
 from benchbook.studies import figures
 from benchbook.studies.segmentation_scaling import tables
 from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
@@ -48,7 +49,7 @@ def masks(evidence: Evidence) -> Drawing:
     figure, panels = figures.canvas(4.6, panels=4, nrows=2)
     draw_masks(panels, best)
     panels[0, 0].set_title(masks_title(best))
-    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {best['point'].rpartition('-')[0]}", fontsize=7)
+    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {point_title(best['point'])}", fontsize=7)
     return Drawing.titled(figure, overlaps, "Masks drawn over images of triangles", tables=more)
 
 
