@@ -139,7 +139,8 @@ def plan(
     _say(f"At the very most {wording.duration(most)}.")
     if price > 0:
         costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
-        _say(f"At ${price:g} an hour: ${costs[0]:,.2f} for what was estimated, ${costs[1]:,.2f} at the very most.")
+        least, most = (wording.price(cost, 3) for cost in costs)
+        _say(f"At {wording.price(price, 3)} an hour: {least} for what was estimated, {most} at the very most.")
 
 
 @app.command()

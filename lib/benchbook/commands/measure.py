@@ -105,7 +105,7 @@ def _say_elsewhere(table) -> None:
     others = table[table["source"] == "predicted"]
     for line in others[others["hours"].notna()].to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
-        cost = f", ${line['dollars']:,.2f} rented" if line["dollars"] == line["dollars"] else ""
+        cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
         spent = f"{tables.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
         typer.echo(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
     for reason in others["reason"].dropna().unique()[:1]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchbook import record
+from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.rows import records
 
@@ -106,20 +107,21 @@ def _print_answer(answer) -> None:
     what = question.work or f"{question.flops_per_sample:.3g} operations an image"
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
     _say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
-    _say(f"  rate    {rate.value:,.0f} images/s (90 %: {rate.low:,.0f} to {rate.high:,.0f})")
+    expected, low, high = (wording.rate(value) for value in (rate.value, rate.low, rate.high))
+    _say(f"  rate    {expected} images/s (90 %: {low} to {high})")
     _say(f"          from {rate.basis}; {answer.error}")
-    hours = [value / 3600 for value in (seconds.value, seconds.low, seconds.high)]
-    _say(f"  time    {hours[0]:,.2f} h for {question.images:,.0f} images (90 %: {hours[1]:,.2f} to {hours[2]:,.2f})")
+    time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
+    _say(f"  time    {time} for {question.images:,.0f} images (90 %: {low} to {high})")
     for line in answer.rented.to_dict("records"):
+        rent, low, high, hourly = (wording.price(line[name], 3) for name in ("dollars", "low", "high", "usd_per_hour"))
         _say(
-            f"  rent    ${line['dollars']:,.2f} (90 %: {line['low']:,.2f} to {line['high']:,.2f}) at"
-            f" ${line['usd_per_hour']:.2f} an hour of {line['chip']}, {line['provider']}{_dated(line)};"
-            f" includes: {line['includes']}"
+            f"  rent    {rent} (90 %: {low} to {high}) at {hourly} an hour of {line['chip']}, {line['provider']}"
+            f"{_dated(line)}; includes: {line['includes']}"
         )
     for line in answer.bought.to_dict("records"):
         hours = line["hours_to_break_even"]
         even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
-        _say(f"  buy     ${line['usd']:,.0f}{_dated(line)}; {line['includes']}{even}")
+        _say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
     joules = answer.joules_per_image
     if joules is None:
         _say("  energy  nobody on record measured this chip's power in training")

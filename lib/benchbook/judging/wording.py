@@ -68,9 +68,9 @@ def rate(samples_per_second: float) -> str:
     return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"
 
 
-def price(dollars: float) -> str:
-    """Return a price in US dollars with three digits."""
-    return f"${_rounded(dollars, 3)}"
+def price(dollars: float, digits: int = 0) -> str:
+    """Return a price in US dollars; digits as of `duration`."""
+    return f"${_rounded(dollars, digits)}"
 
 
 def bounds(low: float, high: float, kind: str, say=number) -> str:
