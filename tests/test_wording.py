@@ -44,6 +44,7 @@ def test_a_rate_a_price_and_bounds_have_one_form_each():
     assert [wording.rate(rate) for rate in (1093.1, 10, 9.96, 0.517)] == ["1,093", "10", "10", "0.52"]
     assert [wording.price(dollars) for dollars in (2.489, 1234.5)] == ["$2.5", "$1,230"]
     assert wording.price(2.489, 3) == "$2.49"
+    assert [wording.count(number, "window") for number in (1, 6)] == ["1 window", "6 windows"]
     assert wording.bounds(0.1234, 20, "interval") == "95 % interval 0.12 to 20"
     assert wording.bounds(1, 2, "range") == "range 1.0 to 2.0"
 

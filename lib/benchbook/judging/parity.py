@@ -60,7 +60,7 @@ TOLERANCES = {
 WHOLE = "gradient_cosine"  # in the settings of steps whose gradients were compared
 # How many times as far off as the first step's the gradients of later ones may be: they are compared where they are
 # small, and what goes wrong after the first step (gradients that add up, or are those of before) is off by far more.
-LATER = 4
+LATER_STEP_FACTOR = 4
 # Of the first loss. A network that has learnt few images by heart has losses of 1e-5, and their logarithm is what is
 # exact: a right ResNet-50 in float32 was off by 0.3 % of such a loss, and no step before it by a millionth.
 LEAST_LOSS = 0.01
@@ -210,7 +210,7 @@ def _complaints(lines: _Lines) -> list[str]:
     if wrong := _value(first, "labels_wrong"):
         complaints.append(f"{wrong} of {first.get('labels_checked')} labels are not the data set's")
     for place, settings in enumerate(lines["settings"]):
-        complaints += _step_complaints(settings, allowed, LATER if place else 1)
+        complaints += _step_complaints(settings, allowed, LATER_STEP_FACTOR if place else 1)
     return list(dict.fromkeys(complaints if WHOLE in first else [*complaints, NO_GRADIENT]))
 
 

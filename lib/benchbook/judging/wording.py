@@ -68,6 +68,11 @@ def rate(samples_per_second: float) -> str:
     return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"
 
 
+def count(number: int, noun: str) -> str:
+    """Return how many of something there are: 1 window, 6 windows."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def price(dollars: float, digits: int = 0) -> str:
     """Return a price in US dollars; digits as of `duration`."""
     return f"${_rounded(dollars, digits)}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchbook.judging import wording
 from benchbook.record import chips, networks
 from benchbook.report.answers.marks import PREDICTED, PUBLISHED, UNKNOWN, Mark, kind_of, prices
 
@@ -39,7 +40,7 @@ def _published_mark(line: dict, own: dict) -> Mark:
     """Return what publications of the record say of a chip and how many of it; `own` is what is printed of it."""
     count = line["count"]
     several = line["figures"] > 1
-    publications = f"{line['publications']} publication{'s' * (line['publications'] > 1)}"
+    publications = wording.count(line["publications"], "publication")
     stands_on = f"{line['figures']} figures of {publications}" if several else "one printed figure"
     chip, place = line["chip"], _place(line["chip"], count)
     return Mark(

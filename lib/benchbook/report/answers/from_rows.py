@@ -193,7 +193,7 @@ def _stands_on(line: dict, point: dict) -> str:
     """Return how many starts and windows a measured point has, and what makes it doubtful."""
     kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
     starts = "one run" if kernels == 1 else f"{kernels} starts"
-    counted = f"{starts}, {windows} window{'s' * (windows != 1)}"
+    counted = f"{starts}, {wording.count(windows, 'window')}"
     return counted + wording.hedged([{name: line[name] for name in ("verdict", "status")}])
 
 

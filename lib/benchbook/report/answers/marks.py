@@ -144,7 +144,7 @@ def _rent_note(rent: dict) -> str:
         return "the one offer on record: " + ", ".join(filter(None, details))
     years = sorted({rent["first"][:4], rent["last"][:4]} - {""})
     listed = f"the median of {rent['offers']} listed offers of {' to '.join(years) or 'dates not told'}"
-    return f"{listed}, ${wording.number(rent['least'])} to ${wording.number(rent['most'])} a device; {kind}"
+    return f"{listed}, {wording.price(rent['least'])} to {wording.price(rent['most'])} a device; {kind}"
 
 
 def prices(own: dict, chip: str, count: int) -> dict:

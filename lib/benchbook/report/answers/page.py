@@ -220,7 +220,7 @@ def _energy(joules: float) -> str:
 
 
 def _dollars(value: float | None) -> str:
-    return "" if value is None else f"${number(value)}"
+    return "" if value is None else wording.price(value)
 
 
 def _range(mark: Mark) -> str:
