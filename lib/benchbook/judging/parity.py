@@ -133,7 +133,7 @@ def verdict(rows: pandas.DataFrame) -> Verdict:
 
 
 def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tuple, Verdict]]:
-    """Judge many runs, each in one precision: arrays of thousands of runs are divided much faster than tables.
+    """Judge many runs, each in one precision.
 
     Args:
         compared: lines of `steps`.
@@ -142,29 +142,22 @@ def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tup
     Yields:
         The values of the key, and the verdict; in the order of these values.
     """
-    columns = {name: compared[name].to_numpy() for name in ("status", "precision", "settings", "message")}
-    columns |= {name: compared[name].to_numpy(float, na_value=math.nan) for name in _NUMBERS}
-    numbers = compared.groupby(key, dropna=False, sort=True).ngroup().to_numpy()
-    order = numpy.argsort(numbers, kind="stable")
-    for places in numpy.split(order, numpy.flatnonzero(numpy.diff(numbers[order])) + 1) if len(order) else ():
-        values = tuple(compared[name].iloc[places[0]] for name in key)
-        yield values, _judge({name: column[places] for name, column in columns.items()})
+    divided = statistics.divide(compared, key, _NUMBERS, ["status", "precision", "settings", "message"])
+    for values, lines in sorted(divided, key=lambda pair: pair[0]):
+        num_steps = int((~numpy.isnan(lines["step"])).sum())
+        broken = numpy.flatnonzero(lines["status"] != "ok")
+        if len(broken):
+            status, step, message = (lines[name][broken[0]] for name in ("status", "step", "message"))
+            where = "" if numpy.isnan(step) else f" at step {step:.0f}"
+            reason = f"{status}{where}" + (f": {message}" if isinstance(message, str) else "")
+            yield values, Verdict(False, reason, num_steps)
+        else:
+            complaints = _complaints(lines)
+            yield values, Verdict(not complaints, "; ".join(complaints) or _praise(lines), num_steps)
 
 
-_NUMBERS = ("step", "loss", "reference_loss", "same_weights_loss", "loss_error")
+_NUMBERS = ["step", "loss", "reference_loss", "same_weights_loss", "loss_error"]
 _Lines = Mapping[str, numpy.ndarray]  # of one run, by column
-
-
-def _judge(lines: _Lines) -> Verdict:
-    num_steps = int((~numpy.isnan(lines["step"])).sum())
-    broken = numpy.flatnonzero(lines["status"] != "ok")
-    if len(broken):
-        status, step = lines["status"][broken[0]], lines["step"][broken[0]]
-        where = "" if numpy.isnan(step) else f" at step {step:.0f}"
-        message = lines["message"][broken[0]]
-        return Verdict(False, f"{status}{where}" + (f": {message}" if isinstance(message, str) else ""), num_steps)
-    complaints = _complaints(lines)
-    return Verdict(not complaints, "; ".join(complaints) or _praise(lines), num_steps)
 
 
 def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -100,6 +100,7 @@ def divide(
     columns = {name: table[name].to_numpy(float, na_value=numpy.nan) for name in numbers}
     columns |= {name: table[name].to_numpy(object) for name in texts}
     for values, places in table.groupby(key, sort=False).indices.items():
+        values = values if isinstance(values, tuple) else (values,)
         yield values, {name: column[places] for name, column in columns.items()}
 
 
