@@ -15,7 +15,7 @@ from pathlib import Path
 import plants
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
-from benchbook.judging.parity import Verdict
+from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
@@ -51,7 +51,7 @@ STUDIES = {
 }
 
 
-def check(workload: TorchWorkload, num_steps: int) -> tuple[Verdict, float]:
+def check(workload: TorchWorkload, num_steps: int) -> tuple[Agreement, float]:
     """Return what parity says of a workload, and the seconds of the process that it took."""
     with tempfile.TemporaryDirectory() as folder:
         record, begun = run(Path(folder)), time.process_time()

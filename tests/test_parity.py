@@ -10,7 +10,7 @@ import torch
 import plants
 from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
 from benchbook.judging import parity as judge
-from benchbook.judging.parity import TOLERANCES, Verdict
+from benchbook.judging.parity import TOLERANCES, Agreement
 from benchbook.measuring import parity, reference
 from benchbook.rows import records
 from benchbook.studies import datasets
@@ -327,7 +327,7 @@ def test_too_few_steps_and_unknown_precisions_are_errors(measured):
 
 def test_nothing_compared_is_not_passed(measured):
     rows, verdict = measured(Fake(), num_steps=0)
-    assert (len(rows), verdict) == (0, Verdict(False, "not checked", 0))
+    assert (len(rows), verdict) == (0, Agreement(False, "not checked", 0))
 
 
 def test_one_verdict_is_of_one_run_and_precision(measured, record):

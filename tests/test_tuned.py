@@ -19,7 +19,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, intervals
 from benchbook.judging.intervals import History
-from benchbook.judging.parity import Verdict
+from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, reference, sensors, tuned
 from benchbook.rows import records
 from benchbook.studies import datasets
@@ -74,7 +74,7 @@ def judged(monkeypatch):
 
     def check(workload, record, num_steps, kept):
         compared.append(workload.settings)
-        return Verdict(workload.settings.precision != "amp_fp16", "planted", num_steps)
+        return Agreement(workload.settings.precision != "amp_fp16", "planted", num_steps)
 
     monkeypatch.setattr(parity, "check", check)
     monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.02)
@@ -157,7 +157,7 @@ def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judge
 
     def check(workload, record, num_steps, kept):
         now[0] += 70.0
-        return Verdict(True, "planted", num_steps)
+        return Agreement(True, "planted", num_steps)
 
     monkeypatch.setattr(parity, "check", check)
     _, trials = tuned.fastest(Sleeper, CPU, 120, changes=CHANGES[:3])

@@ -80,7 +80,7 @@ def tolerance_of(precision: str) -> Tolerance:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Agreement:
     """Whether a device computes what float64 does.
 
     Attributes:
@@ -116,7 +116,7 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
     return taken.assign(loss_error=error, same_weights_error=same, tolerance=tolerance, apart=apart)
 
 
-def verdict(rows: pandas.DataFrame) -> Verdict:
+def verdict(rows: pandas.DataFrame) -> Agreement:
     """Judge the parity rows of one run in one precision.
 
     Args:
@@ -129,10 +129,10 @@ def verdict(rows: pandas.DataFrame) -> Verdict:
     kinds = compared[["run_id", "precision"]].drop_duplicates()
     if len(kinds) > 1:
         raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
-    return next(judge_each(compared, ["run_id"]), (None, Verdict(False, "not checked", 0)))[1]
+    return next(judge_each(compared, ["run_id"]), (None, Agreement(False, "not checked", 0)))[1]
 
 
-def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tuple, Verdict]]:
+def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tuple, Agreement]]:
     """Judge many runs, each in one precision.
 
     Args:
@@ -150,10 +150,10 @@ def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tup
             status, step, message = (lines[name][broken[0]] for name in ("status", "step", "message"))
             where = "" if numpy.isnan(step) else f" at step {step:.0f}"
             reason = f"{status}{where}" + (f": {message}" if isinstance(message, str) else "")
-            yield values, Verdict(False, reason, num_steps)
+            yield values, Agreement(False, reason, num_steps)
         else:
             complaints = _complaints(lines)
-            yield values, Verdict(not complaints, "; ".join(complaints) or _praise(lines), num_steps)
+            yield values, Agreement(not complaints, "; ".join(complaints) or _praise(lines), num_steps)
 
 
 _NUMBERS = ["step", "loss", "reference_loss", "same_weights_loss", "loss_error"]

@@ -13,7 +13,7 @@ import pandas
 
 from benchbook.frameworks.plain import Arrays, Optimizer
 from benchbook.frameworks.workload import ParitySubject, ParityWorkload, Workload
-from benchbook.judging.parity import Verdict, tolerance_of, verdict
+from benchbook.judging.parity import Agreement, tolerance_of, verdict
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import reference, runs
 from benchbook.measuring.reference import Step
@@ -43,7 +43,7 @@ def check(
     num_steps: int = 20,
     precision: str = "",
     kept: Path | None = None,
-) -> Verdict:
+) -> Agreement:
     """Compare a workload's own training with float64 from its present weights, which stay as they are.
 
     The step is the one that is timed: scaler, compiler, optimiser and the loader's batches, cut to few images. It is
