@@ -141,7 +141,7 @@ def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
 
 
 def launch(device: Device) -> Operation:
-    """Return an operation that adds one to one number, evaluated alone: within one evaluation operations start faster."""
+    """Return an operation that adds one to one number, evaluated alone: several in one evaluation start faster."""
     number = _kept(mx.zeros(1))
 
     def start(previous: Any) -> Any:
