@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchbook.commands import cli
 from benchbook.machine import layout
-from benchbook.rows import archives, packing, records
+from benchbook.rows import packing, records
 from rows import make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
@@ -180,7 +180,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
     for path in (tmp_path / "rows.zip", tmp_path / "absent.zip"):
         with pytest.raises(packing.PackError, match="not a readable zip"):
             packing.add(path)
-    monkeypatch.setattr(archives, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
     with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
         packing.add(make_zip(tmp_path, {CSV: "x" * 101}))
 
