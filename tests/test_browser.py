@@ -13,7 +13,7 @@ from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.report import answers, executed, headline
 from benchbook.studies import figures, quantities
-from benchbook.studies.mnist_speedup import results
+from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 from test_report import HEADLINE, html_output, write_notebook
@@ -54,7 +54,7 @@ def site(tmp_path_factory):
     )
     for name, table in {"summary": summary, "claims": judged, "parity": parity.verdicts(measured)}.items():
         figures.save_table(table, tables, name)
-    drawing = results.STUDY.charts[0].draw(Evidence(rows))
+    drawing = mnist.STUDY.charts[0].draw(Evidence(rows))
     for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
         drawing.save(tables, name)
     order = {"seconds_per_epoch": None, "machine": "nobody", "place": "nobody"}

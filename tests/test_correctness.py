@@ -5,8 +5,7 @@ import pytest
 from benchbook import studies
 from benchbook.judging import compare, statistics, verdicts
 from benchbook.report import headline
-from benchbook.studies import quantities
-from benchbook.studies.figures import marks
+from benchbook.studies import figures, quantities
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
@@ -146,7 +145,7 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
     assert table[table["source"] == "measured"]["images_per_second"].tolist() == [100.0]
     compared = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
     assert compared["stability_a"].item().reasons == (("not_compared",),)
-    outcomes = {marks.outcome(line) for line in evidence.summary.to_dict("records")}
+    outcomes = {figures.outcome(line) for line in evidence.summary.to_dict("records")}
     assert outcomes == {"ok", "unproven"}
     line = evidence.summary[evidence.summary["point"] == "q"].iloc[0].to_dict()
     quantity = quantities.between(line | {"source": "measured"}, "rate", "samples_per_second")

@@ -2,10 +2,7 @@
 
 import re
 
-import pytest
-
 from benchbook import studies
-from benchbook.record import articles
 from benchbook.report import headline
 from benchbook.studies import findings
 from benchbook.studies.study import Evidence, Study
@@ -41,16 +38,6 @@ def sentences(text):
 def starts(num_kernels, *points):
     """Return points as so many kernels measured them."""
     return [row | {"run_id": f"{row['run_id']}-{place}"} for place in range(num_kernels) for row in point(*points)]
-
-
-@pytest.mark.parametrize("name", studies.every())
-def test_no_finding_has_more_than_two_sentences_or_four_digits(name):
-    study, rows = studies.every()[name], articles.rows()
-    measured = make_rows(point(study=name, dataset="cifar10", image_size=512, settings='{"width": 1}'))
-    for evidence in (Evidence(rows), Evidence(make_rows([*rows.to_dict("records"), *measured.to_dict("records")]))):
-        text = findings.finding(study, evidence)
-        assert 1 <= len(sentences(text)) <= 2
-        assert not re.search(r"\d\.\d{3}|\d[1-9]\d{3}", text.replace("100,000", ""))
 
 
 def test_a_finding_names_the_machine_and_both_ways_and_what_it_stands_on():

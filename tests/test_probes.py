@@ -12,7 +12,7 @@ from benchbook.frameworks import devices
 from benchbook.machine import layout
 from benchbook.running import profiles, session
 from benchbook.running.profiles import Point
-from benchbook.studies.mobilenetv2_energy import tables
+from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
 from benchbook.studies.study import Evidence
 from processes import is_kernel
 
@@ -57,7 +57,7 @@ def test_a_kernel_killed_at_224_pixels_is_one_crashed_row_and_its_point_is_done(
     assert crash[["image_size", "batch_size", "message"]].tolist() == [224, 8, "the kernel died"]
     assert crash["settings"]["trainable"] is True
     assert session.summary([point], "tester")["status"].tolist() == ["crashed"]
-    shown = tables.settings(Evidence(rows)).iloc[0]
+    shown = mobilenetv2.settings(Evidence(rows)).iloc[0]
     assert shown[["image_size", "status"]].tolist() == [224, "crashed"]
     assert not list(tmp_path.rglob("*.running"))
 

@@ -75,7 +75,7 @@ def project(tmp_path_factory):
     studies, notebooks = folder / "lib" / "benchbook" / "studies", folder / "notebooks"
     shutil.copytree(studies / "toy", studies / "tot")
     for source, target in (
-        (studies / "toy" / "results.py", studies / "tot" / "results.py"),
+        (studies / "toy" / "study.py", studies / "tot" / "study.py"),
         (notebooks / "50_toy.ipynb", notebooks / "51_tot.ipynb"),
     ):
         target.write_text(

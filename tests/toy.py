@@ -117,7 +117,7 @@ def copy_project(folder: Path) -> Path:
             shutil.copyfile(source, target)
     study = folder / "lib" / "benchbook" / "studies" / "toy"
     study.mkdir()
-    for name, content in {"__init__": "", "workload": WORKLOAD, "results": RESULTS}.items():
+    for name, content in {"__init__": "", "workload": WORKLOAD, "study": RESULTS}.items():
         (study / f"{name}.py").write_text(content)
     parameters, cell = (nbformat.v4.new_code_cell(source.strip()) for source in (PARAMETERS, CELL))
     parameters.metadata["tags"] = ["parameters"]

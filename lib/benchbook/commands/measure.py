@@ -69,7 +69,7 @@ def _absolute(name: str) -> str:
 
 
 def _say_results(points: list, lines) -> None:
-    from benchbook.studies.your_network import charts, tables
+    from benchbook.studies.your_network import study
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # calibrations as well
     names = [point.name for point in points]
@@ -80,14 +80,14 @@ def _say_results(points: list, lines) -> None:
         bounds = f"{line['interval']} {line['low']:,.3g} to {line['high']:,.3g}"
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
         typer.echo(f"{name}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
-    tried = tables.batch_sizes(evidence)
+    tried = study.batch_sizes(evidence)
     tried = tried[tried["point"].isin(names)]
     if len(tried):
-        typer.echo(f"{charts.batch_sizes_title(tried)}.")
-    rates = tables.rates(evidence)
+        typer.echo(f"{study.batch_sizes_title(tried)}.")
+    rates = study.rates(evidence)
     measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
     if len(measured):
-        table = tables.elsewhere(evidence)
+        table = study.elsewhere(evidence)
         _say_elsewhere(table[table["model"].isin(measured["model"])])
     folder = layout.runs(lines["machine"].iloc[0]) / STUDY
     typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
@@ -99,14 +99,14 @@ def _say_results(points: list, lines) -> None:
 
 def _say_elsewhere(table) -> None:
     """Print what the record would have said of this machine, and what it says of others."""
-    from benchbook.studies.your_network import charts, tables
+    from benchbook.studies.your_network import study
 
-    typer.echo(charts.held_out(table))
+    typer.echo(study.held_out(table))
     others = table[table["source"] == "predicted"]
     for line in others[others["hours"].notna()].to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
         cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
-        spent = f"{tables.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
+        spent = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
         typer.echo(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
     for reason in others["reason"].dropna().unique()[:1]:
         typer.echo(f"  Other chips: {reason}.")

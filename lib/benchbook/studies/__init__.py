@@ -1,4 +1,4 @@
-"""The registry of studies: each is a folder here, with `results.py` and, where it trains something, `workload.py`."""
+"""The registry of studies: each is a folder here, with `study.py` and, where it trains something, `workload.py`."""
 
 import importlib
 import pkgutil
@@ -11,7 +11,7 @@ def every() -> dict[str, Study]:
     """Return all studies by name: those that repeat an article first, each in the order of their notebooks' numbers."""
     folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
     names = [name for name in layout.notebooks() if name in folders]
-    studies = [importlib.import_module(f"{__name__}.{name}.results").STUDY for name in names]
+    studies = [importlib.import_module(f"{__name__}.{name}.study").STUDY for name in names]
     return {study.name: study for study in sorted(studies, key=lambda study: not study.article)}
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook.judging import statistics, wording
-from benchbook.record import articles
+from benchbook.judging import wording
 from benchbook.record.naming import Names
-from benchbook.studies import figures, findings, quantities
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies import charts, figures, findings, quantities, tables
+from benchbook.studies.study import Chart, Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
 PARTS = {"setup": "set-up and first call", "cpu": "training on the CPU", "accelerator": "on an accelerator"}
@@ -60,13 +59,24 @@ class ArticleEpoch:
             num_windows, verdict, status, point; the times named by `unit`. Times are missing where a point failed
             before its first window, parts and point where an article printed the time.
         """
-        newest = statistics.newest(evidence.measured[evidence.measured["study"] == self.study])
-        beside = self._beside_training(newest)
-        times = [self._printed(row) for row in printed[printed["seconds"].notna()].to_dict("records")]
-        times += [
-            self._measured(point, *beside.get((point["machine"], point["point"]), NONE))
-            for point in points.to_dict("records")
-        ]
+        size = SECONDS[self.unit]
+        printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds")
+        sizes = {self.unit: printed["seconds"] / size, "low": printed["low"] / size, "high": printed["high"] / size}
+        times = printed.assign(**sizes, point=None).to_dict("records")
+        rest = self._beside_training(evidence.newest(self.study))
+        for point in points.to_dict("records"):
+            setup, evaluated = rest.get((point["machine"], point["point"]), NONE)
+            setup, evaluate = setup / size, self.evaluated_images / evaluated / size
+            rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
+            train = {name: self.train_images / point[rate] / size for name, rate in rates.items()}
+            parts = {"setup": setup, "train": train[self.unit], "evaluate": evaluate}
+            added = sum(time for time in (setup, evaluate) if pandas.notna(time))
+            times.append(
+                point
+                | {f"{part}_{self.unit}": time for part, time in parts.items()}
+                | {name: time + added for name, time in train.items()}
+                | {"source": "measured"}
+            )
         way, order = self.ways
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
         columns += ["source", "dataset", *self._parts(), self.unit, "low", "high", "interval"]
@@ -100,33 +110,28 @@ class ArticleEpoch:
             for epoch, processor in zip(whole.to_dict("records"), processors, strict=True)
         ]
 
-    def draw(self, table: pandas.DataFrame, *, form: str, name, title: str, of: str) -> Drawing:
-        """Draw a bar for each epoch, made of its parts; published ones in grey.
+    def chart(self, name: str, heading: str, note: str, table: charts.Table, what: str, **bars) -> Chart:
+        """Return a chart with a bar for each epoch, made of its parts; published ones in grey.
 
         Args:
-            table: from `table`.
-            form: of the times beside the bars, as a format specification.
-            name: from a line of the table to what its bar is called.
-            title: of the chart.
-            of: what is timed, after its unit.
-        """
-        figure, axes = figures.canvas(1.6 + 0.5 * max(1, len(table)))
-        short = {"seconds": "s", "minutes": "min"}[self.unit]
-        words = {"name": name, "text": lambda epoch: f"{epoch[self.unit]:{form}} {short}", "names": PARTS}
-        figures.draw_bars(axes, table, self.unit, parts=self._parts(), least_first=True, **words)
-        axes.set(xlabel=f"{self.unit} for {of}", title=title)
-        return Drawing.titled(figure, table, f"Bars of {self.unit} for {of}")
-
-    def title(self, table: pandas.DataFrame, what: str, names: Names) -> str:
-        """Return what the chart shows: the fastest epoch that was measured.
-
-        Args:
-            table: from `table`.
+            name, heading, note: of the chart.
+            table: from the evidence to `table`.
             what: is trained, as in `One MNIST epoch`.
-            names: of machines.
+            bars: further attributes of `charts.Bars`; its xlabel says what is timed.
         """
-        own = self.measured(table)
-        if own.empty:
+        own = charts.Bars(
+            column=self.unit,
+            parts=self._parts(),
+            names=PARTS,
+            least_first=True,
+            title=lambda times, names: self._title(times, what, names),
+            **bars,
+        )
+        return Chart(name, heading, note, charts.plot(table, own, shows=f"Bars of {own.xlabel}"))
+
+    def _title(self, table: pandas.DataFrame, what: str, names: Names) -> str:
+        """Return which measured epoch is the fastest."""
+        if self.measured(table).empty:
             return f"{what}: not measured here yet"
         best = self.fastest(table).to_dict()
         scaled = ", scaled up" if figures.stand_in(best, self.dataset) else ""
@@ -191,11 +196,6 @@ class ArticleEpoch:
         setup = {f"setup_{self.unit}": "setup"} if self.setup_phases else {}
         return setup | {f"train_{self.unit}": "", f"evaluate_{self.unit}": "evaluate"}
 
-    def _printed(self, row: dict) -> dict:
-        low, high = articles.bounds(row, "seconds")
-        size = SECONDS[self.unit]
-        return row | {self.unit: row["seconds"] / size, "low": low / size, "high": high / size, "point": None}
-
     def _beside_training(self, rows: pandas.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
         """Return the seconds of set-up, and images a second of evaluation, of each machine's points; NaN without."""
         key = ["machine", "point"]
@@ -205,17 +205,3 @@ class ArticleEpoch:
         evaluated = tests["samples_per_second"].astype(float).groupby([tests[name] for name in key]).median()
         both = pandas.concat([setup, evaluated.rename("evaluated")], axis=1)
         return {place: (line.setup, line.evaluated) for place, line in zip(both.index, both.itertuples(), strict=True)}
-
-    def _measured(self, point: dict, setup: float, evaluated: float) -> dict:
-        size = SECONDS[self.unit]
-        setup, evaluate = setup / size, self.evaluated_images / evaluated / size
-        rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
-        train = {name: self.train_images / point[rate] / size for name, rate in rates.items()}
-        added = sum(time for time in (setup, evaluate) if pandas.notna(time))
-        parts = zip(("setup", "train", "evaluate"), (setup, train[self.unit], evaluate), strict=True)
-        return {
-            **point,
-            **{f"{part}_{self.unit}": time for part, time in parts},
-            **{name: time + added for name, time in train.items()},
-            "source": "measured",
-        }

@@ -7,20 +7,22 @@ import pandas
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
 from benchbook.measuring import support
-from benchbook.studies import figures
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.record.naming import Names
+from benchbook.studies import charts
+from benchbook.studies.study import Chart, Evidence
+
+RATE = ["samples_per_second", "low", "high", "interval"]
 
 
 def table(
     points: pandas.DataFrame, ready: pandas.DataFrame, on: list[str], described: tuple[str, ...] = ()
 ) -> pandas.DataFrame:
-    """Return the share of a step that is input, as the host waited for it and as batches that lie ready would save it.
+    """Return the share of a step that is input, as the host waited for it and as ready batches would save it.
 
     Args:
         points: lines of a summary.
-        ready: rates of steps on batches that lie on the device already: samples_per_second, low, high and interval
-            (the kind of its bounds), by `on`.
-        on: columns that say which steps on ready batches a point is held against.
+        ready: rates of steps on batches that are on the device already, with the columns of RATE, by `on`.
+        on: columns that say which steps on ready batches a point is compared with.
         described: further columns of points that the table shows.
 
     Returns:
@@ -29,11 +31,15 @@ def table(
         waited are the range of its windows, share_interval is the kind of the others), num_windows, verdict, status.
     """
     joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
-    saved = [_saved(line) for line in joined.to_dict("records")]
-    saved = pandas.DataFrame(saved, joined.index, ["share", "share_low", "share_high", "share_interval"])
-    saved = saved.astype(dict.fromkeys(["share", "share_low", "share_high"], float))
+    saved = []
+    for line in joined.to_dict("records"):
+        rates = Interval.of(line, *RATE), Interval.of(line, *(f"{name}_ready" for name in RATE))
+        share = intervals.combine(lambda with_input, without: 1 - with_input / without, *rates)
+        saved.append((share.value, share.low, share.high, share.kind))
+    names = ["share", "share_low", "share_high", "share_interval"]
+    saved = pandas.DataFrame(saved, joined.index, names).astype(dict.fromkeys(names[:3], float))
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
-    columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *saved]
+    columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *names]
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
@@ -46,47 +52,53 @@ def beside_ready(evidence: Evidence, points: pandas.DataFrame) -> pandas.DataFra
     """
     tried = support.rows_tried(evidence.measured[evidence.measured["study"].isin(points["study"])], support.RESIDENT)
     rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
-    ready = rates.set_axis(["samples_per_second", "low", "high"], axis=1).assign(interval=intervals.RANGE)
-    return table(points, ready, statistics.POINT_KEY)
+    return table(points, rates.set_axis(RATE[:3], axis=1).assign(interval=intervals.RANGE), statistics.POINT_KEY)
 
 
-def _saved(line: dict) -> tuple[float, float, float, str]:
-    """Return the share of a step that a ready batch saves, with its bounds and their kind."""
-    rate = Interval.of(line, "samples_per_second")
-    ready = Interval.of(line, *(f"{name}_ready" for name in ("samples_per_second", "low", "high", "interval")))
-    share = intervals.combine(lambda with_input, without: 1 - with_input / without, rate, ready)
-    return share.value, share.low, share.high, share.kind
-
-
-def draw(shares: pandas.DataFrame, name: Callable[[dict], str], ready: str, digits: int = 0) -> Drawing:
-    """Draw, two bars for each line, the share that the host waited and the share that ready batches would save.
+def chart(
+    name: str,
+    note: str,
+    shares: charts.Table,
+    label: Callable[[dict, Names], str],
+    ready: str,
+    digits: int = 0,
+) -> Chart:
+    """Return a chart with two bars for each line: the share that the host waited, and what ready batches would save.
 
     Args:
-        shares: from `table`; a share that is missing is not drawn.
-        name: from a line to what its bars are called.
+        name, note: of the chart.
+        shares: from the evidence to `table`; a share that is missing is not drawn.
+        label: of a line's bars.
         ready: what would save the share, after "saved if".
         digits: of percentages.
     """
-    figure, axes = figures.canvas(1.6 + 0.9 * max(1, len(shares)))
-    bars = pandas.concat([_bars(shares, "waited", "evaluate"), _bars(shares, "share", "cpu")])
-    timed = shares["share"].dropna()
-    saved = f"Input takes {wording.span(timed, wording.percent)} of a training step" if len(timed) else ""
-    figures.draw_bars(
-        axes,
-        bars.sort_index(kind="stable"),
-        "value",
-        name=lambda bar: name(bar) if bar["shade"] == "evaluate" else "",
+    bars = charts.Bars(
+        column="value",
+        lines=_bars,
+        label=lambda bar, names: label(bar, names) if bar["shade"] == "evaluate" else "",
         text=lambda bar: f"{bar['value']:.{digits}%}" if pandas.notna(bar["value"]) else "not timed",
         names={"evaluate": "host waited for input", "cpu": f"saved if {ready}"},
+        percent=True,
+        reference=0,
+        xlabel="share of training time",
+        title=_title,
     )
-    axes.set(xlabel="share of training time", title=saved or "Input share: no step on ready batches was timed yet")
-    axes.xaxis.set_major_formatter("{x:.0%}")
-    axes.axvline(0, color=figures.COLOURS["line"], linewidth=1)
-    return Drawing.titled(figure, shares, "Bars of the share of training time that is input")
+    shows = "Bars of the share of training time that is input"
+    return Chart(name, "How much of a step is input?", note, charts.plot(shares, bars, shows=shows))
 
 
-def _bars(shares: pandas.DataFrame, column: str, shade: str) -> pandas.DataFrame:
-    """Return a bar for each line's share of one kind."""
-    bounds = {"low": shares[f"{column}_low"], "high": shares[f"{column}_high"]}
-    bounds["interval"] = shares.get(f"{column}_interval")
-    return shares.assign(value=shares[column].astype(float), shade=shade, **bounds)
+def _bars(shares: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return two bars for each line, the host's wait first."""
+    both = []
+    for column, shade in (("waited", "evaluate"), ("share", "cpu")):
+        bounds = {"low": shares[f"{column}_low"], "high": shares[f"{column}_high"]}
+        kind = shares.get(f"{column}_interval")
+        both.append(shares.assign(value=shares[column].astype(float), shade=shade, interval=kind, **bounds))
+    return pandas.concat(both).sort_index(kind="stable").reset_index(drop=True)
+
+
+def _title(shares: pandas.DataFrame, names: Names) -> str:
+    timed = shares["share"].dropna()
+    if timed.empty:
+        return "Input share: no step on ready batches was timed yet"
+    return f"Input takes {wording.span(timed, wording.percent)} of a training step"

@@ -1,6 +1,6 @@
 """What a study tells the report: its charts, the quantities of claims, and how long the article's epoch takes.
 
-Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.results`.
+Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 """
 
 from collections.abc import Callable
@@ -51,6 +51,15 @@ class Evidence:
     def measured(self) -> pandas.DataFrame:
         """Return the rows that were measured."""
         return self.rows[self.rows["source"] == "measured"]
+
+    def newest(self, study: str) -> pandas.DataFrame:
+        """Return the measured rows of each point's last session; see `statistics.newest`."""
+        return statistics.newest(self.measured[self.measured["study"] == study])
+
+    def printed(self, study: str, query: str = "") -> pandas.DataFrame:
+        """Return the published rows of a study, all or those of a query as `pandas.DataFrame.query` takes it."""
+        rows = self.published[self.published["study"] == study]
+        return rows.query(query, engine="python") if query else rows
 
     @cached_property
     def published(self) -> pandas.DataFrame:
@@ -139,14 +148,14 @@ class Drawing:
         shows: str,
         tables: dict[str, pandas.DataFrame] | None = None,
     ) -> "Drawing":
-        """Return the drawing of a figure whose first title says what it shows.
+        """Return the drawing of a figure whose titles say what it shows.
 
         Args:
             figure, table, tables: see above.
-            shows: what kind of chart it is; alt is this and the title.
+            shows: what kind of chart it is; alt is this and the titles.
         """
-        title = " ".join(figure.axes[0].get_title(loc="left").split())
-        return cls(figure, table, f"{shows}. {title}.", tables or {})
+        titles = (" ".join(axes.get_title(loc="left").split()) for axes in figure.axes)
+        return cls(figure, table, " ".join(f"{text}." for text in (shows, *titles) if text), tables or {})
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":

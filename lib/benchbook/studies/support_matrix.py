@@ -4,15 +4,13 @@ import textwrap
 
 import numpy
 import pandas
-from matplotlib.axes import Axes
 
 from benchbook.judging import wording
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import support
 from benchbook.record import naming
-from benchbook.record.naming import Names
 from benchbook.studies import figures, quantities
-from benchbook.studies.study import Evidence, once
+from benchbook.studies.study import Chart, Drawing, Evidence, once
 
 STATUS_COLOURS = {"ok": "#009E73", "unsupported": "#999999", "out_of_memory": "#E69F00", "diverged": "#D55E00"}
 ROW = ["machine", "study", "device", "framework_version", "compiled"]  # what a row of fields shares
@@ -74,15 +72,11 @@ def events(cells: pandas.DataFrame) -> dict[str, float]:
     return {name: float(works[those].any() == wanted) for name, (those, wanted) in tried.items() if those.any()}
 
 
-def draw(axes: Axes, cells: pandas.DataFrame, machines: Names) -> None:
-    """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong.
-
-    Args:
-        axes: where to draw.
-        cells: from `table`.
-        machines: their names.
-    """
-    every, cells = cells, figures.of_few_machines(axes, cells)
+def draw(evidence: Evidence) -> Drawing:
+    """Draw a field per precision, device and compiler: how many times as fast as fp32, or what went wrong."""
+    every = table(evidence)
+    figure, axes = figures.canvas(1.4 + 0.6 * max(1, len(every[ROW].drop_duplicates())))
+    cells = figures.of_few_machines(axes, every)
     rows = cells[ROW].drop_duplicates().reset_index(drop=True)
     names = [name for name in support.PRECISIONS if name in set(cells["precision"])]
     places = cells.groupby(ROW, dropna=False, sort=False).ngroup()
@@ -91,12 +85,15 @@ def draw(axes: Axes, cells: pandas.DataFrame, machines: Names) -> None:
         axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=STATUS_COLOURS[cell["status"]], alpha=0.35, lw=0)
         axes.text(x + 0.5, y + 0.5, _words(cell), ha="center", va="center", fontsize=8)
     axes.set_xticks(numpy.arange(len(names)) + 0.5, names)
-    labels = [f"{machines.place(row)}\n{'compiled' if row['compiled'] else 'eager'}" for row in rows.to_dict("records")]
+    compilers = rows["compiled"].map({True: "compiled", False: "eager"})
+    labels = [
+        f"{evidence.names.place(row)}\n{how}" for row, how in zip(rows.to_dict("records"), compilers, strict=True)
+    ]
     axes.set_yticks(rows.index + 0.5, labels)
-    axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(rows)), 0))
+    axes.set(xlim=(0, max(1, len(names))), ylim=(max(1, len(rows)), 0), title=title(every))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(title(every))
+    return Drawing.titled(figure, every, "A field for each precision, device and compiler")
 
 
 def title(cells: pandas.DataFrame) -> str:
@@ -111,6 +108,15 @@ def title(cells: pandas.DataFrame) -> str:
     how = f"{fastest['precision']}{', compiled,' if fastest['compiled'] else ''}"
     device = naming.device_word(fastest["device"])
     return f"{how} is {wording.times(best)} times as fast as plain fp32 ({device}), the most of {len(works)} that work"
+
+
+CHART = Chart(
+    "support",
+    "Which precisions work, and do they pay?",
+    "The same steps from the same weights, on views that are on the device already, compared with fp32 without the"
+    " compiler.",
+    draw,
+)
 
 
 def _field(windows: pandas.DataFrame, base: float) -> dict:

@@ -9,7 +9,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.studies import figures
-from benchbook.studies.figures import legends, marks
 
 
 def line(value=2.0, **columns):
@@ -73,7 +72,7 @@ def test_a_failure_is_a_cross_and_its_status_at_the_axis_never_a_bar(name):
     assert words(axes) == [LINES[name]["status"].replace("_", " ")]
     assert [text.get_position()[0] for text in axes.texts] == [0]
     assert [(mark.get_marker(), mark.get_xdata()[0]) for mark in axes.lines] == [("X", 0)]
-    assert legend(axes) == [legends.MEANINGS["failed"]]
+    assert legend(axes) == [figures.MEANINGS["failed"]]
 
 
 def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rounding():
@@ -95,9 +94,9 @@ def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading
     assert labels == ["2", "0", "3", "1"]  # from below
     heads = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text().endswith(":")}
     ticks = dict(zip(labels, axes.get_yticks(), strict=True))
-    assert set(heads) == {f"{marks.SAME}:", f"{marks.BEST}:"}
-    assert ticks["1"] < heads[f"{marks.SAME}:"]
-    assert ticks["0"] < heads[f"{marks.BEST}:"] < ticks["3"]
+    assert set(heads) == {f"{figures.SAME}:", f"{figures.BEST}:"}
+    assert ticks["1"] < heads[f"{figures.SAME}:"]
+    assert ticks["0"] < heads[f"{figures.BEST}:"] < ticks["3"]
     assert not [text for text in words(drawn(line(), line(variant="controlled"))) if text.endswith(":")]
 
 
@@ -119,7 +118,7 @@ def test_panels_of_one_figure_share_a_legend_without_doubles():
     (found,) = figure.legends
     texts = [text.get_text() for text in found.get_texts()]
     assert len(texts) == len(set(texts))
-    assert {"CPU", "accelerator", "published", legends.MEANINGS["failed"]} <= set(texts)
+    assert {"CPU", "accelerator", "published", figures.MEANINGS["failed"]} <= set(texts)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
     cross = next(one for one in axes.lines if one.get_marker() == "X")
     assert cross.get_xdata()[0] == 16
     assert cross.get_transform() == axes.get_xaxis_transform()
-    assert f"{legends.MEANINGS['failed']} (at the foot)" in legend(axes)
+    assert f"{figures.MEANINGS['failed']} (at the foot)" in legend(axes)
 
 
 @pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])
@@ -151,18 +150,7 @@ def test_no_colour_and_no_hatch_stands_for_two_things():
     axes = drawn(line(), line(device="cuda"), PRINTED)
     colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches}
     assert len(colours) == 3
-    assert len(set(legends.HATCHES.values())) == len(legends.HATCHES)
-
-
-def test_the_same_lines_give_the_same_bytes(tmp_path):
-    table = pandas.DataFrame(LINES.values())
-    for folder in ("first", "second"):
-        axes = drawn(*LINES.values())
-        axes.set_title("All there is")
-        figures.save(axes.figure, table, tmp_path / folder, "bars", "words")
-    assert figures.render(axes.figure, "svg") == (tmp_path / "second" / "bars.svg").read_bytes()
-    for file in sorted((tmp_path / "first").iterdir()):
-        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
+    assert len(set(figures.HATCHES.values())) == len(figures.HATCHES)
 
 
 def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
@@ -174,11 +162,6 @@ def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
     figures.save(figure, pandas.DataFrame({"rate": [1.5]}), tmp_path, "name", "words")
     figures.render(figure)
     assert len(executed) == 1
-
-
-@pytest.mark.parametrize(("values", "text"), [([0.512, 0.514], "51%"), ([0.2, 0.512, 0.3], "20% to 51%")])
-def test_a_title_says_two_ends_that_read_alike_once(values, text):
-    assert figures.span(pandas.Series(values), ".0%") == text
 
 
 def test_the_legend_stays_within_its_figure():
@@ -201,3 +184,36 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     assert any("30 of 100" in text.get_text() for text in axes.texts)
     assert axes.figure.get_figheight() < 20
     assert figures.shown(table, "rate", least_first=True)["rate"].max() == 29
+
+
+def test_the_bounds_of_a_machine_predicted_without_itself_are_no_rounding():
+    assert figures.bounds_kind({"source": "predicted without it"}) == figures.PREDICTED
+
+
+def test_a_line_over_steps_has_the_range_of_its_runs_and_leaves_out_what_is_no_number():
+    curve = pandas.DataFrame(
+        {"step": [1, 2, 3], "loss": [3.0, None, 1.0], "low": [2.0, None, 1.0], "high": [4.0, None, 1.0]}
+    )
+    with figures.style():
+        axes = Figure().subplots()
+        figures.draw_line(axes, curve, "step", "loss", {"color": "black", "fmt": "o--"})
+    (line,), (ranges,) = axes.lines, axes.collections
+    assert (line.get_linestyle(), line.get_marker()) == ("--", "o")
+    first, _, last = ranges.get_segments()
+    assert [first[:, 1].tolist(), last[:, 1].tolist()] == [[2.0, 4.0], [1.0, 1.0]]
+
+
+def test_a_saved_table_comes_back_with_all_digits(tmp_path):
+    table = pandas.DataFrame({"machine": ["desk", "attic"], "seconds": [1 / 3, None], "message": [None, "späť"]})
+    figures.save_table(table, tmp_path / "new", "table")
+    read = pandas.read_csv(tmp_path / "new" / "table.csv")
+    assert read["seconds"][0] == 1 / 3
+    assert pandas.isna(read.loc[1, "seconds"])
+    assert read["message"][1] == "späť"
+
+
+def test_the_house_style_ends_with_its_block():
+    before = matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]
+    with figures.style():
+        assert matplotlib.rcParams["svg.hashsalt"] == "benchbook"
+    assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]) == before

@@ -1,0 +1,434 @@
+"""How figures look: the house style, bars with intervals, points on two axes, lines over steps; and their files."""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib
+import numpy
+import pandas
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from benchbook.judging import verdicts
+from benchbook.record import naming
+from benchbook.record.naming import Names
+from benchbook.rows import records
+
+# Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
+COLOURS = {
+    "cpu": "#0072B2",
+    "accelerator": "#D55E00",
+    "published": "#999999",
+    "setup": "#CC79A7",
+    "evaluate": "#56B4E9",
+    "line": "#000000",
+}
+NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}  # of COLOURS, in legends
+STYLE = {
+    "figure.figsize": (8.0, 4.0),
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.14,  # an SVG's text is wider than the PNG's that its place was measured for
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "hatch.linewidth": 1.5,
+    "legend.frameon": False,
+    "svg.hashsalt": "benchbook",  # without it, element ids differ from run to run
+    "svg.fonttype": "path",
+}
+MOST_BARS = 30
+MOST_MACHINES = 8  # whose lines one chart can tell apart
+TALLEST = 18.0  # inches, room for as many bars
+SAME, BEST = "same precision everywhere", "the best each device can do"
+VIEW_GAP = 0.8  # of a bar, between the two views, for a heading
+
+HATCHES = {"unstable": "///", "unproven": "...", "diverged": "xxx"}
+MARKS = {"unstable": {"marker": "o", "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
+MARKS |= {"unproven": {"marker": "d", "markerfacecolor": "white"}, "failed": {"marker": "X"}}
+MEANINGS = {"unstable": "unstable", "unproven": "unproven", "diverged": "diverged"}
+MEANINGS |= {"failed": "failed or wrong, no measure"}
+# Bounds by their kind. A range is drawn without caps: its ends are not an estimate of chance.
+INTERVAL, RANGE, PUBLISHED, PREDICTED = "interval", "range", "published", "predicted"
+WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
+WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
+MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the house style inside a `with` block."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
+    """Return a figure and its axes, side by side where there are several panels.
+
+    Args:
+        height, width: in inches; no figure is taller than TALLEST.
+        panels: how many axes.
+        options: for `Figure.subplots`.
+    """
+    figure = Figure(figsize=(width, min(height, TALLEST)))
+    FigureCanvasAgg(figure)  # placing the parts and drawing the PNG then measure each text once
+    return figure, figure.subplots(**{"ncols": panels, **options})
+
+
+def colour(line: dict) -> str:
+    """Return the colour of a line of a table: grey if published, else that of CPUs or of accelerators."""
+    if not _is_measured(line):
+        return COLOURS["published"]
+    return COLOURS["cpu" if line["device"] == "cpu" else "accelerator"]
+
+
+def outcome(line: dict) -> str:
+    """Return how a line of a table is drawn: ok, unproven, unstable, diverged or failed (which includes wrong).
+
+    Args:
+        line: with status and, where its windows were judged, verdict.
+    """
+    status = line.get("status")
+    if isinstance(status, str) and status != "ok":
+        return "diverged" if status == "diverged" else "failed"
+    if verdicts.is_unproven(line.get("verdict")):
+        return "unproven"
+    return "unstable" if verdicts.is_unstable(line.get("verdict")) else "ok"
+
+
+def view(line: dict) -> str:
+    """Return which of the two views a line belongs to, by its variant; they are never mixed without this label."""
+    return BEST if str(line.get("variant")).startswith("tuned") else SAME
+
+
+def size(line: dict) -> str:
+    """Return pixels and images a step, to follow a label; a point that failed early may lack them."""
+    forms = {"image_size": "{:.0f} px", "batch_size": "batch {:.0f}"}
+    return "".join(f", {form.format(line[name])}" for name, form in forms.items() if pandas.notna(line[name]))
+
+
+def num_windows(table: pandas.DataFrame) -> str:
+    """Return how many windows the points of a table have, to follow a label; nothing for published ones."""
+    counts = table["num_windows"].dropna().astype(int)
+    counts = counts[counts > 0]
+    if counts.empty:
+        return ""
+    return f", n={counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
+
+
+def num_runs(curve: pandas.DataFrame) -> str:
+    """Return how many runs the points of a curve are from, to follow a label; nothing for one run."""
+    most = curve["num_runs"].max()
+    return f", range of {most} runs" if most > 1 else ""
+
+
+def name_point(line: dict, *words: str, names: Names, dataset: str) -> str:
+    """Return a point's label: its machine and device; below it words, stand-in data, and the source of a printed one.
+
+    Args:
+        line: with machine, device and dataset; source where the table has it.
+        words: what tells the point from others of its device; empty ones are left out.
+        names: of machines.
+        dataset: the study's own.
+    """
+    source = line.get("source", "measured")
+    parts = [*words, stand_in(line, dataset), "" if source == "measured" else source]
+    return "\n".join(filter(None, (names.place(line), ", ".join(filter(None, parts)))))
+
+
+def stand_in(line: dict, dataset: str) -> str:
+    """Return the name of the data set that stood in for a study's own, else nothing."""
+    return "" if pandas.isna(line["dataset"]) or line["dataset"] == dataset else naming.dataset(line["dataset"])
+
+
+def shown(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
+    """Return the lines for which bars are drawn, in the table's order: all, or the best MOST_BARS of them.
+
+    Args:
+        table: published lines have `source`, and rank before measured ones; a line without a value ranks last.
+        column: what the bars show.
+        least_first: whether less is better.
+    """
+    if len(table) <= MOST_BARS:
+        return table
+    ranked = pandas.DataFrame({"measured": _are_measured(table), "value": table[column].astype(float)})
+    ranked = ranked.reset_index(drop=True).sort_values(
+        ["measured", "value"], ascending=[True, least_first], kind="stable"
+    )
+    return table.iloc[sorted(ranked.index[:MOST_BARS])]
+
+
+def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return what lines are drawn of: published ones, and the first MOST_MACHINES machines; the chart says so."""
+    is_measured = _are_measured(table)
+    machines = table.loc[is_measured, "machine"].drop_duplicates()
+    if len(machines) <= MOST_MACHINES:
+        return table
+    _say(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
+    return table[~is_measured | table["machine"].isin(machines[:MOST_MACHINES])]
+
+
+def say_left_out(axes: Axes, drawn: pandas.DataFrame, table: pandas.DataFrame, rule: str) -> None:
+    """Write into a chart how many of a table's lines are drawn and by what rule, if those are not all."""
+    if len(drawn) < len(table):
+        _say(axes, f"{len(drawn)} of {len(table)} are drawn, {rule}; the table has all")
+
+
+def draw_bars(
+    axes: Axes,
+    table: pandas.DataFrame,
+    column: str,
+    *,
+    name: Callable[[dict], str],
+    text: Callable[[dict], str],
+    parts: dict[str, str] | None = None,
+    names: dict[str, str] | None = None,
+    least_first: bool = False,
+) -> None:
+    """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
+
+    Published bars are grey, an unstable point's is hatched, an unproven one's dotted, a diverged one's crossed. A point
+    that failed has no bar, but a cross and its status at the axis. Tuned bars form a group under a heading of its own.
+
+    Args:
+        axes: where to draw; the legend is below its figure.
+        table: with columns device and the bars' lengths; source, variant, status, verdict, low, high, num_windows and
+            shade (a name of COLOURS, in place of the device's) where it has them.
+        column: the bars' lengths.
+        name: from a line to its label.
+        text: what follows the bar of a line that did not fail.
+        parts: columns that a measured bar is made of, each with a name of COLOURS; empty is the device's.
+        names: what the legend calls names of COLOURS, where it is not NAMES.
+        least_first: whether less is better, where only the best are drawn.
+    """
+    every, table = table, shown(table, column, least_first=least_first)
+    say_left_out(axes, table, every, "the best")
+    lines = table.to_dict("records")
+    places = _places(lines)
+    drawn = set()
+    for place, line in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
+        drawn |= _draw_bar(axes, line, place, column, text, parts or {column: ""})
+    tops = {}
+    for line, place in zip(lines, places, strict=True):
+        tops[view(line)] = max(place, tops.get(view(line), place))
+    for heading, top in tops.items() if len(tops) > 1 else ():
+        look = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
+        axes.text(0.01, top + 0.45, f"{heading}:", **look)
+    bounded = table.set_axis(places)
+    bounded = bounded[_has_bounds(bounded)]
+    kinds = pandas.Series([bounds_kind(line) for line in bounded.to_dict("records")], bounded.index, dtype=object)
+    for kind, part in bounded.groupby(kinds, sort=False):
+        values = part[[column, "low", "high"]].astype(float)
+        look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
+        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
+    ticks = sorted(zip(places, map(name, lines), strict=True))
+    axes.set_yticks([place for place, _ in ticks], [called for _, called in ticks], fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    if not axes.patches:
+        axes.set(xlim=(0, 1), xticks=[])
+    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if len(tops) > 1 else 0.6))  # a lone bar is no thicker than others
+    axes.margins(x=0.25)  # room for the words after the bars
+    words = NAMES | (names or {})
+    shades = [Patch(color=COLOURS[shade], label=words[shade]) for shade in words if shade in drawn]
+    _add_legend(axes.figure, shades, drawn, kinds)
+
+
+def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
+    """Draw points with their intervals: an unstable one is hollow, a diverged one crossed, a failed one at the foot.
+
+    Args:
+        axes: where to draw; the legend of what the marks mean is below its figure.
+        points: with columns x, y, low and high (of y); status and verdict where it has them.
+        x, y: two of its columns.
+        style: for `Axes.errorbar`, with color and fmt, which begins with a marker.
+    """
+    outcomes = pandas.Series(map(outcome, points.to_dict("records")), points.index, dtype=object)
+    placed, failed = points[x].notna(), outcomes == "failed"
+    drawn = points[points[y].notna() & placed & ~failed]
+    values = drawn[[x, y, "low", "high"]].astype(float)
+    axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
+    for name, mark in MARKS.items():
+        some = values[outcomes[values.index] == name]
+        if len(some):
+            mark = mark | {"marker": style["fmt"][0]} if name == "unstable" else mark
+            axes.plot(some[x], some[y], color=style["color"], linestyle="none", zorder=3, **mark)
+    foot = axes.get_xaxis_transform()  # at the foot of the chart, whatever the values are
+    for line in points[failed & placed].to_dict("records"):
+        axes.plot(float(line[x]), 0.03, "X", color=style["color"], transform=foot)
+        words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
+        axes.text(float(line[x]), 0.07, line["status"].replace("_", " "), **words)
+    kinds = map(bounds_kind, drawn[_has_bounds(drawn)].to_dict("records"))
+    _add_legend(axes.figure, [], {*outcomes[values.index], *outcomes[failed & placed]}, kinds, on_points=True)
+
+
+def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) -> None:
+    """Draw a line over steps, with a thin vertical line from low to high (over runs) where the curve has them.
+
+    Args:
+        axes: where to draw.
+        curve: with columns x and y, in the order of x.
+        x, y: two of its columns.
+        style: for `Axes.plot`, with color and fmt.
+    """
+    values = curve.reindex(columns=[x, y, "low", "high"]).astype(float)
+    look = {name: value for name, value in style.items() if name != "fmt"}
+    axes.plot(values[x], values[y], style["fmt"], **look)
+    axes.vlines(values[x], values["low"], values["high"], color=style["color"], linewidth=1)
+
+
+def bounds_kind(line: dict) -> str:
+    """Return what a line's bounds are, a key of WHISKERS.
+
+    Args:
+        line: with source, and with interval where its bounds may be one.
+    """
+    if not _is_measured(line):
+        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
+    return INTERVAL if line.get("interval") == INTERVAL else RANGE
+
+
+def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str) -> None:
+    """Write a figure as SVG, its table as CSV, and what a page needs as JSON; a figure of an empty table has no SVG.
+
+    Args:
+        figure: drawn in the house style; its first title is the caption.
+        table: the numbers behind it.
+        folder: where to write; it is made.
+        name: file name without extension.
+        alt: what the figure shows, in words, for those who do not see it.
+    """
+    save_table(table, folder, name)
+    if not table.empty:
+        (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
+    title = next(axes.get_title(loc="left") for axes in figure.axes)
+    page = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
+    (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
+
+
+def render(figure: Figure, form: str = "png") -> bytes:
+    """Return a figure as the content of a PNG or SVG file; the same figure gives the same bytes.
+
+    Placing titles, labels and legends takes most of the time, so it is done once for all files of a figure. Titles are
+    wrapped at the figure's edge.
+    """
+    file = io.BytesIO()
+    with style():
+        if figure.get_layout_engine() is not None:
+            for axes in figure.axes:
+                axes.set_title(axes.get_title(loc="left"), wrap=True)
+            figure.get_layout_engine().execute(figure)
+        # With the house style's constrained layout, matplotlib would give the figure a new layout engine afterwards.
+        with matplotlib.rc_context({"figure.constrained_layout.use": False}):
+            figure.set_layout_engine(None)
+            figure.savefig(file, format=form, metadata=METADATA[form])
+    return file.getvalue()
+
+
+def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
+    """Write a table as CSV, with all digits; a verdict as its kind and its reasons."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records.as_text(verdicts.as_columns(table)).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+
+
+def _places(lines: list[dict]) -> list[float]:
+    """Return the bars' places, the first on top, the tuned ones below the others with room for a heading between."""
+    is_best = [view(line) == BEST for line in lines]
+    if all(is_best):
+        is_best = [False] * len(lines)
+    ranks = sorted(range(len(lines)), key=lambda number: is_best[number])
+    gap = VIEW_GAP if any(is_best) else 0
+    places = {number: len(lines) - 1.0 - rank for rank, number in enumerate(ranks)}
+    return [places[number] + (0 if is_best[number] else gap) for number in range(len(lines))]
+
+
+def _draw_bar(
+    axes: Axes, line: dict, place: float, column: str, text: Callable[[dict], str], parts: dict[str, str]
+) -> set[str]:
+    """Draw a bar with its words, or the cross of a failure; return the colours and outcomes for the legend."""
+    ending, count, end, drawn = outcome(line), line.get("num_windows"), 0.0, set()
+    if ending == "failed":
+        axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
+        words, drawn = [line["status"].replace("_", " ")], {ending}
+    else:
+        shade = line.get("shade") or ("cpu" if line["device"] == "cpu" else "accelerator")
+        if not _is_measured(line):
+            shade, parts = "published", {column: ""}
+        left, hatch = 0.0, {"hatch": HATCHES[ending]} if ending in HATCHES else {}
+        for part, name in parts.items():
+            if pandas.notna(line[part]):
+                look = {"color": COLOURS[name or shade], "edgecolor": "white", "linewidth": 0, **hatch}
+                axes.barh(place, line[part], left=left, **look)
+                left, drawn = left + line[part], drawn | {name or shade, ending}
+        counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
+        words = [text(line), counted, "diverged" if ending == "diverged" else ""]
+        end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+    axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8)
+    return drawn
+
+
+def _add_legend(
+    figure: Figure, shades: list[Artist], outcomes: Iterable[str], kinds: Iterable[str], *, on_points: bool = False
+) -> None:
+    """Add entries to the one legend below a figure, each once: colours, then lines and markers, then hatches."""
+    entries, outcomes, kinds = list(shades), set(outcomes), set(kinds)
+    for name in (name for name in MEANINGS if name in outcomes):
+        if name == "failed" or on_points:
+            label = MEANINGS[name] + (" (at the foot)" if name == "failed" and on_points else "")
+            entries.append(Line2D([], [], color=COLOURS["line"], linestyle="none", label=label, **MARKS[name]))
+        else:
+            look = {"facecolor": COLOURS["published"], "edgecolor": "white", "hatch": HATCHES[name] * 2}
+            entries.append(Patch(label=MEANINGS[name], **look))
+    for kind in (kind for kind in WHISKERS if kind in kinds):
+        marker = "" if kind == RANGE else "|"
+        entries.append(Line2D([], [], color=COLOURS["line"], marker=marker, label=WHISKERS[kind]))
+    if not entries:
+        return
+    marks = {}
+    for legend in list(figure.legends):
+        marks |= {text.get_text(): mark for mark, text in zip(legend.legend_handles, legend.get_texts(), strict=True)}
+        legend.remove()
+    marks |= {entry.get_label(): entry for entry in entries}
+    rank = {label: 1 if isinstance(mark, Line2D) else 2 if mark.get_hatch() else 0 for label, mark in marks.items()}
+    marks = dict(sorted(marks.items(), key=lambda entry: rank[entry[0]]))
+    columns = int(figure.get_figwidth() / (MARK_WIDTH + LETTER_WIDTH * max(map(len, marks))))
+    columns = max(1, min(len(marks), columns))
+    figure.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def _errors(values: pandas.DataFrame, column: str) -> list[pandas.Series]:
+    """Return how far low and high are from a column, as `Axes.errorbar` takes them."""
+    return [(values[column] - values["low"]).clip(lower=0), (values["high"] - values[column]).clip(lower=0)]
+
+
+def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
+    """Return which lines have bounds and did not fail."""
+    ended = [outcome(line) != "failed" for line in table.to_dict("records")]
+    return table.reindex(columns=["low", "high"]).notna().all(axis=1) & pandas.Series(ended, table.index, dtype=bool)
+
+
+def _is_measured(line: dict) -> bool:
+    return line.get("source", "measured") == "measured"
+
+
+def _are_measured(table: pandas.DataFrame) -> pandas.Series:
+    if "source" not in table:
+        return pandas.Series(True, table.index)
+    return table["source"].isin(["measured"]) | table["source"].isna()
+
+
+def _say(axes: Axes, text: str) -> None:
+    axes.text(0.99, 0.01, text, ha="right", va="bottom", fontsize=8, style="italic", transform=axes.transAxes)

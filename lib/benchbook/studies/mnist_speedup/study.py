@@ -1,0 +1,249 @@
+"""What the MNIST study says: seconds for an epoch, the accelerator's speed-up, the input's share, a step's cost."""
+
+import pandas
+from matplotlib.axes import Axes
+
+from benchbook.judging import confirmation, intervals, statistics, wording
+from benchbook.record.naming import Names
+from benchbook.studies import figures, input_shares
+from benchbook.studies import tables as shared
+from benchbook.studies.charts import Bars, Points, plot
+from benchbook.studies.epochs import ArticleEpoch
+from benchbook.studies.study import Chart, Evidence, Rule, Study, longest, once
+
+NAME = "mnist_speedup"
+BATCH_SIZE = 64  # the article's
+PLACE = ["machine", "device", "framework", "dataset"]
+EPOCH = ArticleEpoch(
+    study=NAME,
+    dataset="mnist",
+    train_images=60_000,
+    evaluated_images=10_000,
+    unit="seconds",
+    ways=("loader", ("reference", "equal loader", "resident", *confirmation.TUNED_NAMES)),
+    described=("framework",),
+    setup_phases=("setup", "compile"),
+)
+WAYS = {"reference": "with the article's loader", "equal loader": "with an equal loader"}
+WAYS |= {"resident": "with the data on the device", "tuned": "tuned", confirmation.UNCONFIRMED: "tuned"}
+
+
+@once
+def epochs(evidence: Evidence) -> pandas.DataFrame:
+    """Return seconds for what the article timed: data set-up, one training epoch, the test.
+
+    Returns:
+        What `ArticleEpoch.table` returns, with loader (reference, equal loader, resident, or what
+        `confirmation.name` says), of points at the article's batch size and of those that failed before they had one.
+    """
+    points = _points(evidence)
+    points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
+    return EPOCH.table(evidence, points, evidence.printed(NAME, "phase == 'total'").assign(loader="reference"))
+
+
+def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
+    """Return, per machine, framework and loader, how many times faster the accelerator's epoch is than the CPU's.
+
+    Args:
+        times: from `epochs`.
+
+    Returns:
+        Columns: machine, device (the accelerator's), framework, variant, loader, source, dataset, speedup, low, high,
+        interval (its kind), num_windows (the smaller number), verdict (the worse one).
+    """
+    alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
+    times = times[times["status"].eq("ok") & times["seconds"].notna()].to_dict("records")
+    on_cpu = {tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"}
+    lines = []
+    for line in (line for line in times if line["device"] != "cpu"):
+        if base := on_cpu.get(tuple(line[name] for name in alike)):
+            faster = shared.ratio(line, base, "seconds", lambda own, other: intervals.divide(other, own))
+            lines.append(line | faster | {"speedup": faster["ratio"]})
+    columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", "low", "high"]
+    return pandas.DataFrame(lines, columns=[*columns, "interval", "num_windows", "verdict"])
+
+
+def shares(evidence: Evidence) -> pandas.DataFrame:
+    """Return how much of a training step is input, for each loader at the article's batch size.
+
+    Returns:
+        What `input_shares.table` returns, with framework and loader; a point is compared with the resident one of the
+        same machine, device, framework and data set.
+    """
+    points = _points(evidence)
+    points = points[points["batch_size"] == BATCH_SIZE]
+    resident = points[points["loader"] == "resident"].set_index(PLACE)[input_shares.RATE]
+    loops = points[points["loader"].isin(["reference", "equal loader"])]
+    loops = loops.sort_values([*PLACE, "loader"], ascending=[True, True, True, True, False])
+    return input_shares.table(loops, resident, PLACE, ("framework", "loader"))
+
+
+def step_times(evidence: Evidence) -> pandas.DataFrame:
+    """Return the resident step's time by batch size, split into a fixed part and a part per image.
+
+    Returns:
+        Columns: machine, device, framework, dataset, batch_size, seconds_per_step, low, high, interval, num_windows,
+        verdict, status, fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a
+        fraction of it); machines with fewer than two batch sizes are left out.
+    """
+    points, splits = _points(evidence), []
+    points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
+    for _, group in points.groupby(PLACE, sort=True):
+        if group["batch_size"].nunique() > 1:
+            fixed, per_image = statistics.fit_step_time(group["batch_size"], group["seconds_per_step"])
+            fitted = fixed + per_image * group["batch_size"]
+            parts = {"fixed_seconds": fixed, "seconds_per_image": per_image}
+            bounds = {"low": group["batch_size"] / group["high"], "high": group["batch_size"] / group["low"]}
+            misfit = abs(fitted / group["seconds_per_step"] - 1)
+            split = group.assign(batch_size=group["batch_size"].astype(int), misfit=misfit, **bounds, **parts)
+            splits.append(split.sort_values("batch_size"))
+    columns = [*PLACE, "batch_size", "seconds_per_step", "low", "high", "interval"]
+    columns += ["num_windows", "verdict", "status", "fixed_seconds", "seconds_per_image", "misfit"]
+    return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
+
+
+def finding(evidence: Evidence) -> str:
+    """Return how long the article's epoch takes, and what of it is the chip, or else the loader."""
+    times = epochs(evidence)
+    if EPOCH.measured(times).empty:
+        return f"No MNIST epoch was measured here yet. {EPOCH.printed_sentence(times)}".strip()
+    first = EPOCH.sentence(evidence, times, "One MNIST epoch", WAYS)
+    ratios, share = speedups(times), EPOCH.input_share(times, shares(evidence))
+    own = ratios[(ratios["source"] == "measured") & (ratios["machine"] == EPOCH.fastest(times)["machine"])]
+    if len(own):
+        second = f"Its accelerator is {wording.span(own['speedup'], wording.times)} times as fast as its CPU."
+    elif share is not None:
+        second = f"The loader takes {wording.part(share)} of a training step."
+    else:
+        second = EPOCH.printed_sentence(times)
+    return f"{first}. {second}".strip()
+
+
+def quantities(evidence: Evidence) -> list[dict]:
+    """Return the seconds of epochs that repeat the article's, in its own framework, for claims."""
+    times = epochs(evidence)
+    return EPOCH.quantities(times[times["framework"] == "torch"], "seconds")
+
+
+def _points(evidence: Evidence) -> pandas.DataFrame:
+    """Return the study's measured points with their loader; of two alike, the one that measured more images."""
+    points = shared.with_settings(evidence.points(NAME), ["data_resident"])
+    controlled = points["data_resident"].map(lambda resident: "resident" if resident else "equal loader")
+    points = points.assign(loader=points["variant"].where(points["variant"] != "controlled", controlled))
+    return longest(points, [*PLACE, "batch_size", "loader"])
+
+
+def _label(line: dict, names: Names) -> str:
+    return figures.name_point(line, line["loader"], _framework(line), names=names, dataset=EPOCH.dataset)
+
+
+def _framework(line: dict) -> str:
+    """Return the framework of a line where it is not the article's."""
+    framework = line.get("framework")
+    return "" if framework == "torch" or pandas.isna(framework) else framework
+
+
+def _speedups_title(table: pandas.DataFrame, names: Names) -> str:
+    measured = table.loc[table["source"] == "measured", "speedup"]
+    if len(measured):
+        return f"The accelerator is {wording.span(measured, wording.times)} times as fast as its CPU"
+    if len(table):
+        return f"Published: the GPU is {wording.span(table['speedup'], wording.times)} times as fast as its CPU"
+    return "Accelerator and CPU: no machine has both yet"
+
+
+def _step_times_title(table: pandas.DataFrame, names: Names) -> str:
+    if table.empty:
+        return "No machine has two batch sizes yet"
+    return f"A step costs {wording.span(table['fixed_seconds'], wording.duration)} before its first image"
+
+
+def _step_label(points: pandas.DataFrame, names: Names) -> str:
+    first = points.iloc[0].to_dict()
+    return ", ".join(filter(None, (names.place(first), _framework(first)))) + figures.num_windows(points)
+
+
+def _draw_fit(axes: Axes, points: pandas.DataFrame, style: dict) -> None:
+    first, ends = points.iloc[0], pandas.Series([0.0, points["batch_size"].max()])
+    fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
+    axes.plot(ends, fitted, color=style["color"], linewidth=1)
+
+
+def _in_milliseconds(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    return table.assign(**{name: table[name] * 1e3 for name in ("seconds_per_step", "low", "high")})
+
+
+STUDY = Study(
+    name=NAME,
+    title="MNIST",
+    article="Chinese PyTorch blog post, 2022",
+    charts=(
+        EPOCH.chart(
+            "mnist-epochs",
+            "Seconds for one epoch",
+            "",
+            epochs,
+            "One MNIST epoch",
+            label=_label,
+            text="{seconds:.1f} s",
+            xlabel="seconds for data set-up, one training epoch and the test",
+        ),
+        Chart(
+            "mnist-speedup",
+            "Speed-up of the accelerator over its CPU",
+            "First with the article's loaders, then with equal ones: what remains is the chip.",
+            plot(
+                lambda evidence: speedups(epochs(evidence)),
+                Bars(
+                    column="speedup",
+                    label=_label,
+                    text="{speedup:.2f}x",
+                    reference=1,
+                    xlabel="CPU seconds / accelerator seconds, same machine",
+                    title=_speedups_title,
+                ),
+                shows="Bars of CPU seconds over accelerator seconds",
+            ),
+        ),
+        input_shares.chart(
+            "mnist-input-share",
+            "The host's wait may overlap device work; the share saved is 1 - resident step / loop step, at the"
+            " article's batch size.",
+            shares,
+            _label,
+            "the data were on the device",
+        ),
+        Chart(
+            "mnist-step-time",
+            "What does a step cost before the first image?",
+            "A line through the resident step's time at several batch sizes: its start is what every step pays"
+            " (launching), its slope what every image pays (arithmetic). Neither can be negative.",
+            plot(
+                step_times,
+                Points(
+                    x="batch_size",
+                    y="seconds_per_step",
+                    by=PLACE,
+                    fmt=lambda line: "o",
+                    label=_step_label,
+                    lines=_in_milliseconds,
+                    also=_draw_fit,
+                    xlabel="batch size",
+                    ylabel="ms a step, data resident",
+                    from_zero=True,
+                    look={"xlim": (0, None)},
+                    title=_step_times_title,
+                ),
+                shows="Step time over batch size with a fitted line",
+                height=4.0,
+            ),
+        ),
+    ),
+    published=(
+        Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
+        Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
+    ),
+    finding=finding,
+    quantities=quantities,
+    epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
+)

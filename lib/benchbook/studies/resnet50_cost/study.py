@@ -1,0 +1,507 @@
+"""What the ResNet-50 study says: images a second by batch and device count, dollars, and what an accuracy costs."""
+
+import itertools
+
+import numpy
+import pandas
+
+from benchbook.judging import statistics, verdicts, wording
+from benchbook.record import estimate, naming
+from benchbook.record.naming import Names
+from benchbook.rows import ceilings, records
+from benchbook.studies import figures, findings, quantities
+from benchbook.studies import tables as shared
+from benchbook.studies.charts import Bars, Lines, Points, plot
+from benchbook.studies.study import Chart, Evidence, Rule, Study, longest, once
+
+NAME = "resnet50_cost"
+GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
+TARGET_ACCURACY = 0.757  # the article's
+MILLION = 1e6  # images
+SWAPPED = "swap"  # the code of a verdict's reason where the machine swapped
+RENTED = ("on_demand", "reserved")
+ELECTRICITY = "electricity"  # of a machine that is paid for
+UNITS = {"hours": "hours", "dollars": "US dollars"}
+MARKERS = {1: "o", 2: "s", 4: "D", 8: "^"}  # by number of devices
+
+_ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
+_SETTING = [name for name in _ALIKE if name != "source"]
+_STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
+_ENERGY = ["energy_method", "energy_boundary"]
+_CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
+_CURVE += ["run_id", "repeat"]
+
+
+@once
+def points(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per point: images a second and the share of the measured ceiling, or how it ended.
+
+    Of two points that are alike the one that measured more images counts. The share is against the ceiling of one
+    device, calibrated in the same session, times the number of devices; processes on a CPU share its cores, and its
+    ceiling. Published rates have the bounds of their rounding.
+
+    Returns:
+        Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
+        device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
+        efficiency, energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
+        electricity_per_kwh (as the run states them), status, message.
+    """
+    printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
+    printed = printed.assign(num_samples=0)
+    measured = shared.with_settings(evidence.points(NAME), _STATED).assign(source="measured")
+    shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"]
+    measured = measured.join(shares, on=["machine", "point"])
+    devices = measured["device_count"].mask(measured["device"] == "cpu", 1).astype(float)
+    measured = measured.assign(efficiency=measured["efficiency"].astype(float) / devices)
+    measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
+    lines = [*printed.to_dict("records"), *measured.to_dict("records")]
+    columns = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
+    columns += ["image_size", "device_count", "samples_per_second", "low", "high", "interval", "num_windows", "verdict"]
+    columns += ["efficiency", "energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
+    numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
+    table = pandas.DataFrame(lines, columns=[*columns, "num_samples"]).astype(dict.fromkeys(numbers, float))
+    alike = [*_ALIKE, "batch_size", "device_count"]
+    table = longest(table, alike).sort_values(alike)[columns].reset_index(drop=True)
+    return table.rename(columns={"samples_per_second": "images_per_second"})
+
+
+def batches(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the largest batch that trained, the smallest that memory did not hold, and the fastest.
+
+    Where the machine swapped meanwhile, memory did not hold the batch.
+
+    Args:
+        table: from `points`.
+
+    Returns:
+        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, largest_batch,
+        out_of_memory_batch (missing where every batch fitted), fastest_batch, images_per_second.
+    """
+    key = [*_SETTING, "device_count"]
+    measured = table.loc[table["source"] == "measured", [*key, "batch_size", "images_per_second", "status", "verdict"]]
+    held_there = measured["images_per_second"].notna() & measured["status"].isin(records.TRAINED)
+    held_there &= ~measured["verdict"].map(lambda verdict: verdicts.has(verdict, SWAPPED)).astype(bool)
+    lines = []
+    for values, group in measured.groupby(key, dropna=False, sort=True):
+        held = group[held_there[group.index]]
+        beyond = group.loc[group["status"] == "out_of_memory", "batch_size"]
+        line = dict(zip(key, values, strict=True)) | {"out_of_memory_batch": beyond.min() if len(beyond) else None}
+        if len(held):
+            fastest = held.loc[held["images_per_second"].idxmax()]
+            line |= {"largest_batch": held["batch_size"].max(), "fastest_batch": fastest["batch_size"]}
+            line["images_per_second"] = fastest["images_per_second"]
+        lines.append(line)
+    measures = ["largest_batch", "out_of_memory_batch", "fastest_batch", "images_per_second"]
+    return pandas.DataFrame(lines, columns=[*key, *measures])
+
+
+def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return how the rate of several devices compares with that of one.
+
+    A point of several is compared with one device with the same images each (weak), or, without such a point, with the
+    same batch (strong). Devices are ideally n times as fast as one; processes on one CPU share its cores, and are
+    ideally as fast as one process that has them all.
+
+    Args:
+        table: from `points`.
+
+    Returns:
+        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, batch_size,
+        kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
+        num_windows (the smaller number), verdict (the worse one).
+    """
+    measured = _trained(table[table["source"] == "measured"]).to_dict("records")
+    ones = {
+        (*(line[name] for name in _ALIKE), line["batch_size"]): line for line in measured if line["device_count"] == 1
+    }
+    lines = []
+    for several in measured:
+        count, batch_size = several["device_count"], several["batch_size"]
+        for kind, size in {"weak": batch_size // count, "strong": batch_size}.items() if count > 1 else ():
+            if one := ones.get((*(several[name] for name in _ALIKE), size)):
+                ideal = 1 if several["device"] == "cpu" else count
+                ratio = shared.ratio(several, one, "images_per_second")
+                shares = {"efficiency": "ratio", "low": "low", "high": "high"}
+                shares = {name: ratio[column] / ideal for name, column in shares.items()}
+                lines.append(several | ratio | shares | {"kind": kind})
+                break
+    names = [*_SETTING, "device_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
+    return pandas.DataFrame(lines, columns=[*names, "num_windows", "verdict"])
+
+
+@once
+def costs(evidence: Evidence) -> pandas.DataFrame:
+    """Return what a million training images cost on the fastest point of each machine and view, at every price.
+
+    Returns:
+        Columns: machine, device, variant, source, dataset, batch_size, kind (on_demand, reserved, stated by the run, or
+        electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
+        per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
+        hour), energy_method and energy_boundary (of joules that electricity is priced by), note (what that boundary
+        leaves out).
+    """
+    lines, listed = [], {}
+    for price in estimate.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
+        listed.setdefault(price["machine"], {})[price["kind"]] = estimate.hourly(price)
+    best = _fastest(points(evidence), ["machine", "device", "source", "dataset"])
+    for line in best.sort_values(["source", "machine", "dataset"], kind="stable").to_dict("records"):
+        hourly = dict(listed.get(line["machine"], {}))
+        if line["price_per_hour"] > 0:
+            hourly["stated by the run"] = line["price_per_hour"]
+        if line["electricity_per_kwh"] > 0 and line["energy_per_sample"] > 0:
+            watts = line["energy_per_sample"] * line["images_per_second"]
+            hourly[ELECTRICITY] = estimate.electricity(watts, line["electricity_per_kwh"])
+        for kind, per_hour in hourly.items():
+            ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
+            cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
+            worth = estimate.rate_per_dollar(line["images_per_second"], per_hour)
+            own = line | (dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {})
+            note = estimate.wall_note(own["energy_boundary"])
+            lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
+    names = ["machine", "device", "variant", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
+    names += ["per_million", "low", "high", "interval", "num_windows", "verdict", "rate_per_dollar", *_ENERGY, "note"]
+    return pandas.DataFrame(lines, columns=names)
+
+
+def break_even(evidence: Evidence) -> pandas.DataFrame:
+    """Return after how many hours of training a machine that states its price has paid, against each rented one.
+
+    Both train on the same kind of data at their fastest, in the same view. The power is that of the training windows,
+    within the boundary that a line names: what it leaves out is not paid here, and the note says so.
+
+    Returns:
+        Columns: machine, variant, rented, kind, dataset, hours (of the bought machine; infinite where it never pays),
+        energy_method, energy_boundary, note.
+    """
+    table, rented, lines = points(evidence), costs(evidence), []
+    own = table[(table["purchase_price"] > 0) & (table["electricity_per_kwh"] > 0) & table["energy_per_sample"].notna()]
+    own = _fastest(own, ["machine", "dataset"]).to_dict("records")
+    rented = rented[rented["kind"].isin(RENTED)].to_dict("records")
+    for line, other in itertools.product(own, rented):
+        alike = line["dataset"] == other["dataset"] and figures.view(line) == figures.view(other)
+        if alike and line["machine"] != other["machine"]:
+            hours = estimate.break_even_hours(
+                line["purchase_price"],
+                line["energy_per_sample"] * line["images_per_second"],
+                line["electricity_per_kwh"],
+                other["per_hour"],
+                line["images_per_second"] / other["images_per_second"],
+            )
+            note = estimate.wall_note(line["energy_boundary"])
+            lines.append(line | {"rented": other["machine"], "kind": other["kind"], "hours": hours, "note": note})
+    columns = ["machine", "variant", "rented", "kind", "dataset", "hours", *_ENERGY, "note"]
+    return pandas.DataFrame(lines, columns=columns)
+
+
+@once
+def curves(evidence: Evidence) -> pandas.DataFrame:
+    """Return accuracy by epoch with the training that came before it, every run's own raw curve.
+
+    Measured hours and joules are sums over windows; those of an article are its epochs at its printed rate, without
+    evaluation, as in its formula. Dollars are hours at the run's stated price, or at the machine's price on demand.
+
+    Returns:
+        Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
+        accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
+    """
+    tested = evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records")
+    rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
+    rates = rates["samples_per_second"].to_dict()
+    for row in tested:
+        rate = rates.get(row["machine"], numpy.nan)
+        row["hours"] = estimate.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
+    for _, run in evidence.newest(NAME).groupby(["run_id", "repeat"], sort=True):
+        trains = run["phase"].eq("train") & run["seconds"].notna()
+        sums = run[["seconds", "energy_joules"]].astype(float).where(trains, 0).cumsum(skipna=False)
+        run = shared.with_settings(run, ["price_per_hour"])
+        run = run.assign(hours=sums["seconds"] / 3600, joules=sums["energy_joules"])
+        tested += run[(run["phase"] == "evaluate") & run["accuracy"].notna()].to_dict("records")
+    table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "price_per_hour"])
+    listed = estimate.on_demand(evidence.prices)
+    stated = zip(table["machine"], table["price_per_hour"], strict=True)
+    per_hour = [estimate.price_of_hour(machine, price, listed) for machine, price in stated]
+    dollars = table["hours"].astype(float) * pandas.Series(per_hour, table.index, dtype=float)
+    table = table.assign(dollars=dollars).drop(columns="price_per_hour")
+    return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
+
+
+def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
+    """Return when each run first reached an accuracy; what was not reached is missing, never continued.
+
+    Args:
+        table: from `curves`.
+        target: a fraction.
+
+    Returns:
+        Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, target,
+        best_accuracy, epoch, hours, joules, dollars.
+    """
+    lines, ends = [], ["epoch", "hours", "joules", "dollars"]
+    for _, curve in table.groupby(["run_id", "repeat"], sort=True):
+        reached = curve[curve["accuracy"] >= target].sort_values("epoch").head(1).to_dict("records")
+        when = {name: reached[0][name] if reached else None for name in ends}
+        lines.append(curve.iloc[0].to_dict() | {"target": target, "best_accuracy": curve["accuracy"].max()} | when)
+    return pandas.DataFrame(lines, columns=[*_CURVE, "target", "best_accuracy", *ends])
+
+
+def claimed(evidence: Evidence) -> list[dict]:
+    """Return each curve's best accuracy and its epochs, prices of an hour, and rates, for claims.
+
+    Measured ones are of as many devices and images a step as the article had: accuracies on ImageNet (of several runs
+    the longest counts, then the last), rates on synthetic images and ImageNet. Prices are stated by runs, or listed.
+    """
+    printed = evidence.printed(NAME, "phase == 'evaluate'")
+    values = []
+    for _, curve in printed.groupby("machine"):
+        best = curve.sort_values("accuracy").iloc[-1].to_dict()
+        values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
+    four = evidence.measured[evidence.measured["study"] == NAME]
+    four = statistics.newest(four[(four["device_count"] == NUM_DEVICES) & (four["dataset"] == "imagenet")])
+    tested = four[(four["phase"] == "evaluate") & four["accuracy"].notna()]
+    for _, own in tested.groupby("machine"):
+        last = own.sort_values(["epoch", "run_id"]).iloc[-1]
+        curve = tested[(tested["run_id"] == last["run_id"]) & (tested["repeat"] == last["repeat"])]
+        best = curve.sort_values("accuracy").iloc[-1].to_dict()
+        values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
+    listed, measured = estimate.on_demand(evidence.prices), points(evidence)
+    measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
+    for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
+        price = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
+        values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
+    alike = evidence.points(NAME).query(f"device_count == {NUM_DEVICES} and batch_size == {GLOBAL_BATCH_SIZE}")
+    names = {"synthetic": "synthetic_rate", "imagenet": "real_rate"}
+    for point in alike[alike["status"].eq("ok") & alike["samples_per_second"].notna()].to_dict("records"):
+        if name := names.get(point["dataset"]):
+            values.append(quantities.between(point | {"source": "measured"}, name, "samples_per_second"))
+    return values
+
+
+def finding(evidence: Evidence) -> str:
+    """Return the fastest point, how long a million images take on it, and what they cost."""
+    trained = evidence.points(NAME)
+    trained = trained[trained["status"].eq("ok") & trained["samples_per_second"].notna()]
+    price = wording.sentence(_costs_title(costs(evidence), evidence.names))
+    if trained.empty:
+        return f"ResNet-50 was not measured here yet. {price}"
+    best = findings.fastest(trained, "samples_per_second")
+    rate, whole = best["samples_per_second"], wording.duration(MILLION / best["samples_per_second"])
+    synthetic = "random pixels, so that input costs nothing" * (best["dataset"] == "synthetic")
+    hedge, place = findings.hedged(evidence, [best], synthetic), findings.place(evidence, best, trained)
+    first = f"ResNet-50 trains {wording.number(rate)} images a second on {place}{hedge}: a million take {whole}"
+    return f"{first}. {price}"
+
+
+def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of `points` that have a rate and did not fail."""
+    return table[table["images_per_second"].notna() & table["status"].eq("ok")]
+
+
+def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return the fastest of the points that did not fail, of those that are alike, each view for itself."""
+    trained = _trained(table)
+    trained = trained.assign(view=[figures.view(line) for line in trained.to_dict("records")])
+    fastest = trained.sort_values("images_per_second", kind="stable").drop_duplicates([*alike, "view"], keep="last")
+    return fastest.sort_values("view", kind="stable").drop(columns="view")
+
+
+def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
+    """Return the epochs in which a curve reached its best accuracy, and the target where it did."""
+    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": estimate.epochs_to_accuracy(curve, TARGET_ACCURACY)}
+    return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
+
+
+def _rates_title(table: pandas.DataFrame, names: Names) -> str:
+    measured = _trained(table[table["source"] == "measured"])
+    if measured.empty:
+        return "ResNet-50: nothing measured here yet"
+    best = measured.loc[measured["images_per_second"].idxmax()].to_dict()
+    how = f"{naming.device_word(best['device'])}, batch {best['batch_size']:,}"
+    return f"ResNet-50 trains up to {wording.number(best['images_per_second'])} images a second ({how})"
+
+
+def _shares_title(table: pandas.DataFrame, names: Names) -> str:
+    shares = table["efficiency"].dropna()
+    return (
+        f"That is {wording.span(shares, wording.percent)} of matrix products"
+        if len(shares)
+        else "Ceiling: not calibrated yet"
+    )
+
+
+def _scaling_title(table: pandas.DataFrame, names: Names) -> str:
+    if table.empty:
+        return "Scaling: no point of several devices yet"
+    several = "processes" if (table["device"] == "cpu").all() else "devices"
+    return (
+        f"Several {several} reach {wording.span(table['efficiency'].astype(float), wording.percent)} of the ideal speed"
+    )
+
+
+def _costs_title(table: pandas.DataFrame, names: Names) -> str:
+    if table.empty:
+        return "The cost of a million images: no price is known"
+    measured = table[table["source"] == "measured"]
+    cost = f"{wording.span((measured if len(measured) else table)['per_million'])} US dollars"
+    return f"A million images cost {cost}" + ("" if len(measured) else " at published speeds and prices")
+
+
+def _label(line: dict, names: Names) -> str:
+    count = line["device_count"]
+    processes = f"{count} processes" if line["device"] == "cpu" and pandas.notna(count) and count > 1 else None
+    parts = [names.place(line), processes, line["variant"], line.get("framework")]
+    parts += [line.get("precision"), naming.dataset(line["dataset"]) if pandas.notna(line["dataset"]) else None]
+    return ", ".join(part for part in parts if isinstance(part, str))
+
+
+def _offer(line: dict, names: Names) -> str:
+    """Return which machine trains what, and below it at which price."""
+    source = "" if line["source"] == "measured" else f", {line['source']}"
+    price = f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
+    return f"{names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}{source}\n{price}"
+
+
+def _rate_label(group: pandas.DataFrame, names: Names) -> str:
+    line = group.iloc[0].to_dict()
+    return f"{_label(line, names)}{figures.num_windows(group)}\n{figures.view(line)}"
+
+
+def _shares(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    share = table["efficiency"] / table["images_per_second"]
+    bounded = table.assign(low=share * table["low"], high=share * table["high"])
+    return bounded[bounded["efficiency"].notna()]
+
+
+def _accuracy_over(column: str) -> Lines:
+    """Return a panel of accuracy over hours or dollars, every run's raw curve."""
+
+    def title(table: pandas.DataFrame, names: Names) -> str:
+        table = table[table[column].notna()]
+        if table.empty:
+            return f"Accuracy by {column}: nothing yet"
+        line = table.sort_values("accuracy").iloc[-1]
+        published = "" if line["source"] == "measured" else ", published"
+        cost = f"{wording.number(line[column])} {UNITS[column]}"
+        return f"An accuracy of {100 * line['accuracy']:.1f} % takes {cost}{published}"
+
+    return Lines(
+        x=column,
+        y="accuracy",
+        by=["source", "machine", "run_id", "repeat"],
+        lines=lambda table, evidence: table[table[column].notna()],
+        label=lambda curve, names: _label(curve.iloc[0].to_dict(), names),
+        xlabel=f"{UNITS[column]} of training",
+        ylabel="test accuracy, top 1",
+        percent=True,
+        look={"xscale": "log", "ylim": (0, 1)},
+        title=title,
+    )
+
+
+BY_BATCH = {
+    "x": "batch_size",
+    "by": [*_ALIKE, "device_count"],
+    "fmt": lambda line: MARKERS.get(line["device_count"], "*") + ("--" if figures.view(line) == figures.BEST else "-"),
+    "batches": True,
+}
+STUDY = Study(
+    name=NAME,
+    title="ResNet-50",
+    article="RiseML, 2018",
+    charts=(
+        Chart(
+            "resnet50-batches",
+            "Images a second by batch, and the share of the ceiling",
+            "A cross where memory did not hold the batch. The table names the largest batch that trained without the"
+            " machine swapping, and the fastest.",
+            plot(
+                points,
+                Points(
+                    y="images_per_second",
+                    label=_rate_label,
+                    xlabel="images in a step, all devices together",
+                    ylabel="images a second, training",
+                    look={"yscale": "log"},
+                    title=_rates_title,
+                    **BY_BATCH,
+                ),
+                Points(
+                    y="efficiency",
+                    lines=_shares,
+                    xlabel="images in a step",
+                    ylabel="share of matrix products, same session",
+                    percent=True,
+                    from_zero=True,
+                    title=_shares_title,
+                    **BY_BATCH,
+                ),
+                shows="Images a second over the batch, and the share of the ceiling",
+                width=14.0,
+                height=4.8,
+                legend="right",
+                tables={"resnet50-largest": lambda evidence: batches(points(evidence))},
+            ),
+        ),
+        Chart(
+            "resnet50-scaling",
+            "Do several devices pay?",
+            "Weak: as many images for each device as one had alone. Strong: the same batch, shared out.",
+            plot(
+                lambda evidence: scaling(points(evidence)),
+                Bars(
+                    column="efficiency",
+                    label=lambda line, names: f"{_label(line, names)}\nbatch {line['batch_size']}, {line['kind']}",
+                    text="{efficiency:.0%} ({ratio:.2f}x of one)",
+                    percent=True,
+                    reference=1,
+                    margin=0.35,
+                    xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
+                    title=_scaling_title,
+                ),
+                shows="Bars of the share of the ideal speed",
+                width=9.0,
+            ),
+        ),
+        Chart(
+            "resnet50-money",
+            "What does a million images cost?",
+            "At every known price: on demand, reserved, stated by the run, or the electricity of a machine that is paid"
+            " for. Then the hours of training at which a purchase has paid, where a run states its price.",
+            plot(
+                costs,
+                Bars(
+                    column="per_million",
+                    label=_offer,
+                    text="{per_million:.3g} USD ({rate_per_dollar:,.0f} images/s per USD/h)",
+                    least_first=True,
+                    margin=0.55,
+                    xlabel="US dollars for a million training images, without evaluation",
+                    title=_costs_title,
+                ),
+                shows="Bars of dollars for a million training images",
+                width=9.0,
+                tables={"resnet50-break-even": break_even},
+            ),
+        ),
+        Chart(
+            "resnet50-accuracy",
+            "What does an accuracy cost?",
+            "Raw curves, never continued: the table says when each run first reached the article's 75.7 %, if it did.",
+            plot(
+                curves,
+                _accuracy_over("hours"),
+                _accuracy_over("dollars"),
+                shows="Test accuracy over hours and over dollars",
+                width=12.0,
+                height=4.2,
+                tables={"resnet50-to-target": lambda evidence: to_target(curves(evidence))},
+            ),
+        ),
+    ),
+    published=(
+        Rule("synthetic_rate", "samples_per_second", "dataset == 'synthetic' and batch_size == 1024"),
+        Rule("mxnet_rate", "samples_per_second", "dataset == 'synthetic' and batch_size == 768"),
+        Rule("real_rate", "samples_per_second", "dataset == 'imagenet' and phase == 'train'"),
+    ),
+    finding=finding,
+    quantities=claimed,
+)

@@ -1,0 +1,303 @@
+"""The results of a user's own network: how fast it trains here, in which batches, and what other chips would take."""
+
+import datetime
+
+import pandas
+
+from benchbook.judging import wording
+from benchbook.measuring import support
+from benchbook.record import estimate
+from benchbook.record.naming import Names
+from benchbook.rows import records
+from benchbook.studies import findings, input_shares
+from benchbook.studies.charts import Bars, Points, plot
+from benchbook.studies.study import Chart, Evidence, Study, longest, once
+from benchbook.studies.your_network import sizes
+
+NAME = "your_network"
+CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
+CHIPS += ("NVIDIA H100 80GB SXM",)
+HELD_OUT = "predicted without it"
+IMAGES = 1_000_000  # that the chips are compared by
+_KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
+
+
+@once
+def rates(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per measured network and setting: samples a second, or how it ended.
+
+    Returns:
+        Columns: machine, device, framework, model, dataset, image_size, batch_size, precision, variant,
+        samples_per_second, low, high, interval (its kind), num_windows, verdict, energy_per_sample, flops_per_sample,
+        peak_memory_bytes, status, message, point.
+    """
+    columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
+    columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
+    points = evidence.points(NAME)
+    rows = evidence.measured[evidence.measured["study"].eq(NAME) & evidence.measured["phase"].eq("train")]
+    peaks = rows.groupby(["machine", "point"])["peak_memory_bytes"].max()
+    points = points.join(peaks, on=["machine", "point"]).reindex(columns=columns)
+    return longest(points, [*_KEY, "point"]).sort_values(_KEY).drop(columns="num_samples").reset_index(drop=True)
+
+
+@once
+def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per batch size that was tried.
+
+    Returns:
+        Columns: machine, device, framework, model, precision, variant, point, batch_size, samples_per_second (the
+        median of its windows; missing where it failed), low, high (their range), peak_memory_bytes, status, message.
+    """
+    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], sizes.TRIED)
+    key = ["machine", "device", "framework", "model", "precision", "variant", "point", "batch_size"]
+    rate = {"samples_per_second": "median", "low": "min", "high": "max"}
+    measures = {name: ("samples_per_second", how) for name, how in rate.items()}
+    measures |= {"peak_memory_bytes": ("peak_memory_bytes", "max")}
+    measures |= {name: (name, "last") for name in ("status", "message")}
+    return tried.groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
+
+
+@once
+def shares(evidence: Evidence) -> pandas.DataFrame:
+    """Return how much of a training step is the input of images that are loaded; see `input_shares.table`."""
+    points = evidence.points(NAME)
+    return input_shares.beside_ready(evidence, points[points["num_workers"].gt(0).fillna(False)])
+
+
+@once
+def elsewhere(evidence: Evidence) -> pandas.DataFrame:
+    """Return what IMAGES samples take here, and what other chips are predicted to take from the network's operations.
+
+    Next to the measurement is what would have been predicted of this machine: the record is asked without its chip and
+    without anything that was measured here, which shows how far such predictions may be trusted. Only networks whose
+    operations were counted are predicted; the fastest point of each counts here.
+
+    Returns:
+        Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
+        precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
+        record), joules_per_sample (where a sensor read them, or the record has the chip's power), basis, reason (why
+        there is no prediction).
+    """
+    own, lines = _trained(rates(evidence)), []
+    for _, points in own.groupby("model", sort=True):
+        best = points.sort_values("samples_per_second").iloc[-1]
+        place = {"model": best["model"], "where": best["machine"]} | best[["device", "precision"]].to_dict()
+        measured = best[["samples_per_second", "low", "high"]].to_dict()
+        lines.append(place | {"source": "measured", "joules_per_sample": best["energy_per_sample"]} | measured)
+        if pandas.notna(best["flops_per_sample"]):
+            lines.append(place | {"source": HELD_OUT} | _held_out(evidence, best))
+            lines += [{"model": best["model"]} | line for line in _predicted(evidence, best.to_dict())]
+    columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "dollars"]
+    columns += ["joules_per_sample", "basis", "reason"]
+    table = pandas.DataFrame(lines, columns=columns)
+    hours = [estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
+    return table.assign(hours=hours)
+
+
+def finding(evidence: Evidence) -> str:
+    """Return how fast the fastest network trains here, and what another chip is predicted to take."""
+    table = rates(evidence)
+    if table.empty:
+        return "No network of your own was measured here yet."
+    hedge = findings.hedged(evidence, evidence.points(NAME).to_dict("records"))
+    second = elsewhere_title(elsewhere(evidence), evidence.names)
+    return f"{_rates_title(table, evidence.names)}{hedge}. {second}."
+
+
+def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
+    """Return which batch size of `batch_sizes` is the fastest, and which was the largest that worked."""
+    worked = table[table["samples_per_second"].notna()]
+    if worked.empty:
+        return "Batch sizes: none was tried"
+    best = worked.sort_values("samples_per_second").iloc[-1]
+    own = worked[worked["point"].eq(best["point"]) & worked["machine"].eq(best["machine"])]
+    largest = f"; {own['batch_size'].max():.0f} is the largest that worked" if len(own) > 1 else ""
+    return f"{best['model']} is fastest at {best['batch_size']:.0f} samples a step{largest}"
+
+
+def elsewhere_title(table: pandas.DataFrame, names: Names | None = None) -> str:
+    """Return what this machine takes, and the fastest chip that is predicted for the same network."""
+    own = table[table["source"].eq("measured") & table["hours"].notna()]
+    if own.empty:
+        return "A million samples: nothing measured here yet"
+    first = own.iloc[0]
+    said = f"A million samples of {first['model']} take {wording.duration(3600 * first['hours'])} here"
+    others = table[table["source"].eq("predicted") & table["hours"].notna() & table["model"].eq(first["model"])]
+    if others.empty:
+        return said
+    best = others.sort_values("hours").iloc[0]
+    return f"{said}; {best['where']} is predicted at {wording.duration(3600 * best['hours'])}"
+
+
+def held_out(table: pandas.DataFrame) -> str:
+    """Return how near the record would have come to each network's rate here, in a sentence; or why it says nothing.
+
+    Args:
+        table: from `elsewhere`.
+    """
+    sentences = []
+    for model, lines in table.groupby("model", sort=True):
+        by_source = lines.drop_duplicates("source").set_index("source")
+        if HELD_OUT not in by_source.index:
+            sentences.append(f"{model}: nothing is predicted, because its operations were not counted.")
+            continue
+        measured, guess = by_source.loc["measured"], by_source.loc[HELD_OUT]
+        if pandas.notna(guess["reason"]):
+            sentences.append(f"{model}: what the record would have predicted here is unknown ({guess['reason']}).")
+            continue
+        within = "within" if guess["low"] <= measured["samples_per_second"] <= guess["high"] else "outside"
+        rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
+        sentences.append(
+            f"{model} trains {wording.number(measured['samples_per_second'])} samples a second here. Without this"
+            f" machine, the record predicts {rate} ({low} to {high}): the measurement lies {within}."
+        )
+    return " ".join(sentences)
+
+
+def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
+    return table[table["status"].isin(records.TRAINED) & table["samples_per_second"].notna()]
+
+
+def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
+    from benchbook.record.predictions import judging  # imports scipy, which takes a second
+    from benchbook.record.predictions.features import Unknown
+
+    points = evidence.points(NAME)
+    point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
+    try:
+        judged = judging.judge_measured(point, evidence.ceilings)
+    except Unknown as reason:
+        return {"reason": str(reason)}
+    return {"samples_per_second": judged["predicted"]} | {name: judged[name] for name in ("low", "high", "basis")}
+
+
+def _predicted(evidence: Evidence, point: dict) -> list[dict]:
+    # What learns from the record imports scipy, which takes a second.
+    from benchbook.record.predictions import money
+    from benchbook.record.predictions.features import Unknown
+    from benchbook.record.predictions.question import Question
+    from benchbook.studies import prediction_tables as learned
+
+    forecaster, lines = learned.learn(evidence), []
+    for chip in CHIPS:
+        question = Question(
+            chip,
+            precision=point["precision"],
+            flops_per_sample=float(point["flops_per_sample"]),
+            batch_size=float(point["batch_size"]),
+            image_size=None if pandas.isna(point["image_size"]) else float(point["image_size"]),
+            images=IMAGES,
+        )
+        line = {"where": chip, "source": "predicted", "precision": point["precision"]}
+        try:
+            answer = forecaster.ask(question, datetime.date.today())
+            rate, joules = answer.rate, answer.joules_per_image
+            line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
+            line |= {"dollars": money.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
+            line |= {"joules_per_sample": None if joules is None else joules.value}
+        except Unknown as reason:
+            line |= {"reason": str(reason)}
+        lines.append(line)
+    return lines
+
+
+def _rates_title(table: pandas.DataFrame, names: Names) -> str:
+    trained = _trained(table)
+    if trained.empty:
+        return "Your network: nothing measured here yet"
+    best = trained.sort_values("samples_per_second").iloc[-1]
+    return f"{best['model']} trains up to {best['samples_per_second']:,.3g} samples a second"
+
+
+def _label(line: dict, names: Names) -> str:
+    parts = [line["framework"], line["precision"], f"batch {line['batch_size']:.0f}" if line["batch_size"] else ""]
+    parts += [line["variant"]] if line["variant"] != "reference" else []
+    return f"{line['model']}, {names.place(line)}\n{', '.join(str(part) for part in parts if part)}"
+
+
+def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return the lines of `elsewhere` that have hours, with the bounds of these; one window each, so no number."""
+    drawn = table[table["hours"].notna()].reset_index(drop=True)
+    images = drawn["hours"] * drawn["samples_per_second"]
+    return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], num_windows=None)
+
+
+def _hours_text(line: dict) -> str:
+    dollars = "" if pandas.isna(line["dollars"]) else f", ${line['dollars']:,.3g}"
+    return wording.duration(3600 * line["hours"]) + dollars
+
+
+STUDY = Study(
+    name=NAME,
+    title="Your network",
+    finding=finding,
+    charts=(
+        Chart(
+            "your-network-rates",
+            "How fast does it train here?",
+            "Each network in each setting that was measured; a cross where it failed.",
+            plot(
+                rates,
+                Bars(
+                    column="samples_per_second",
+                    label=_label,
+                    text="{samples_per_second:,.3g}",
+                    xlabel="samples a second, training",
+                    title=_rates_title,
+                ),
+                shows="Bars of samples a second for each network and setting",
+            ),
+        ),
+        Chart(
+            "your-network-batch-sizes",
+            "Which batch size is the fastest, and which is the largest?",
+            "Two windows each; bounds are their range. A cross is a batch that memory did not hold.",
+            plot(
+                batch_sizes,
+                Points(
+                    x="batch_size",
+                    y="samples_per_second",
+                    by=["machine", "device", "framework", "model", "precision", "point"],
+                    batches=True,
+                    label=lambda tried, names: ", ".join(tried.iloc[0][["model", "framework", "precision"]].dropna()),
+                    xlabel="samples a step",
+                    ylabel="samples a second",
+                    title=batch_sizes_title,
+                ),
+                shows="Lines of samples a second over the batch size",
+                height=4.0,
+            ),
+        ),
+        input_shares.chart(
+            "your-network-input",
+            "Of data sets that are loaded: how long the device waited, and what a batch on the device would save.",
+            shares,
+            lambda line, names: f"{names.place(line)}, {line['dataset']}",
+            "the images were on the device",
+        ),
+        Chart(
+            "your-network-elsewhere",
+            "What would other chips take?",
+            "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions."
+            " Unseen is what the record would have said of this machine without having seen it."
+            " Dollars are those of the median rent on record.",
+            plot(
+                elsewhere,
+                Bars(
+                    column="hours",
+                    lines=_timed,
+                    label=lambda line, names: (
+                        f"{line['model']}\n{line['where']}" + ", unseen" * (line["source"] == HELD_OUT)
+                    ),
+                    text=_hours_text,
+                    names={"cpu": "measured here", "accelerator": "measured here", "published": "predicted"},
+                    least_first=True,
+                    xlabel=f"hours for {IMAGES:,} samples",
+                    look={"xscale": "log"},
+                    title=elsewhere_title,
+                ),
+                shows="Bars of hours, measured and predicted",
+            ),
+        ),
+    ),
+)

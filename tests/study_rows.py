@@ -1,0 +1,211 @@
+"""Rows of every study's points, as its notebook writes them: for the contract of all studies, and for their numbers."""
+
+import functools
+import json
+
+import pandas
+
+from benchbook.record import articles
+from benchbook.studies.study import Evidence
+from rows import make_row, make_rows
+
+NOTHING = dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
+OWN = {  # what a point of a study has, unless a test says otherwise
+    "mnist_speedup": {"dataset": "mnist", "batch_size": 64},
+    "vae_stability": {"model": "vae", "dataset": "mnist", "batch_size": 128, "precision": "fp32"},
+    "mobilenetv2_energy": {
+        "framework": "tensorflow",
+        "dataset": "cifar10",
+        "dataset_samples": 50_000,
+        "image_size": 128,
+        "settings": {"trainable": False, "learning_rate": 5e-4, "weights": "imagenet"},
+    },
+    "simclr_epochs": {
+        "dataset": "cifar10",
+        "dataset_samples": 50_000,
+        "batch_size": 128,
+        "precision": "fp32",
+        "compiled": False,
+        "settings": {"seed": 0},
+        "accuracy_metric": "knn",
+    },
+    "segmentation_scaling": {
+        "framework": "tensorflow",
+        "dataset": "triangles-512px",
+        "dataset_samples": 500,
+        "batch_size": 16,
+        "image_size": 512,
+        "precision": "fp32",
+        "compiled": False,
+        "settings": {"width": 1.0},
+        "peak_memory_bytes": 3 * 2**30,
+    },
+    "resnet50_cost": {
+        "model": "resnet50",
+        "dataset": "synthetic",
+        "image_size": 224,
+        "precision": "fp32",
+        "device_count": 1,
+        "flops_per_sample": 1e9,
+    },
+    "your_network": {
+        "model": "resnet18",
+        "dataset": "photographs",
+        "dataset_samples": 320,
+        "image_size": 224,
+        "batch_size": 16,
+        "precision": "fp32",
+        "num_workers": 2,
+        "flops_per_sample": 1.1e10,
+    },
+}
+
+
+def point(
+    study,
+    rates=(1000.0, 1200.0, 1600.0),
+    *,
+    settings=None,
+    ended=None,
+    test=True,
+    losses=(2.0, 1.0, 0.5),
+    accuracy=0.6,
+    **columns,
+):
+    """Return the rows of a run: set-up, first call, warm-up, windows, a test; or windows and how it failed.
+
+    Args:
+        study: its name.
+        rates: a window of 640 images in 2 seconds each; its samples are columns as any.
+        settings: added to those of OWN.
+        ended: the status of a last row that measured nothing.
+        test: whether there is an evaluation: of 5,000 images a second, and this accuracy.
+        losses: of the windows; the last one of all that follow.
+        columns: of all rows.
+    """
+    own = {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"} | OWN[study] | columns
+    settings = OWN[study].get("settings", {}) | (settings or {})
+    told = (
+        "variant",
+        "device",
+        "framework",
+        "dataset",
+        "batch_size",
+        "image_size",
+        "device_count",
+        "model",
+        "precision",
+    )
+    name = "-".join(str(part) for part in (*(own.get(column) for column in told), settings))
+    named = {"point": name, "run_id": f"{own['machine']}-{name}", "session": f"{own['machine']}-{name}"}
+    common = named | own | {"settings": json.dumps(settings)}
+    rows = [make_row(**common | {"phase": "setup", "seconds": 0.25} | dict.fromkeys(("samples", "samples_per_second")))]
+    rows += [make_row(**common | {"phase": "compile", "seconds": 1.5, "samples_per_second": 40.0})]
+    rows += [make_row(**common | {"phase": "warmup", "seconds": 100.0, "samples_per_second": 1.0})]
+    for index, rate in enumerate(rates):
+        window = {"index": index, "epoch": 1, "samples_per_second": float(rate)}
+        rows.append(make_row(**common | {"loss": losses[min(index, len(losses) - 1)]} | window))
+    if ended:
+        rows.append(
+            make_row(**common | NOTHING | {"phase": "warmup", "index": 9, "status": ended, "message": "planted"})
+        )
+    elif test:
+        tested = {"phase": "evaluate", "samples": 1000, "samples_per_second": 5000.0}
+        rows.append(make_row(**common | {"accuracy": accuracy} | tested | {"epoch": 1}))
+    return rows
+
+
+def tried(row, what, rates, **columns):
+    """Return windows of what a run tried besides its training: resident batches, the matrix, batch sizes."""
+    settings = json.loads(row["settings"]) | {"tried": what}
+    common = row | {"phase": "calibrate", "settings": json.dumps(settings)} | columns
+    return [common | {"index": 20 + index, "samples_per_second": float(rate)} for index, rate in enumerate(rates)]
+
+
+def steps(errors, **columns):
+    """Return the autoencoder's steps that were compared with float64, at these relative errors of the loss."""
+    common = point("vae_stability", **columns)[0] | {"phase": "parity", "samples": 128, "seconds": None}
+    agreed = dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), 1.0)
+    return [
+        common
+        | {"index": index, "loss": 500.0 * (1 + error), "status": "ok" if error == error else "diverged"}
+        | {"settings": json.dumps(agreed | {"step": index + 1, "reference_loss": 500.0})}
+        for index, error in enumerate(errors)
+    ]
+
+
+def calibration(rate=4e12, session="calibrated", model="matmul", **columns):
+    """Return a ceiling's window: a rate of operations of one FLOP, or of one byte where the model is a copy."""
+    work = {"flops_per_sample": 1.0, "precision": "fp32"} if model == "matmul" else {"bytes_per_sample": 1.0}
+    named = dict.fromkeys(("point", "run_id"), f"{model}-{session}-{rate:g}")
+    row = {"study": "calibrate", "phase": "calibrate", "model": model, "session": session, "batch_size": 64}
+    return make_row(**row | named | work | {"samples_per_second": rate} | columns)
+
+
+def matrix(row):
+    """Return the windows of a support matrix: fp32, one precision that works, and one that does not."""
+    cells = [*tried(row, "matrix", (10.0, 20.0)), *tried(row, "matrix", (45.0,), precision="amp_bf16")]
+    refused = {"precision": "amp_fp16", "status": "unsupported", "message": "no half"}
+    return [*cells, *tried(row | refused, "matrix", (0,)), *tried(row, "matrix", (30.0,), compiled=True)]
+
+
+def machine(study, name="desk", device="cpu", faster=1.0):
+    """Return the rows of one machine in one study: every path to its charts that a machine can take."""
+    place = {"machine": name, "device": device, "chip": f"Chip {name}"}
+    rates = tuple(faster * rate for rate in (1000.0, 1200.0, 1600.0))
+    if study == "calibrate":
+        trained = point("mnist_speedup", rates, flops_per_sample=1e6, precision="fp32", session="calibrated", **place)
+        copy = calibration(2e10, model="copy", **place)
+        return [calibration(4e9 * faster, **place), calibration(9e9, precision="bf16", **place), copy, *trained]
+    rows = point(study, rates, **place)
+    energy = {"energy_joules": 50.0, "energy_method": "nvml", "energy_boundary": "board"}
+    tuned = point(study, (faster * 2000.0,), variant="tuned", settings={"chosen": "tuned"}, **place)
+    failed = point(study, (), ended="out_of_memory", batch_size=512, **place)
+    if study == "mnist_speedup":
+        resident = {"variant": "controlled", "settings": {"data_resident": True}, **place}
+        more = point(study, rates, variant="controlled", **place)
+        more += point(study, (faster * 2500,), **resident) + point(study, (faster * 3200,), batch_size=256, **resident)
+    elif study == "vae_stability":
+        more = steps([0.0, 1e-5], **place) + point(
+            study, rates[:1], losses=[float("nan")], dataset="digits-28px", **place
+        )
+    elif study == "mobilenetv2_energy":
+        shown = {"settings": {"trainable": True}, "framework": "torch", **place}
+        more = point(study, rates, losses=[2.0, 1.5, 1.0], **energy, **shown)
+        more += point(study, (), ended="crashed", image_size=224, **place)
+    elif study == "simclr_epochs":
+        more = tried(rows[0], "resident", (faster * 2000,)) + matrix(rows[0])
+    elif study == "segmentation_scaling":
+        long = {"seconds": 30.0, "settings": {"sustained_minutes": 1.0}, "variant": "tuned"}
+        more = point(study, (0.3, 0.3, 0.3, 0.2), test=False, samples=9, **long, **place)
+    elif study == "resnet50_cost":
+        stated = {"price_per_hour": 3.6, "purchase_price": 2000.0, "electricity_per_kwh": 0.3}
+        more = point(study, rates, settings=stated, batch_size=128, **energy, **place)
+        for dataset, size in (("synthetic", 256), ("imagenet", 1024)):
+            more += point(study, rates, settings=stated, dataset=dataset, batch_size=size, device_count=4, **place)
+        more += [calibration(4e12, row["session"], **place) for row in (rows[0], more[0])]
+    else:
+        sizes = tried(rows[0], "batch_size", (8.0, 9.0), batch_size=4) + tried(
+            rows[0], "batch_size", (12.0,), batch_size=64
+        )
+        more = sizes + tried(rows[0], "resident", (faster * 2500,))
+    return [*rows, *tuned, *failed, *more]
+
+
+@functools.cache
+def published_rows():
+    return articles.rows()
+
+
+def evidence(*parts, published=False, **more):
+    """Return the evidence of these lists of rows, with what articles printed where `published`."""
+    rows = make_rows([row for part in parts for row in part])
+    return Evidence(pandas.concat([rows, published_rows()], ignore_index=True) if published else rows, **more)
+
+
+def only(table, **equal):
+    """Return the only line with these values."""
+    for name, value in equal.items():
+        table = table[table[name] == value]
+    assert len(table) == 1
+    return table.iloc[0]

@@ -1,0 +1,616 @@
+"""Numbers of the studies against sums done by hand, each test for a fault that was or could be made."""
+
+import json
+
+import numpy
+import pandas
+import pytest
+
+from benchbook.judging.verdicts import Verdict
+from benchbook.record import articles
+from benchbook.studies import datasets, findings, support_matrix
+from benchbook.studies.calibrate import study as calibrate
+from benchbook.studies.mnist_speedup import study as mnist
+from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
+from benchbook.studies.resnet50_cost import study as resnet50
+from benchbook.studies.segmentation_scaling import masks as encoded
+from benchbook.studies.segmentation_scaling import study as segmentation
+from benchbook.studies.simclr_epochs import study as simclr
+from benchbook.studies.study import Evidence
+from benchbook.studies.vae_stability import study as vae
+from benchbook.studies.your_network import study as your_network
+from rows import make_row, make_rows
+from study_rows import calibration, evidence, matrix, only, point, steps, tried
+
+DRIFTED, SWAPPED = Verdict((("drift", 0.09),)), Verdict((("swap",),))
+
+
+def loader(rates, name="reference", **columns):
+    """Return an MNIST point with one of the loaders."""
+    settings = {"data_resident": name == "resident"}
+    return point(
+        "mnist_speedup", rates, variant=name if name == "reference" else "controlled", settings=settings, **columns
+    )
+
+
+def named(quantities):
+    return {line["name"]: line["value"] for line in quantities}
+
+
+def title(drawing, panel=0):
+    return drawing.figure.axes[panel].get_title(loc="left")
+
+
+def words(drawing, panel=0):
+    return [text.get_text().strip() for text in drawing.figure.axes[panel].texts]
+
+
+def test_an_epoch_is_the_sum_of_its_parts():
+    line = mnist.epochs(evidence(loader([1000, 1200, 1600]))).iloc[0]
+    assert line[["setup_seconds", "evaluate_seconds"]].tolist() == [0.25 + 1.5, 10_000 / 5000]
+    assert line["train_seconds"] == pytest.approx(60_000 / 1200)
+    assert line[["low", "seconds", "high"]].tolist() == pytest.approx([3.75 + 37.5, 3.75 + 50, 3.75 + 60])
+    assert line[["source", "loader", "num_windows", "interval"]].tolist() == ["measured", "reference", 3, "range"]
+    line = simclr.epochs(evidence(point("simclr_epochs", (50, 60, 80)))).iloc[0]
+    minutes = [49_920 / rate / 60 + 60_000 / 5000 / 60 for rate in (80, 60, 50)]
+    assert line[["low", "minutes", "high"]].tolist() == pytest.approx(minutes)
+
+
+def test_each_part_of_an_epoch_is_the_median_over_the_runs_of_the_last_session():
+    runs = [loader([1000], run_id=f"run-{number}", session="two") for number in range(3)]
+    for run, rate in zip(runs, (1000.0, 4000.0, 5000.0), strict=True):
+        run[-1]["samples_per_second"] = rate
+    runs[2][0]["seconds"] = 9.0  # one slow set-up
+    earlier = loader([1], run_id="0", session="one")
+    line = only(mnist.epochs(evidence(earlier, *runs, loader([4000], batch_size=256))))
+    assert line[["setup_seconds", "evaluate_seconds", "num_windows"]].tolist() == [1.75, 2.5, 3]
+
+
+def test_an_epoch_without_a_test_judges_no_claim_and_neither_do_other_digits():
+    untested = evidence(point("mnist_speedup", (1000,), test=False))
+    line = mnist.epochs(untested).iloc[0]
+    assert pandas.isna(line["evaluate_seconds"])
+    assert line["seconds"] == pytest.approx(1.75 + 60)
+    assert mnist.STUDY.quantities(untested) == []
+    assert mnist.STUDY.quantities(evidence(loader([1000], dataset="digits-28px"))) == []
+    for change in ({"variant": "tuned"}, {"dataset": "shapes-32px"}, {"batch_size": 64}):
+        assert simclr.STUDY.quantities(evidence(point("simclr_epochs", **change))) == []
+
+
+def test_a_point_that_failed_before_its_windows_is_a_line_without_seconds():
+    failed = make_row(phase="setup", status="unavailable", samples_per_second=None, batch_size=None, seconds=None)
+    line = mnist.epochs(evidence([failed])).iloc[0]
+    assert line[["setup_seconds", "train_seconds", "seconds", "low", "high"]].isna().all()
+    assert (line["status"], line["num_windows"], line["verdict"]) == ("unavailable", 0, None)
+
+
+def test_published_figures_are_the_articles_with_half_a_unit_of_their_last_digit():
+    printed = evidence(published=True)
+    epochs = mnist.epochs(printed)
+    assert sorted(epochs["seconds"]) == [19.6, 20.4, 33.4, 34.2]
+    assert (epochs["seconds"] - epochs["low"]).tolist() == pytest.approx([0.05] * 4)
+    assert epochs[["setup_seconds", "train_seconds"]].isna().all(axis=None)
+    assert simclr.epochs(printed)["minutes"].tolist() == pytest.approx([0.49, 59.3, 6.75])
+    assert simclr.accuracies(printed)["accuracy"].max() == 0.847
+    settings = mobilenetv2.settings(printed)
+    assert sorted(settings["images_per_second"].dropna()) == pytest.approx([500_000 / s for s in (2129, 1882, 1878)])
+    rates = [500_000 / seconds for seconds in (2129.5, 2129, 2128.5)]
+    slowest = settings.sort_values("images_per_second").iloc[0]
+    assert slowest[["low", "images_per_second", "high"]].tolist() == pytest.approx(rates)
+    times = segmentation.image_times(printed).set_index("machine")
+    assert times["ms_per_image"].to_dict() == pytest.approx(
+        {"macbook-air-m1": 328, "m1-max-guess": 82, "quadro-rtx-6000": 24.6}
+    )
+    assert times.loc["macbook-air-m1", "hours"] == pytest.approx(9.11, abs=0.005)  # 9 h 06 min
+    curve = vae.losses(printed)
+    assert curve["loss"].tolist()[:4] == [550.842529, 330.613251, 4705.016602, 183532752.0]
+    assert curve["status"].tolist() == ["ok"] * 4 + ["diverged"]
+    assert curve["images_seen"].tolist() == [64, 1344, 2624, 3904, 5 * 60_000 + 40_960 + 64]
+    costs = resnet50.curves(printed).set_index(["machine", "epoch"])["dollars"]
+    assert [round(costs["cloud-tpu-v2-8", epoch]) for epoch in (64, 86)] == [55, 73]
+    epochs = resnet50.to_target(resnet50.curves(printed)).set_index("machine")["epoch"].to_dict()
+    assert epochs == {"aws-p3-8xlarge": 84, "cloud-tpu-v2-8": 64}
+
+
+def test_a_speedup_is_cpu_seconds_over_accelerator_seconds_of_the_same_work():
+    cpu, cuda = loader([1000, 1200, 1600]), loader([4000, 5000, 8000], device="cuda")
+    line = only(mnist.speedups(mnist.epochs(evidence(cpu, cuda))))
+    assert line["speedup"] == pytest.approx(53.75 / 15.75)
+    assert line[["low", "high"]].tolist() == pytest.approx([41.25 / 18.75, 63.75 / 11.25])
+    assert (line["interval"], line["num_windows"]) == ("range", 3)
+    for change in ({"machine": "attic"}, {"name": "resident"}, {"dataset": "digits-28px"}, {"framework": "mlx"}):
+        other = loader([4000], device="cuda", **change)
+        assert mnist.speedups(mnist.epochs(evidence(cpu, other))).empty
+
+
+def test_the_bounds_of_a_ratio_do_not_divide_the_ends_of_two_intervals():
+    alike = dict.fromkeys(("machine", "framework", "variant", "loader", "dataset"), "same") | {"source": "measured"}
+    alike |= {"status": "ok", "num_windows": 18, "verdict": Verdict(), "interval": "interval"}
+    cpu = alike | {"device": "cpu", "seconds": 50.0, "low": 40.0, "high": 62.5, "num_windows": 6}
+    cuda = alike | {"device": "cuda", "seconds": 10.0, "low": 8.0, "high": 12.5, "verdict": DRIFTED}
+    line = only(mnist.speedups(pandas.DataFrame([cpu, cuda])))
+    width = numpy.exp(2**0.5 * numpy.log(1.25))  # independent errors of logarithms add in squares
+    assert line[["low", "speedup", "high"]].tolist() == pytest.approx([5 / width, 5, 5 * width])
+    assert line[["num_windows", "verdict"]].tolist() == [6, DRIFTED]
+
+
+def test_the_input_share_is_what_a_resident_batch_of_the_same_device_and_data_would_save():
+    both = evidence(loader([900, 1000, 1100]), loader([2000, 2500], "resident"))
+    line = only(mnist.shares(both))
+    shares = [1 - 1100 / 2000, 1 - 1000 / 2250, 1 - 900 / 2500]
+    assert line[["share_low", "share", "share_high"]].tolist() == pytest.approx(shares)
+    assert line[["waited", "waited_low", "waited_high", "num_windows"]].tolist() == [0.25, 0.25, 0.25, 3]
+    for change in ({"machine": "attic"}, {"device": "cuda"}, {"dataset": "digits-28px"}, {"batch_size": 256}):
+        shares = mnist.shares(evidence(loader([1200]), loader([2500], "resident", **change)))
+        assert shares["share"].isna().tolist() == [True]
+    own = point("simclr_epochs", (50, 60, 80))
+    line = only(simclr.shares(evidence(own, tried(own[3], "resident", (75.0,)))))
+    assert line["share"] == pytest.approx(1 - 60 / 75)
+
+
+@pytest.mark.parametrize(("fastest", "share"), [("attic", "about half"), ("desk", "about a fifth")])
+def test_a_finding_tells_the_input_share_of_the_machine_that_it_names(fastest, share):
+    loaders, views = [], []
+    for machine, resident in (("attic", 2.0), ("desk", 1.25)):  # times as fast as with the article's loader
+        rate, own = 1000.0 * (3 if machine == fastest else 1), {"machine": machine, "chip": f"Chip {machine}"}
+        loaders += [loader([rate], **own), loader([resident * rate], "resident", **own)]
+        run = point("simclr_epochs", (rate,), **own)
+        views += [run, tried(run[3], "resident", (resident * rate,))]
+    assert share in mnist.STUDY.finding(evidence(*loaders))
+    assert {"about half": " 50 %", "about a fifth": " 20 %"}[share] in simclr.STUDY.finding(evidence(*views))
+    unknown = evidence(*loaders, loader([9000.0], machine="cellar", chip="Chip cellar"))
+    assert "Chip cellar" in mnist.STUDY.finding(unknown)
+    assert "of a training step" not in mnist.STUDY.finding(unknown)
+
+
+def test_a_finding_tells_the_speedup_of_the_machine_that_it_names():
+    attic = [loader([1000], machine="attic"), loader([4000], machine="attic", device="cuda")]
+    desk = [loader([6000]), loader([8000], device="cuda")]
+    ratio = only(mnist.speedups(mnist.epochs(evidence(*desk))))["speedup"]
+    assert f" {ratio:.2f} times" in mnist.STUDY.finding(evidence(*attic, *desk))
+    assert "times as fast" not in mnist.STUDY.finding(evidence(*attic, desk[0]))
+
+
+def test_tables_carry_the_verdict_with_what_the_conditions_add():
+    steady = [1000, 1001, 999, 1000, 1002, 998]
+    runs = loader(steady), loader(steady, device="cuda")
+    assert mnist.epochs(evidence(*runs))["verdict"].map(str).tolist() == ["stable", "stable"]
+    state = {"run_id": runs[0][0]["run_id"], "index": 0, "power_source": "battery"}
+    judged = evidence(*runs, conditions=pandas.DataFrame([state | {"awake_seconds": 0.0, "elapsed_seconds": 0.0}]))
+    assert mnist.epochs(judged)["verdict"].map(str).tolist() == ["unstable: on battery", "stable"]
+    assert str(only(mnist.speedups(mnist.epochs(judged)))["verdict"]) == "unstable: on battery"
+    bars = mnist.STUDY.charts[0].draw(judged).figure.axes[0].patches
+    assert {bar.get_hatch() for bar in bars} == {None, "///"}
+
+
+def test_step_times_are_split_by_a_line_through_resident_points():
+    seconds = {size: 4e-3 + 5e-5 * size for size in (64, 16, 256)}
+    runs = [loader([size / time], "resident", batch_size=size) for size, time in seconds.items()]
+    both = evidence(*runs, loader([1]), loader([1], "equal loader"))
+    table = mnist.step_times(both)
+    assert table["batch_size"].tolist() == [16, 64, 256]
+    assert table["fixed_seconds"].tolist() == pytest.approx([4e-3] * 3)
+    assert table["seconds_per_image"].tolist() == pytest.approx([5e-5] * 3)
+    assert (table["misfit"] < 1e-9).all()
+    lines = mnist.STUDY.charts[3].draw(both).figure.axes[0].lines
+    fitted = next(line for line in lines if line.get_xdata()[0] == 0)
+    assert fitted.get_ydata() == pytest.approx([4.0, 4.0 + 0.05 * 256])
+    bounds = mnist.step_times(evidence(*(loader([100, 200, 400], "resident", batch_size=size) for size in (100, 200))))
+    assert bounds[["low", "seconds_per_step", "high"]].to_numpy().tolist() == [[0.25, 0.5, 1.0], [0.5, 1.0, 2.0]]
+    assert mnist.step_times(evidence(loader([100], "resident"))).empty
+
+
+def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does():
+    drawing = mnist.STUDY.charts[0].draw(evidence(loader([1200]), loader([2400], "resident"), published=True))
+    table, bars = drawing.table, drawing.figure.axes[0].patches
+    parts = table[["setup_seconds", "train_seconds", "evaluate_seconds"]].to_numpy(float).ravel()
+    printed = table.loc[table["source"] == "published", "seconds"]
+    drawn = sorted(bar.get_width() for bar in bars if bar.get_width() > 0)
+    assert drawn == pytest.approx(sorted([*parts[~numpy.isnan(parts)], *printed]))
+    ends = {round(bar.get_x() + bar.get_width(), 6) for bar in bars}
+    assert {round(seconds, 6) for seconds in table["seconds"]} <= ends
+    assert words(drawing)[:2] == ["20.4 s", "34.2 s"]
+
+
+def test_the_last_calibration_of_each_device_counts_and_an_efficiency_is_of_its_own_session():
+    products = [calibration(rate) for rate in (4e9, 5e9, 6e9)] + [calibration(2e10, precision="bf16")]
+    rows = [*products, calibration(2e10, model="copy"), calibration(1.0, "before")]
+    trained = {"flops_per_sample": 1e6, "precision": "fp32"}
+    runs = point("mnist_speedup", (1250,), session="calibrated", **trained), loader([1250], session="x", **trained)
+    both = evidence(rows, *runs)
+    assert set(calibrate.ceilings(both)["session"]) == {"calibrated"}
+    left = calibrate.STUDY.charts[0].draw(both)
+    assert [bar.get_width() for bar in left.figure.axes[0].patches] == [2e10, 5e9]
+    assert words(left) == ["20 GFLOP/s, n=1", "5 GFLOP/s, n=3"]
+    assert [bar.get_width() for bar in left.figure.axes[1].patches] == [2e10]
+    table = calibrate.efficiency(both)
+    assert len(table) == 2
+    assert table["efficiency"].dropna().tolist() == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2e15, "2 P"), (5.9e10, "59 G"), (1.5e6, "1.5 M"), (2e3, "2 k"), (7, "7 ")]
+)
+def test_amounts_have_decimal_prefixes(value, text):
+    assert calibrate.amount(value) == text
+
+
+NET = "mobilenetv2_energy"
+
+
+def test_a_setting_is_its_median_rate_and_its_joules_over_its_images_and_of_two_alike_the_longer():
+    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
+    line = only(mobilenetv2.settings(evidence(point(NET, (50, 60, 80), **energy))))
+    assert line[["images_per_second", "low", "high", "num_windows", "joules_per_image"]].tolist() == [
+        60,
+        50,
+        80,
+        3,
+        0.5,
+    ]
+    quick, whole = point(NET, (10,), point="quick", run_id="2"), point(NET, (20, 20), point="paper", run_id="1")
+    assert mobilenetv2.settings(evidence(quick, whole))["images_per_second"].tolist() == [20]
+    failed = point(NET, (), point="failed", ended="timeout")
+    assert mobilenetv2.settings(evidence(failed, quick))["images_per_second"].tolist() == [10]
+    midway = only(mobilenetv2.settings(evidence(point(NET, (50,), ended="crashed"))))
+    assert midway[["images_per_second", "status"]].tolist() == [50, "crashed"]
+    three = [point(NET, framework=name) for name in ("torch", "jax", "tensorflow")]
+    assert mobilenetv2.settings(evidence(*three))["framework"].tolist() == ["tensorflow", "jax", "torch"]
+
+
+def test_a_curve_is_each_windows_loss_at_its_middle_and_the_median_of_runs():
+    runs = [
+        point(NET, losses=losses, run_id=name, session="s") for name, losses in (("a", (2, 1, 0.5)), ("b", (4, 4, 4)))
+    ]
+    again = [row | {"repeat": 1} for row in runs[0]]
+    curve = mobilenetv2.losses(evidence(*runs, again))
+    assert curve["images_seen"].tolist() == [320, 960, 1600]
+    assert curve["loss"].tolist() == [3.0, 2.5, 2.25]
+    assert curve[["low", "high"]].to_numpy()[0].tolist() == [2.0, 4.0]
+    assert curve["accuracy"].tolist() == [0.6] * 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "verdict"),
+    [
+        ({}, "converged"),
+        ({"losses": (2.0, 1.95, 1.94)}, "did not converge"),
+        ({"accuracy": 0.24}, "did not converge"),
+        ({"losses": (2.0, float("nan")), "status": "diverged"}, "did not converge"),
+        ({"rates": (9.0,)}, "not judged"),
+        ({"settings": {"weights": "random"}}, "not judged"),
+    ],
+)
+def test_convergence_is_judged_by_the_stated_rule_on_frozen_points_alone(columns, verdict):
+    assert only(mobilenetv2.convergence(evidence(point(NET, **columns))))["verdict"] == verdict
+    trained = columns | {"settings": columns.get("settings", {}) | {"trainable": True}}
+    assert mobilenetv2.convergence(evidence(point(NET, **trained))).empty
+
+
+def test_quantities_are_of_the_articles_setting_on_an_accelerator():
+    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
+    whole = point(NET, (10, 20), settings={"trainable": True}, device="metal", **energy)
+    others = [point(NET, device="metal", **change) for change in ({"batch_size": 32}, {"framework": "torch"})]
+    frozen = point(NET, (60,), device="metal")
+    claimed = mobilenetv2.STUDY.quantities(evidence(whole, frozen, *others, point(NET)))
+    assert named(claimed) == {"frozen_rate": 60, "rate": 15, "joules_per_image": 0.5, "frozen_diverged": 0}
+    rate = next(line for line in claimed if line["name"] == "rate")
+    assert [rate["low"], rate["high"], rate["interval"]] == [10, 20, "range"]
+    stuck = named(mobilenetv2.STUDY.quantities(evidence(point(NET, losses=(2.0, 2.0), device="metal"))))
+    assert stuck["frozen_diverged"] == 1
+    slower = point(NET, losses=(2.0, 2.0), settings={"learning_rate": 1e-4}, device="metal")
+    assert mobilenetv2.STUDY.quantities(evidence(slower)) == []
+
+
+def test_a_crash_counts_over_196_pixels_alone_and_only_where_it_was_tried():
+    def crashed(**columns):
+        own = {"settings": {"trainable": True}, "device": "metal", "framework": "torch"} | columns
+        return named(mobilenetv2.STUDY.quantities(evidence(point(NET, **own))))
+
+    assert crashed(image_size=224, rates=(), ended="crashed") == {"crashed_over_196": 1}
+    assert crashed(image_size=224) == {"crashed_over_196": 0}
+    for nothing in ({"image_size": 160, "ended": "crashed"}, {"image_size": 224, "ended": "interrupted"}):
+        assert crashed(rates=(), **nothing) == {}
+
+
+def test_the_matrix_is_speed_over_eager_fp32_of_the_last_run_that_tried():
+    row = point("simclr_epochs")[3]
+    cells = support_matrix.table(evidence(matrix(row))).set_index(["precision", "compiled"])
+    assert cells.loc[("fp32", False), ["speedup", "low", "high"]].tolist() == pytest.approx([1, 10 / 15, 20 / 15])
+    assert cells.loc[("amp_bf16", False), "speedup"] == pytest.approx(3)
+    assert cells.loc[("fp32", True), "speedup"] == pytest.approx(2)
+    assert cells.loc[("amp_fp16", False), "status"] == "unsupported"
+    assert pandas.isna(cells.loc[("amp_fp16", False), "speedup"])
+    later = [one | {"run_id": "z", "session": "z"} for one in matrix(row)[:2]]
+    assert len(support_matrix.table(evidence(matrix(row), later))) == 1
+
+
+def test_what_an_accelerator_refused_are_events_of_its_own_study():
+    rows = [row | {"device": "mps"} for row in matrix(point("simclr_epochs")[3])]
+    assert named(simclr.STUDY.quantities(evidence(rows))) == {"amp_refused": 0, "compile_refused": 0}
+    refused = [
+        row | {"status": "unsupported"} if row["compiled"] or row["precision"] == "amp_bf16" else row for row in rows
+    ]
+    assert named(simclr.STUDY.quantities(evidence(refused))) == {"amp_refused": 1, "compile_refused": 1}
+    half = [*rows[:2], rows[2] | {"precision": "bf16"}]
+    assert named(simclr.STUDY.quantities(evidence(half))) == {"half_trained": 1}
+    assert simclr.STUDY.quantities(evidence([row | {"study": "mnist_speedup"} for row in refused])) == []
+    assert simclr.STUDY.quantities(evidence([row | {"device": "cpu"} for row in refused])) == []
+
+
+def test_accuracy_is_at_the_epochs_that_were_trained_and_joint_views_are_a_variant():
+    rows = [
+        point("simclr_epochs", settings={"seed": seed}, accuracy=accuracy) for seed, accuracy in ((0, 0.25), (1, 0.35))
+    ]
+    line = only(simclr.accuracies(evidence(*rows)))
+    assert line["epochs"] == pytest.approx(3 * 640 / 49_920)
+    assert line[["accuracy", "low", "high", "num_seeds"]].tolist() == pytest.approx([0.3, 0.25, 0.35, 2])
+    tuned = [
+        point("simclr_epochs", variant="tuned", settings={"chosen": "tuned", "joint_views": it}) for it in (False, True)
+    ]
+    assert simclr.epochs(evidence(*tuned))["variant"].tolist() == ["tuned", "tuned, joint views"]
+
+
+def test_accuracy_after_the_articles_epochs_and_memory_are_quantities_of_an_accelerator():
+    rows = []
+    for run, accuracy in enumerate((0.84, 0.85, 0.86)):
+        own = {"device": "cuda", "run_id": f"run-{run}", "samples": 200 * 49_920, "peak_memory_bytes": 1_500_000_000}
+        rows += point("simclr_epochs", (900,), accuracy=accuracy, session="s", **own)
+    values = {line["name"]: line for line in simclr.STUDY.quantities(evidence(rows))}
+    assert values["knn_accuracy"]["value"] == pytest.approx(0.85)
+    assert values["knn_accuracy"]["interval"] == "interval"
+    assert values["peak_memory_bytes"]["value"] == 1.5e9
+    assert values["accelerator_two_epochs_seconds"]["value"] == pytest.approx(2 * (49_920 / 900 + 12))
+    assert not {"knn_accuracy", "peak_memory_bytes"} & set(
+        named(simclr.STUDY.quantities(evidence([row | {"device": "cpu"} for row in rows])))
+    )
+
+
+def test_compared_steps_are_windows_of_one_batch_and_of_the_last_run():
+    rows = steps([0.0, 0.1], run_id="a"), steps([0.0, 2e-4], run_id="b"), steps([1e-2], precision="amp_bf16")
+    curve = vae.losses(evidence(steps([0.0, 0.1]), point("vae_stability", (900,), losses=[float("inf")])))
+    first = curve[curve["loader"] == "first steps"]
+    assert first["images_seen"].tolist() == [64, 192]
+    assert first["loss"].tolist() == pytest.approx([500.0, 550.0])
+    window = only(curve, loader="loader")
+    assert (window["images_seen"], pandas.isna(window["loss"])) == (320, True)
+    compared = vae.compared_steps(evidence(*rows))
+    assert compared["precision"].tolist() == ["amp_bf16", "fp32", "fp32"]
+    assert compared["loss_error"].tolist() == pytest.approx([1e-2, 0, 2e-4])
+    assert compared["tolerance"].tolist() == [3e-2, 1e-3, 1e-3]
+    apart = vae.STUDY.charts[1].draw(evidence(steps([0, 2e-3, 5e-3], device="mps")))
+    assert "at step 2" in title(apart)
+    assert apart.tables["parity"]["parted_at"].tolist() == [2]
+
+
+def test_divergence_and_first_losses_are_of_the_articles_own_run():
+    broken = {"losses": [float("nan")], "status": "diverged", "rates": (900,)}
+    runs = point("vae_stability"), point("vae_stability", device="mps", **broken)
+    other = point("vae_stability", device="cuda", dataset="digits", **broken)
+    assert named(vae.STUDY.quantities(evidence(*runs, other))) == {"cpu_trained": 1, "diverged": 1}
+    first = evidence(steps([0.0] * 11, device="mps"), steps([0.1] * 11))
+    assert named(vae.STUDY.quantities(first)) == {"first_loss": 500.0, "loss_after_10_steps": 500.0}
+
+
+def test_pictures_and_the_reading_say_how_far_off_they_are():
+    images = numpy.zeros((5, 28, 28))
+    assert "0.250" in title(vae.pictures(images, images + 0.25, images))
+    assert "5 of 5" in title(vae.pictures(images, images * numpy.nan, images))
+    assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
+    text = vae.reading(make_rows(point("vae_stability", losses=[150.0, 130.0, 106.4]))[3:])
+    assert [number for number in ("1,920", "106.40") if number not in text] == []
+    own = point("simclr_epochs", (50, 60, 80), accuracy=0.25)
+    text = simclr.reading(evidence(own, tried(own[3], "resident", (75.0,))))
+    assert [number for number in ("20 %", "25 %", "0.038") if number not in text] == []
+
+
+def test_ms_an_image_with_bounds_hours_memory_and_the_iou_of_the_last_epoch():
+    rows = point("segmentation_scaling", (0.5, 0.4, 0.25), test=False)
+    tests = [
+        (repeat, index, end) for repeat, ends in enumerate([(0.1, 0.5), (0.2, 0.75)]) for index, end in enumerate(ends)
+    ]
+    for repeat, index, end in tests:
+        tested = {"phase": "evaluate", "repeat": repeat, "index": index, "epoch": index + 1, "accuracy": end}
+        rows.append(rows[3] | tested | {"accuracy_metric": "iou"})
+    line = only(segmentation.image_times(evidence(rows)))
+    assert line[["low", "ms_per_image", "high"]].tolist() == [2000, 2500, 4000]
+    assert line["hours"] == pytest.approx(100_000 * 2.5 / 3600)
+    assert (line["peak_gibibytes"], line["iou"], line["note"]) == (3, 0.625, "")
+    for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
+        smaller = evidence(point("segmentation_scaling", **change))
+        assert segmentation.image_times(smaller)["note"].tolist() == [segmentation.SMALLER]
+        assert "512 px" in title(segmentation.STUDY.charts[0].draw(smaller))  # no title boasts of a smaller network
+
+
+def test_masks_come_back_from_the_newest_manifest_over_their_images(tmp_path):
+    data = datasets.triangles(5, 2, 256)
+    saved = {"start": [encoded.encode(0 * mask) for mask in data.test_labels]}
+    saved["end"] = [encoded.encode(mask) for mask in data.test_labels]
+    folder = tmp_path / "desk" / "segmentation_scaling" / "a-point"
+    folder.mkdir(parents=True)
+    parameters = {"num_images": 5, "num_test_images": 2, "image_size": 256}
+    for run_id, masks in (("20260101T000000Z-aa", saved), ("20260102T000000Z-bb", {"start": saved["start"]})):
+        (folder / f"{run_id}.json").write_text(json.dumps({"masks": masks, "parameters": parameters}))
+    [own] = segmentation.saved_masks(tmp_path)
+    assert (own["machine"], own["point"]) == ("desk", "a-point")
+    numpy.testing.assert_array_equal(own["end"], own["truth"])
+    numpy.testing.assert_array_equal(own["truth"], data.test_labels[:, ::2, ::2])
+    assert segmentation.overlaps([own])[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
+    drawing = segmentation.STUDY.charts[1].draw(Evidence(make_rows([]), folder=tmp_path))
+    assert ("0.00" in title(drawing), "1.00" in title(drawing)) == (True, True)
+    assert drawing.figure.axes[4].get_xlabel() == "end: IoU 1.00"
+
+
+def test_a_mask_is_thinned_and_comes_back():
+    mask = numpy.random.default_rng(1).random((512, 512)) < 0.3
+    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask)), mask[::4, ::4])
+    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask[:64, :64])), mask[:64, :64])
+    with pytest.raises(ValueError, match="a mask of 8 pixels; allowed: a square"):
+        encoded.decode("AA==")
+
+
+def gpus(batch_size=64, rates=(90.0, 100.0, 110.0), count=1, stated=None, **columns):
+    """Return a ResNet-50 point on GPUs."""
+    own = {"device": "cuda", "batch_size": batch_size, "device_count": count} | columns
+    return point("resnet50_cost", rates, settings=stated, test=False, **own)
+
+
+def test_the_share_of_the_ceiling_is_of_all_devices_of_the_same_session():
+    one, four, processes = gpus(), gpus(256, (300.0,), 4), gpus(count=2, device="cpu")
+    ceilings = [calibration(4e11, run[0]["session"], device="cuda") for run in (one, four)]
+    ceilings.append(calibration(4e11, processes[0]["session"]))
+    table = resnet50.points(evidence(one, four, gpus(32), processes, ceilings)).set_index(["batch_size", "device"])
+    assert table.loc[(64, "cuda"), "efficiency"] == pytest.approx(100 / 400)
+    assert table.loc[(256, "cuda"), "efficiency"] == pytest.approx(300 / 1600)
+    assert table.loc[(64, "cpu"), "efficiency"] == pytest.approx(100 / 400)  # they share one CPU, and its ceiling
+    assert pandas.isna(table.loc[(32, "cuda"), "efficiency"])
+
+
+def test_the_largest_and_the_fastest_batch_and_the_first_that_memory_did_not_hold():
+    parts = gpus(64), gpus(128, (150.0,)), gpus(256, (140.0,)), gpus(512, (), ended="out_of_memory")
+    table = resnet50.points(evidence(*parts, gpus(1024, (), ended="out_of_memory")))
+    line = only(resnet50.batches(table))
+    names = ["largest_batch", "out_of_memory_batch", "fastest_batch", "images_per_second"]
+    assert line[names].tolist() == [256, 512, 128, 150]
+    swapped = table.assign(
+        verdict=[
+            SWAPPED if size == 256 else own for size, own in zip(table["batch_size"], table["verdict"], strict=True)
+        ]
+    )
+    assert only(resnet50.batches(swapped))["largest_batch"] == 128
+
+
+def test_scaling_is_against_one_device_with_the_same_images_each():
+    def scaling(*parts):
+        return resnet50.scaling(resnet50.points(evidence(*parts)))
+
+    line = only(scaling(gpus(64), gpus(256, (180.0,)), gpus(256, (320.0, 360.0, 400.0), 4)))
+    assert line[["kind", "ratio", "efficiency"]].tolist() == ["weak", 3.6, 0.9]
+    assert 320 / 110 / 4 <= line["low"] < 0.9 < line["high"] <= 400 / 90 / 4
+    strong = only(scaling(gpus(256, (180.0,)), gpus(256, (360.0,), 4)))
+    assert strong[["kind", "efficiency"]].tolist() == ["strong", 0.5]
+    cores = only(scaling(gpus(8, (10.0,), device="cpu"), gpus(8, (9.0,), 2, device="cpu")))
+    assert cores[["ratio", "efficiency"]].tolist() == [0.9, 0.9]
+    assert scaling(gpus(64), gpus(256, (1.0,), 2)).empty
+
+
+def test_a_million_images_cost_what_the_rate_and_the_price_say():
+    costs = resnet50.costs(evidence(gpus(stated={"price_per_hour": 3.6}), published=True))
+    line = only(costs, machine="desk")
+    assert line[["kind", "per_million", "rate_per_dollar"]].tolist() == ["stated by the run", 10.0, 100 / 3.6]
+    assert line[["low", "high"]].tolist() == pytest.approx([1e6 / 110 * 0.001, 1e6 / 90 * 0.001])
+    reserved = only(costs, machine="aws-p3-8xlarge", kind="reserved", dataset="synthetic", source="secondary")
+    assert round(reserved["rate_per_dollar"]) == 375
+    tpu = only(costs, machine="cloud-tpu-v2-8", dataset="imagenet")
+    assert tpu["per_million"] == pytest.approx(1e6 / 2796 / 3600 * 6.7)
+    in_euros = articles.prices().assign(currency="EUR")
+    assert resnet50.costs(evidence(gpus(), published=True, prices=in_euros)).empty
+
+
+@pytest.mark.parametrize(("boundary", "method", "is_noted"), [("board", "nvml", True), ("wall", "meter", False)])
+def test_electricity_is_a_cost_within_its_boundary_and_a_bought_machine_pays_after_some_hours(
+    boundary, method, is_noted
+):
+    stated = {"purchase_price": 2000.0, "electricity_per_kwh": 0.3}
+    energy = {"energy_joules": 12_800.0, "energy_method": method, "energy_boundary": boundary}
+    windows, prices = gpus(stated=stated, **energy), articles.prices()
+    both = evidence(windows, published=True)
+    cost = only(resnet50.costs(both), machine="desk")
+    assert cost["per_hour"] == pytest.approx(12_800 / 640 * 100 / 1000 * 0.3)
+    assert (cost["kind"], cost["energy_boundary"], bool(cost["note"])) == ("electricity", boundary, is_noted)
+    never = only(resnet50.break_even(both), rented="cloud-tpu-v2-8")
+    assert never["hours"] == float("inf")  # a TPU's hour at a thirtieth of the work costs less than this electricity
+    assert bool(never["note"]) == is_noted
+    dear = evidence(windows, published=True, prices=prices.assign(amount=prices["amount"] * 100))
+    hours = only(resnet50.break_even(dear), rented="cloud-tpu-v2-8")["hours"]
+    assert hours == pytest.approx(2000 / (670 * 100 / 3186 - 0.6))
+    rented = only(resnet50.costs(both), machine="cloud-tpu-v2-8", dataset="synthetic")
+    assert (pandas.isna(rented["energy_boundary"]), rented["note"]) == (True, "")
+
+
+def accuracy_run(accuracies, joules=10.0, stated=None, **columns):
+    """Return a run of epochs of 100 seconds, each with its test."""
+    base = gpus(stated=stated, dataset="imagenet", **columns)[3] | {"run_id": "r", "point": "r", "session": "r"}
+    energy = {"energy_joules": joules, "energy_method": "nvml", "energy_boundary": "board"} if joules else {}
+    rows = []
+    for epoch, accuracy in enumerate(accuracies, start=1):
+        rows.append(base | {"epoch": epoch, "index": epoch, "seconds": 100.0} | energy)
+        rows.append(base | {"phase": "evaluate", "epoch": epoch, "index": epoch, "accuracy": accuracy, "seconds": 7.0})
+    return rows
+
+
+def test_time_energy_and_money_to_an_accuracy_are_read_off_the_raw_curve():
+    curve = resnet50.curves(evidence(accuracy_run([0.2, 0.6, 0.5, 0.7], stated={"price_per_hour": 36.0})))
+    assert curve["hours"].tolist() == pytest.approx([hour / 36 for hour in (1, 2, 3, 4)])
+    assert curve["dollars"].tolist() == pytest.approx([1, 2, 3, 4])
+    ends = ["epoch", "hours", "joules", "dollars"]
+    assert only(resnet50.to_target(curve, 0.55))[ends].tolist() == pytest.approx([2, 2 / 36, 20, 2])
+    missed = only(resnet50.to_target(curve, 0.71))
+    assert missed[ends].isna().all()
+    assert missed["best_accuracy"] == 0.7
+    unread = resnet50.curves(evidence(accuracy_run([0.2], joules=None)))
+    assert unread[["joules", "dollars"]].isna().all(axis=None)
+
+
+def test_a_measured_accuracy_and_rate_of_four_devices_judge_claims():
+    own = {"count": 4, "batch_size": 1024, "device": "tpu", "dataset_samples": 1_281_167}
+    rows = accuracy_run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7}, **own)
+    values = named(resnet50.STUDY.quantities(evidence(rows)))
+    assert (values["best_accuracy"], values["epochs_to_best"], values["epochs_to_757"]) == (0.764, 3, 2)
+    assert (values["on_demand_per_hour"], values["real_rate"]) == (6.7, 90)
+    alone = accuracy_run([0.5], **own | {"count": 1})
+    assert resnet50.STUDY.quantities(evidence(alone)) == []
+
+
+def test_the_points_are_made_once_for_all_charts(monkeypatch):
+    calls, efficiency = [], resnet50.ceilings.efficiency
+    monkeypatch.setattr(resnet50.ceilings, "efficiency", lambda *both: calls.append(1) or efficiency(*both))
+    both = evidence(gpus())
+    for chart in resnet50.STUDY.charts:
+        chart.draw(both)
+    assert len(calls) == 1
+
+
+def test_the_fastest_and_the_largest_batch_of_a_users_network():
+    run = point("your_network", (10.0, 10.0))
+    sizes = tried(run[3], "batch_size", (8, 9), batch_size=4) + tried(run[3], "batch_size", (12, 12.5), batch_size=64)
+    none = dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
+    beyond = tried(run[3] | {"status": "out_of_memory"}, "batch_size", (0,), batch_size=256)[0] | none
+    both = evidence(run, sizes, [beyond], tried(run[3], "resident", (12.5,)))
+    table = your_network.batch_sizes(both)
+    assert table["batch_size"].tolist() == [4, 64, 256]
+    assert table["samples_per_second"].tolist()[:2] == [8.5, 12.25]
+    assert table["status"].tolist() == ["ok", "ok", "out_of_memory"]
+    assert your_network.rates(both)["status"].tolist() == ["ok"]  # a batch that was only tried is no failure
+    assert only(your_network.shares(both))["share"] == pytest.approx(1 - 10 / 12.5)
+    said = your_network.batch_sizes_title(table)
+    assert said.count("64") == 2
+
+
+def test_other_chips_are_predicted_from_the_operations_and_this_machine_without_itself():
+    products = [calibration(4e11), calibration(2e10, model="copy")]
+    runs = [point("your_network", (rate,), model=model) for model, rate in (("near", 10.0), ("far", 1e4))]
+    runs.append(point("your_network", (10.0,), model="elsewhere", machine="not-calibrated"))
+    runs.append(point("your_network", (10.0,), model="uncounted", flops_per_sample=None))
+    table = your_network.elsewhere(evidence(products, *runs))
+    assert table.loc[table["model"] == "uncounted", "source"].tolist() == ["measured"]
+    own = table[table["source"] == your_network.HELD_OUT].set_index("model")
+    assert own.loc["near", "low"] < own.loc["near", "samples_per_second"] < own.loc["near", "high"]
+    assert own.loc["near", "samples_per_second"] == own.loc["far", "samples_per_second"]  # blind to what was measured
+    assert pandas.notna(own.loc["elsewhere", "reason"])
+    others = table[(table["source"] == "predicted") & (table["model"] == "near")].set_index("where")
+    assert set(others.index) == set(your_network.CHIPS)
+    assert (others["low"] < others["samples_per_second"]).all()
+    assert others.loc["NVIDIA A100", "hours"] < others.loc["NVIDIA T4", "hours"]
+    assert others.loc["NVIDIA A100", "dollars"] > 0
+    assert pandas.isna(others.loc["Apple M1", "dollars"])  # none on record is rented by the hour
+    said = {model: your_network.held_out(lines) for model, lines in table.groupby("model")}
+    assert ("within" in said["near"], "outside" in said["far"]) == (True, True)
+
+
+def test_a_steady_point_speaks_before_a_faster_unstable_one():
+    steady = loader([100.0, 101, 99, 100, 102, 98], chip="Chip A")
+    unstable = loader([100.0, 400, 100, 400, 100, 400], machine="attic", chip="Chip B")
+    table = evidence(steady, unstable).summary
+    assert findings.fastest(table, "samples_per_second")["chip"] == "Chip A"
+    assert findings.fastest(evidence(unstable).summary, "samples_per_second")["chip"] == "Chip B"
