@@ -22,7 +22,7 @@ SPECIFICATIONS = {
     "cores": "cores",
     "fp32_tflops": "fp32",
     "fp16_tflops": "fp16",
-    "bf16_tflops": "bf16",
+    "matrix_tflops": "matrix",
     "memory_gb": "GB",
     "bandwidth_gb_s": "GB/s",
     "tdp_watts": "W",

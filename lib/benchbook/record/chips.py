@@ -8,11 +8,13 @@ import difflib
 import functools
 import re
 
+import numpy
 import pandas
 
 from benchbook.machine import layout
 
-RATES = ("fp32_tflops", "fp16_tflops", "bf16_tflops")
+TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units
+RATES = ("fp32_tflops", "fp16_tflops", "matrix_tflops")
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 # What predictions are shown for.
@@ -31,8 +33,8 @@ def table() -> pandas.DataFrame:
     Returns:
         Columns: chip, product (what a chip's sizes and boards have in common: all V100 are one), aliases (separated by
         "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops, fp16_rate
-        (matrix: of the matrix units, dense; shader: no other was read), bf16_tflops, memory_gb, bandwidth_gb_s,
-        tdp_watts, launch_price_usd, source. What no
+        (matrix: of the matrix units, dense; shader: it has none), matrix_tflops (of the matrix units, dense, 16 bits
+        multiplied and added up in 32), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd, source. What no
         source told is missing.
     """
     text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "fp16_rate", "source"), "str")
@@ -77,6 +79,35 @@ def product(name: str) -> str:
     """Return what a chip has in common with its other sizes and boards; of a chip in no list, its name."""
     chip = canonical(name)
     return table()["product"].get(chip, chip)
+
+
+@functools.cache
+def peak(chip: str, precision: str | None) -> float:
+    """Return the printed peak of a chip in a precision, TFLOP/s; NaN where none was printed.
+
+    TF32 runs at half the rate of 16 bits. Where a chip has a rate of matrix units printed as that of its shaders only,
+    none is known for 16 bits.
+    """
+    if chip not in table().index or not isinstance(precision, str):
+        return numpy.nan
+    printed = table().loc[chip]
+    half = numpy.fmax(printed["matrix_tflops"], printed["fp16_tflops"] if printed["fp16_rate"] == "matrix" else numpy.nan)
+    rates = {"fp32": printed["fp32_tflops"], "tf32": half / 2}
+    return float(rates.get(precision, numpy.fmax(half, printed["fp32_tflops"]) if half == half else numpy.nan))
+
+
+@functools.cache
+def has_tf32(chip: str) -> bool:
+    """Return whether a chip has units for TF32."""
+    printed = table()
+    return chip in printed.index and printed.loc[chip, "vendor"] == "NVIDIA" and released(chip) >= TF32_SINCE
+
+
+@functools.cache
+def released(chip: str) -> float:
+    """Return when a chip came out, as a year with its fraction; NaN where no source told."""
+    date = pandas.to_datetime(table()["released"].get(chip), errors="coerce")
+    return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
 
 
 def search(text: str = "") -> pandas.DataFrame:

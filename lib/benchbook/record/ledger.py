@@ -147,7 +147,7 @@ def _computed(line: dict) -> str | None:
         computed = "tf32"
     else:
         return None
-    return "fp32" if computed == "tf32" and not marks.has_tf32(line["chip"]) else computed
+    return "fp32" if computed == "tf32" and not chips.has_tf32(line["chip"]) else computed
 
 
 def _rates(figures: pandas.DataFrame) -> pandas.Series:

@@ -1,7 +1,5 @@
 """What is wrong with a figure of the record, and what a reader must know of it."""
 
-import functools
-
 import numpy
 import pandas
 
@@ -9,7 +7,6 @@ from benchbook.machine import layout
 from benchbook.record import chips, networks
 
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
-TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units
 ABOVE = 1.1  # times the peak: clocks rise above the printed one
 WINOGRAD = 2.25  # as many fewer multiplications does a 3 x 3 convolution need: https://arxiv.org/abs/1509.09308
 ALIKE = 0.003  # two sources print one figure where they differ by less
@@ -24,35 +21,6 @@ def judge(figures: pandas.DataFrame) -> tuple[list[str], pandas.Series]:
     shares = _shares_of_peak(figures)
     marks = [_mark(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     return marks, _refusals(figures, shares)
-
-
-@functools.cache
-def peak(chip: str, precision: str | None) -> float:
-    """Return the printed peak of a chip in a precision, TFLOP/s; NaN where none was printed.
-
-    TF32 runs at half the rate of 16 bits. Where a chip has a rate of matrix units printed as that of its shaders only,
-    none is known for 16 bits.
-    """
-    if chip not in chips.table().index or not isinstance(precision, str):
-        return numpy.nan
-    printed = chips.table().loc[chip]
-    half = numpy.fmax(printed["bf16_tflops"], printed["fp16_tflops"] if printed["fp16_rate"] == "matrix" else numpy.nan)
-    rates = {"fp32": printed["fp32_tflops"], "tf32": half / 2}
-    return float(rates.get(precision, numpy.fmax(half, printed["fp32_tflops"]) if half == half else numpy.nan))
-
-
-@functools.cache
-def has_tf32(chip: str) -> bool:
-    """Return whether a chip has units for TF32."""
-    printed = chips.table()
-    return chip in printed.index and printed.loc[chip, "vendor"] == "NVIDIA" and released(chip) >= TF32_SINCE
-
-
-@functools.cache
-def released(chip: str) -> float:
-    """Return when a chip came out, as a year with its fraction; NaN where no source told."""
-    date = pandas.to_datetime(chips.table()["released"].get(chip), errors="coerce")
-    return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
 
 
 def _mark(line: dict, share_of_peak: float) -> str:
@@ -103,7 +71,7 @@ def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
         work = networks.describe(line["network"], line["image_size"] if line["image_size"] > 0 else None)
         operations[place] = line["rate"] * work.flops_per_sample / 1e12 / max(1, line["device_count"])
     precisions = figures["computed"].where(figures["computed"].notna(), None)
-    peaks = [peak(chip, computed) for chip, computed in zip(figures["chip"], precisions, strict=True)]
+    peaks = [chips.peak(chip, computed) for chip, computed in zip(figures["chip"], precisions, strict=True)]
     return operations / pandas.Series(peaks, index=figures.index)
 
 

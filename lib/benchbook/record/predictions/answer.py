@@ -94,7 +94,7 @@ class Forecaster:
             raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
         chip = chips.resolve(question.chip)
         figures = chip_figures(chip, question.precision, asked=True)
-        if question.precision == "tf32" and not marks.has_tf32(chip):
+        if question.precision == "tf32" and not chips.has_tf32(chip):
             raise Unknown(f"{chip} has no units for TF32; ask for fp32")
         work = self._work(question)
         printed = chips.table().loc[chip]

@@ -86,7 +86,7 @@ def _chip_figures(chip: str, of: str, asked: bool) -> dict[str, float]:
         raise Unknown(f"of {chip} no {' and no '.join(missing)} was published (chips.csv)")
     half = max(fp32, half)
     peak = {"fp32": fp32, "tf32": max(fp32, half / 2), "half": half}[of]
-    year, memory = marks.released(chip), printed["memory_gb"]
+    year, memory = chips.released(chip), printed["memory_gb"]
     return {
         "peak": numpy.log(peak),
         "bandwidth": numpy.log(printed["bandwidth_gb_s"]),
@@ -104,22 +104,10 @@ def usual_ratio() -> float:
     return float((rates / printed)[rates > 0].median())
 
 
-@functools.cache
 def half_rate(chip: str) -> float:
-    """Return the rate of a chip's matrix units in 16 bits, adding up in 32, TFLOP/s.
-
-    Where that of the shaders alone was read, though the chip has matrix units, their ratio to fp32 is the median of
-    its architecture; a chip without such units (Turing's GTX has none) has the rate of its shaders.
-    """
-    printed = chips.table()
-    matrix = printed["bf16_tflops"].fillna(printed["fp16_tflops"].where(printed["fp16_rate"].eq("matrix")))
-    if not numpy.isnan(matrix[chip]):
-        return float(matrix[chip])
-    line = printed.loc[chip]
-    if line["architecture"] not in MATRIX or "GTX" in chip:
-        return float(numpy.nan_to_num(line["fp16_tflops"]))
-    ratios = (matrix / printed["fp32_tflops"])[printed["architecture"].eq(line["architecture"])]
-    return float(ratios.median() * line["fp32_tflops"])
+    """Return a chip's dense rate in 16 bits, TFLOP/s: that of its matrix units, else of its shaders; 0 where neither."""
+    printed = chips.table().loc[chip]
+    return float(numpy.nan_to_num(numpy.nanmax([printed["matrix_tflops"], printed["fp16_tflops"] if numpy.isnan(printed["matrix_tflops"]) else 0.0])))
 
 
 def family(precision: str) -> str:

@@ -123,7 +123,7 @@ def _of_row(row: dict) -> dict | None:
     named = chips.canonical(row["device_name"])
     chip = named if named in chips.table().index else chips.canonical(row["chip"])
     printed = row["precision"] or "fp32"
-    computed = "tf32" if printed == "fp32" and marks.has_tf32(chip) else printed
+    computed = "tf32" if printed == "fp32" and chips.has_tf32(chip) else printed
     if reason({"chip": chip or "", "computed": computed, "precision": computed}):
         return None
     settings = row["settings"] or {}
