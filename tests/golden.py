@@ -32,8 +32,8 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.machine import condition, layout
 from benchbook.measuring import protocol, tuned
 from benchbook.record import articles
-from benchbook.record.predictions.features import Unknown
-from benchbook.record.predictions.question import Question
+from benchbook.record.forecast import Question
+from benchbook.record.observations import Unknown
 from benchbook.report import answers, claims_chart, headline, machines
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
@@ -152,7 +152,6 @@ def predictions(evidence: Evidence) -> dict[str, dict]:
             continue
         spans = {"rate": answer.rate, "seconds": answer.seconds, "joules": answer.joules_per_image}
         answers[key] = {
-            "rule": answer.rate.basis.partition(":")[0],
             "rent_usd": sorted(answer.rented["dollars"]),
             "purchase_usd": sorted(answer.bought["usd"]),
             **{name: [span.value, span.low, span.high] for name, span in spans.items() if span},

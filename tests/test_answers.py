@@ -10,13 +10,10 @@ import pandas
 import pytest
 
 from benchbook import report, studies
-from benchbook.record import articles, networks
-from benchbook.record.predictions import money
-from benchbook.record.predictions.answer import of_the_record
-from benchbook.record.predictions.features import Unknown
-from benchbook.record.predictions.question import Question, Range
+from benchbook.record import articles, model, money, networks
+from benchbook.record.forecast import Forecaster, Question, Range, of_the_record
 from benchbook.report import answers, headline
-from benchbook.report.answers import accuracy, derive, from_record, marks, page
+from benchbook.report.answers import accuracy, derive, marks, page
 from benchbook.report.answers.tasks import IMAGENET, TASKS, task
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
@@ -80,25 +77,32 @@ def test_a_prediction_stands_only_where_nothing_is_published(every):
     assert not of(every, "mnist", source="predicted")  # too unlike the record
 
 
-def test_the_file_of_the_record_was_made_from_todays_tables():
-    assert from_record.read()["inputs"] == derive.inputs(), "run: python -m benchbook.report.answers.derive"
+def test_what_the_record_says_is_kept_until_tables_or_observations_change(monkeypatch, tmp_path):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    made = derive.read()
+    assert derive.read(of_the_record()) == json.loads((tmp_path / derive.FILE).read_text()) == made
+    monkeypatch.setattr(derive, "make", lambda forecaster: {"chips": "made again"})
+    assert derive.read() == made
+    further = of_the_record().model.observations.tail(1).assign(rate=1.0)
+    assert derive.read(Forecaster(further))["chips"] == "made again"
+    monkeypatch.setitem(model.NOISE, "the record", 0.5)
+    assert derive.inputs(None) != {"tables": made["tables"]}
 
 
-@pytest.mark.slow
-def test_the_file_of_the_record_says_what_the_forecaster_says():
-    line = next(line for line in from_record.read()["predictions"] if line["chip"] == "NVIDIA RTX 4090")
-    this = task(line["task"])
-    precision = derive.PRECISIONS[line["family"]]
-    rate = of_the_record().rate(Question(line["chip"], this.work, precision, image_size=this.image_size))
-    assert line["seconds"] == pytest.approx(this.images / rate.value, rel=0.001)
-    assert line["high"] == pytest.approx(this.images / rate.low, rel=0.001)
+def test_the_pages_say_what_the_forecaster_says(every):
+    shown = [mark for mark in every if mark.source == "predicted" and mark.task == "segmentation"]
+    mark = next(mark for mark in shown if mark.chip == "Apple M1 Max")
+    this = task(mark.task)
+    rate = of_the_record().rate(Question(mark.chip, this.work, "fp32", image_size=this.image_size))
+    assert mark.seconds == pytest.approx(this.images / rate.value, rel=0.001)
+    assert mark.high == pytest.approx(this.images / rate.low, rel=0.001)
 
 
 def test_published_times_of_the_record_are_the_medians_of_their_publications():
-    line = next(line for line in from_record.read()["published"] if line["publications"] > 1)
+    line = next(line for line in derive.read()["published"] if line["publications"] > 1)
     assert line["low"] <= line["seconds"] <= line["high"]
     assert len(line["sources"]) <= line["figures"]
-    assert from_record.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
+    assert derive.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
 
 
 def made(**fields):
@@ -221,20 +225,15 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
         }
     )
 
-    def rate(question):
-        if question.chip == "Apple M1":
-            raise Unknown("nothing is known of it")
-        return Range(100.0, 50.0, 200.0, "the model")
-
-    worth = accuracy.epochs_worth(times, rate)
+    rate = Range(100.0, 50.0, 200.0, "the model")
+    worth = accuracy.epochs_worth(times, dict.fromkeys(times["chip"], rate))
     assert worth.to_dict() == pytest.approx({"NVIDIA V100": 20, "NVIDIA T4": 30, "NVIDIA A100": 40})  # 999 are too many
-    seconds = accuracy.predict("NVIDIA L4", worth, rate)
+    seconds = accuracy.predict(rate, worth)
     assert seconds.value == pytest.approx(30 * IMAGENET / 100)
     far = math.exp(
         math.hypot(math.log(2), math.log(math.sqrt(30 * 40) / 20))
     )  # of the rate, and of the V100 from the others
     assert (seconds.low, seconds.high) == pytest.approx((seconds.value / far, seconds.value * far))
-    assert accuracy.predict("Apple M1", worth, rate) is None
 
 
 def test_rent_is_the_median_of_the_offers_and_says_their_range(every):

@@ -64,8 +64,20 @@ def test_what_is_printed_is_above_0_and_has_a_source():
     measures = ["cores", *chips.RATES, "memory_gb", "bandwidth_gb_s", "tdp_watts", "launch_price_usd"]
     assert (printed[measures].min() > 0).all()
     assert printed["source"].notna().all()
-    assert set(printed.loc[printed["fp16_tflops"].notna(), "fp16_rate"]) == {"matrix", "shader"}
-    assert printed.loc[printed["fp16_tflops"].isna(), "fp16_rate"].isna().all()
+
+
+def test_shader_and_matrix_rates_are_apart():
+    printed = chips.table()
+    ratio = (printed["matrix_tflops"] / printed["fp32_tflops"])[printed["vendor"].eq("NVIDIA")].dropna()
+    assert ratio.min() >= 1.9  # no rate of shaders: GeForce cards have twice that of fp32 at least
+    units = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell 2.0")
+    having = printed["architecture"].isin(units) & ~printed["chip"].str.contains("GTX")
+    assert printed.loc[having & printed["fp32_tflops"].notna(), "matrix_tflops"].notna().all()
+    assert printed.loc[printed["architecture"].eq("Pascal"), "matrix_tflops"].isna().all()
+    for full, cut in (("RTX 4090", "RTX 4090 D"), ("RTX 5060", "RTX 5060 Laptop"), ("RTX 3080", "RTX 3080 Max-Q")):
+        lesser, better = (printed.loc[chips.resolve(name)] for name in (cut, full))
+        for name in ("fp16_tflops", "matrix_tflops"):
+            assert lesser[name] / lesser["fp32_tflops"] == pytest.approx(better[name] / better["fp32_tflops"], rel=0.01)
 
 
 def test_the_published_rows_accelerators_are_in_the_list():

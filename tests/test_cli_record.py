@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchbook import record
 from benchbook.commands.cli import app
 from benchbook.record import chips
-from benchbook.record.predictions.features import Unknown
+from benchbook.record.observations import Unknown
 from benchbook.rows import records
 
 
@@ -66,7 +66,7 @@ def test_asking_needs_no_framework(words, tmp_path):
         rows = record.rows()
         records.as_text(rows).to_csv(tmp_path / "rows.csv", index=False)
         words = ["validate", str(tmp_path / "rows.csv")]
-    absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "sklearn", "kornia", "zeus")
+    absent = ("torch", "torchvision", "tensorflow", "keras", "jax", "kornia", "zeus")
     lines = [
         "import sys",
         *(f"sys.modules[{name!r}] = None" for name in absent),

@@ -45,29 +45,28 @@ def predict(
     judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
 ) -> None:
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
-    # scipy's import takes a second: only who predicts pays for it.
-    from benchbook.record.predictions import judging, money
-    from benchbook.record.predictions.question import Question
+    # The import of scikit-learn takes a second: only who predicts pays for it.
+    from benchbook.record import articles, errors, forecast
     from benchbook.studies import prediction_tables
 
     if judge is not None:
-        lines, reasons = judging.judge(judge)
-        summary = judging.summarise(lines)
+        learnt = forecast.of_the_record()
+        lines, reasons = errors.judge(judge, learnt.model, learnt.residuals)
+        summary = errors.summarise(lines)
         if as_json:
             refused = reasons.value_counts().to_dict()
             _say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
         else:
-            _print_judgement(summary, lines, reasons, judging.singles(lines))
+            _print_judgement(summary, lines, reasons)
         return
     if not chip:
         raise ValueError("no --chip; `benchbook chips` lists those that are known")
-    question = Question(
+    question = forecast.Question(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
         batch_size=batch_size or None, count=count, images=images,
     )  # fmt: skip
-    answer = prediction_tables.learn_here().ask(
-        question, datetime.date.today(), price or None, money.own_prices(prices)
-    )
+    own = None if prices is None else articles.prices(prices)
+    answer = prediction_tables.learn_here().ask(question, datetime.date.today(), price or None, own)
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
         _say(json.dumps(values, indent=2, ensure_ascii=False))
@@ -135,20 +134,12 @@ def _print_answer(answer) -> None:
         _say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
 
 
-def _print_judgement(
-    summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series, singles: pandas.DataFrame
-) -> None:
-    shown = summary.assign(
-        median_error=summary["median_error"].map("{:.1%}".format),
-        within_2=summary["within_2"].map("{:.0%}".format),
-        coverage=summary["coverage"].map("{:.0%}".format),
-    )
+def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series) -> None:
+    formats = {"median_error": "{:.1%}", "within_2": "{:.0%}", "coverage": "{:.0%}", "half_width": "{:.2f}"}
+    shown = summary.assign(**{name: summary[name].map(style.format) for name, style in formats.items()})
     names = {"of": "of", "pairs": "pairs", "median_error": "median error", "within_2": "within a factor of 2"}
-    _print_table("Predicted with the chip hidden", shown[[*names, "coverage"]].rename(columns=names), {"of"})
-    for line in singles.to_dict("records"):
-        bounds = f"{line['predicted']:,.4g} ({line['low']:,.4g} to {line['high']:,.4g})"
-        what = f"{line['chip']}, {line['work']}, {line['precision']}"
-        _say(f"  one by one: {what}: printed {line['printed']:,.4g}, predicted {bounds}")
+    names |= {"coverage": "coverage", "half_width": "half-width"}
+    _print_table("Predicted with the chip hidden", shown[list(names)].rename(columns=names), {"of"})
     _say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
     for reason, count in reasons.value_counts().items():
         _say(f"  {count} refused: {reason}")

@@ -32,12 +32,12 @@ def table() -> pandas.DataFrame:
 
     Returns:
         Columns: chip, product (what a chip's sizes and boards have in common: all V100 are one), aliases (separated by
-        "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops, fp16_rate
-        (matrix: of the matrix units, dense; shader: it has none), matrix_tflops (of the matrix units, dense, 16 bits
-        multiplied and added up in 32), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd, source. What no
-        source told is missing.
+        "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops (of the
+        matrix units, dense, where it has them, else of the shaders), matrix_tflops (of the matrix units, dense, 16 bits
+        multiplied and added up in 32; missing where it has none), memory_gb, bandwidth_gb_s, tdp_watts,
+        launch_price_usd, source. What no source told is missing.
     """
-    text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "fp16_rate", "source"), "str")
+    text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "source"), "str")
     printed = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"})
     return printed.fillna({"aliases": ""}).set_index("chip", drop=False).rename_axis(None)
 
@@ -85,15 +85,16 @@ def product(name: str) -> str:
 def peak(chip: str, precision: str | None) -> float:
     """Return the printed peak of a chip in a precision, TFLOP/s; NaN where none was printed.
 
-    TF32 runs at half the rate of 16 bits. Where a chip has a rate of matrix units printed as that of its shaders only,
-    none is known for 16 bits.
+    TF32 runs at half the rate of 16 bits. Of a chip without matrix units none is known for 16 bits.
     """
     if chip not in table().index or not isinstance(precision, str):
         return numpy.nan
     printed = table().loc[chip]
-    half = numpy.fmax(printed["matrix_tflops"], printed["fp16_tflops"] if printed["fp16_rate"] == "matrix" else numpy.nan)
+    half = numpy.nan
+    if not numpy.isnan(printed["matrix_tflops"]):
+        half = numpy.fmax(printed["matrix_tflops"], printed["fp16_tflops"])
     rates = {"fp32": printed["fp32_tflops"], "tf32": half / 2}
-    return float(rates.get(precision, numpy.fmax(half, printed["fp32_tflops"]) if half == half else numpy.nan))
+    return float(rates.get(precision, half))
 
 
 @functools.cache

@@ -144,7 +144,8 @@ def measures(lines: pandas.DataFrame) -> dict:
     """Return pairs, publications, median_error, within_2, and coverage and half_width where there are intervals."""
     off = lines["off"].astype(float)
     said = {"pairs": len(lines), "publications": lines["publication"].nunique()}
-    said |= {"median_error": float(numpy.expm1(off).abs().median()), "within_2": float((off.abs() < math.log(2)).mean())}
+    said["median_error"] = float(numpy.expm1(off).abs().median())
+    said["within_2"] = float((off.abs() < math.log(2)).mean())
     if "hit" not in lines:
         return said
     half = math.exp(((lines["high"] - lines["low"]) / 2).median())

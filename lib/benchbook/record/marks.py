@@ -1,6 +1,5 @@
 """What is wrong with a figure of the record, and what a reader must know of it."""
 
-import numpy
 import pandas
 
 from benchbook.machine import layout

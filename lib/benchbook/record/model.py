@@ -51,7 +51,7 @@ class Model:
         """Return the logarithms of the targets' rates."""
         columns = self._columns(targets)
         shared = columns @ self.design.T
-        known = numpy.einsum("ij,jk,ik->i", shared, self.precision, shared)
+        known = ((shared @ self.precision) * shared).sum(axis=1)
         variance = (columns**2).sum(axis=1) - known + _noise(targets) ** 2
         return Estimate(self.ridge.predict(columns) + offset(targets), numpy.sqrt(variance))
 

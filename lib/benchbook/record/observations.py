@@ -85,7 +85,7 @@ def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.D
 
     Args:
         summary: measured points, from `statistics.summarise`.
-        ceilings: from `roofline.ceilings`.
+        ceilings: from `rows.ceilings`.
     """
     points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
     points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
@@ -104,7 +104,7 @@ def of_point(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Data
 
     Args:
         point: one line of a summary.
-        ceilings: from `roofline.ceilings`.
+        ceilings: from `rows.ceilings`.
 
     Raises:
         Unknown: neither were its machine's ceilings measured nor is its chip in the list.
@@ -123,7 +123,7 @@ def of_point(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Data
 
 
 def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
-    """Return the features of a chip in a precision: its family, and logarithms of TFLOP/s, of GB/s and of GB, and years.
+    """Return the features of a chip in a precision: its family, logarithms of TFLOP/s, GB/s and GB, and years / 3.
 
     Args:
         chip: by any of its names.

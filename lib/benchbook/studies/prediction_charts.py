@@ -7,7 +7,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchbook.judging import wording
 from benchbook.record import chips
-from benchbook.record.predictions import judged
+from benchbook.record import errors as judged
+from benchbook.record.forecast import of_the_record
 from benchbook.studies import figures, prediction_tables
 from benchbook.studies.study import Chart, Drawing, Evidence, once
 
@@ -66,10 +67,9 @@ def cores(evidence: Evidence) -> Drawing:
 
 def forecasts(evidence: Evidence) -> Drawing:
     """Draw how far predictions and plain rules are off, and what is predicted of our studies."""
-    forecaster = prediction_tables.learn(evidence)
-    errors = judged.errors(forecaster.published)
+    forecaster, published = prediction_tables.learn(evidence), of_the_record()
+    errors = judged.errors(published.model.observations, published.published)
     predicted = prediction_tables.predictions(forecaster)
-    singles = judged.singles(forecaster.model, forecaster.published)
     drawn = predicted[predicted["predicted"].notna()]
     figure, (left, right) = figures.canvas(3 + 0.16 * len(drawn), 14.0, panels=2)
     draw_errors(left, errors)
@@ -78,8 +78,7 @@ def forecasts(evidence: Evidence) -> Drawing:
         "Median errors of predictions and of plain rules, and hollow, dashed intervals of rates that nobody measured. "
     )
     alt += f"{error_title(errors)}. {forecast_title(predicted)}."
-    further = {"prediction-errors": errors, "prediction-singles": singles}
-    return Drawing(figure, predicted, " ".join(alt.split()), further)
+    return Drawing(figure, predicted, " ".join(alt.split()), {"prediction-errors": errors})
 
 
 def draw_errors(axes: Axes, errors: pandas.DataFrame) -> None:
@@ -101,7 +100,7 @@ def draw_errors(axes: Axes, errors: pandas.DataFrame) -> None:
 
 def error_title(errors: pandas.DataFrame) -> str:
     """Return how far off predictions are of the record's rates, in a sentence with its numbers."""
-    own = errors[errors["group"].eq(judged.RECORD) & errors["rule"].eq(judged.PUBLISHED)].set_index("situation")
+    own = errors[errors["group"].eq(judged.RECORD) & errors["rule"].eq(judged.MODEL)].set_index("situation")
     chip, both = own.loc[judged.CHIP], own.loc[judged.BOTH]
     return (
         f"The speed of a hidden chip is predicted to within {chip['median_error']:.0%} at the median,\n"

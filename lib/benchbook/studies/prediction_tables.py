@@ -3,11 +3,9 @@
 import pandas
 
 from benchbook.machine import layout
-from benchbook.record import chips
-from benchbook.record.predictions import observed
-from benchbook.record.predictions.answer import Forecaster, of_the_record
-from benchbook.record.predictions.features import Unknown
-from benchbook.record.predictions.question import Question
+from benchbook.record import chips, observations
+from benchbook.record.forecast import Forecaster, Question, of_the_record
+from benchbook.record.observations import Unknown
 from benchbook.rows import records
 from benchbook.studies.study import Evidence, once
 
@@ -27,7 +25,7 @@ COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "ba
 @once
 def learn(evidence: Evidence) -> Forecaster:
     """Return what the record and the measured rows say together."""
-    own = observed.measured(evidence.summary, evidence.ceilings)
+    own = observations.of_points(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
 
 

@@ -6,14 +6,13 @@ the rates themselves do.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import numpy
 import pandas
 
 from benchbook.record import chips
-from benchbook.record.predictions.features import Unknown
-from benchbook.record.predictions.question import Question, Range
+from benchbook.record.forecast import Range
 from benchbook.report.answers.tasks import IMAGENET, MINUTE
 
 METRIC = "time_to_75.9"
@@ -21,35 +20,30 @@ MOST_DEVICES = 16  # beyond, it is the network between them that is measured
 PRECISION = "amp_fp16"  # nearly all of the record's times are of 16 bits
 
 
-def epochs_worth(figures: pandas.DataFrame, rate: Callable[[Question], Range]) -> pandas.Series:
+def epochs_worth(figures: pandas.DataFrame, rates: Mapping[str, Range]) -> pandas.Series:
     """Return the epochs at its predicted rate that each product took, by product: the median of its times.
 
     Args:
         figures: from `record.read`.
-        rate: of a question, as `Forecaster.rate`.
+        rates: predicted of chips, in PRECISION.
     """
     times = figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
     times = times[times["device_count"].between(1, MOST_DEVICES)]
-    rates = {chip: predicted for chip in times["chip"].unique() if (predicted := _rate(chip, rate)) is not None}
     times = times[times["chip"].isin(list(rates))]
     images = MINUTE * times["value"] * times["device_count"] * times["chip"].map(lambda chip: rates[chip].value)
     return (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
 
 
-def predict(chip: str, worth: pandas.Series, rate: Callable[[Question], Range]) -> Range | None:
-    """Return the seconds to 75.9 % on one device, with their 90 % interval; None where its rate is not predicted.
+def predict(predicted: Range, worth: pandas.Series) -> Range:
+    """Return the seconds to 75.9 % on one device at a predicted rate, with their 90 % interval.
 
     The interval adds, in logarithms, that of the rate and the farthest that a product lies from the others' median:
     they are too few for a quantile.
 
     Args:
-        chip: its one name.
+        predicted: the device's rate.
         worth: from `epochs_worth`, of two products at least.
-        rate: as above.
     """
-    predicted = _rate(chip, rate)
-    if predicted is None:
-        return None
     epochs, logs = float(worth.median()), numpy.log(worth)
     apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
     seconds = epochs * IMAGENET / predicted.value
@@ -58,10 +52,3 @@ def predict(chip: str, worth: pandas.Series, rate: Callable[[Question], Range]) 
         f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {predicted.basis}"
     )
     return Range(seconds, seconds / far[0], seconds * far[1], basis)
-
-
-def _rate(chip: str, rate: Callable[[Question], Range]) -> Range | None:
-    try:
-        return rate(Question(chip, work="resnet50", precision=PRECISION, image_size=224))
-    except (Unknown, chips.UnknownChip):
-        return None

@@ -1,12 +1,13 @@
-"""What the answers take from the public record, worked out once and kept in `record.json` beside this file.
+"""What the answers take from the public record and its predictions, worked out once and kept in the outputs folder.
 
-Predictions of a thousand pairs of chip and work take a minute, and the answer page has to be there within seconds.
-`python -m benchbook.report.answers.derive` writes the file again; `inputs` says what it was made from.
+Predictions of a thousand pairs of chip and work take a while, and the answer page has to be there within seconds.
 """
 
+import functools
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 
 import numpy
@@ -14,47 +15,69 @@ import pandas
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import chips
-from benchbook.record.predictions import money, power
-from benchbook.record.predictions.answer import of_the_record
-from benchbook.record.predictions.features import Unknown
-from benchbook.record.predictions.question import Question, Range
+from benchbook.record import chips, model, money, power
+from benchbook.record.forecast import Forecaster, Question, Range, of_the_record
+from benchbook.record.observations import Unknown
 from benchbook.report.answers import accuracy
-from benchbook.report.answers.from_record import FILE
 from benchbook.report.answers.tasks import IMAGENET, MINUTE, TASKS, task
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
 OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of one's own network
 MOST_DEVICES = 16  # of a machine that a reader may want; for the accuracy any
 DIGITS = 4
+FILE = ".record.json"  # in the outputs folder
 BOUNDS = {"seconds": "value", "low": "low", "high": "high"}  # of a range
 
 
-def inputs() -> str:
-    """Return the hash of the tables that all of it is made from."""
-    files = [*sorted((layout.published() / "record").glob("*.csv")), *layout.published_rows()]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+def read(forecaster: Forecaster | None = None) -> dict:
+    """Return what `make` works out, from the file in the outputs folder where that was made from the same inputs.
+
+    Args:
+        forecaster: whose predictions are shown; None: any, such as of who asks for refusals, in which all agree.
+    """
+    path, made_from = layout.outputs() / FILE, inputs(forecaster)
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if made_from.items() <= kept.items():
+        return kept
+    forecaster = forecaster or of_the_record()
+    made = inputs(forecaster) | make(forecaster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(made), encoding="utf-8")
+    part.replace(path)
+    return made
 
 
-def make() -> dict:
+def inputs(forecaster: Forecaster | None) -> dict[str, str]:
+    """Return the hashes of all that it is made from: published tables, the model, and what the model learnt from."""
+    tables = [*sorted((layout.published() / "record").glob("*.csv")), *layout.published_rows()]
+    parts = [path.read_bytes() for path in tables] + [repr((model.SPREADS, model.NOISE, TASKS)).encode()]
+    hashes = {"tables": hashlib.sha256(b"".join(parts)).hexdigest()}
+    if forecaster is not None:
+        learnt = forecaster.model.observations.to_csv().encode()
+        hashes["learnt"] = hashlib.sha256(learnt).hexdigest()
+    return hashes
+
+
+@functools.cache
+def make(forecaster: Forecaster) -> dict:
     """Work everything out.
 
     Returns:
-        inputs: see there. chips: by name, what is printed, paid and drawn. predictions: lines of task, chip, family of
+        chips: by name, what is printed, paid and drawn. predictions: lines of task, chip, family of
         precisions, seconds, low, high, basis. refused: lines of task, family and reason, with the chips that have no
         prediction for it. operations: those at which `own` has its predictions. own: lines of chip, family, and
         seconds for a million images, low and high at each. published: lines of task, chip, count, family, seconds, low,
         high, figures, publications and sources.
     """
-    figures = record.read()
-    said = [line for each in TASKS if each.work and each.key != "own" for line in _predictions(each.key)]
-    predicted = [line for line in said if "reason" not in line] + list(_to_accuracy(figures))
-    own = list(_own())
+    figures = forecaster.figures
+    said = [line for each in TASKS if each.work and each.key != "own" for line in _predictions(each.key, forecaster)]
+    predicted = [line for line in said if "reason" not in line] + list(_to_accuracy(forecaster))
+    own = list(_own(forecaster))
     published = [*_rates(figures), *_times_to_accuracy(figures)]
     named = {line["chip"] for line in [*predicted, *own, *published]}
     drawn = power.measured(figures)
     return {
-        "inputs": inputs(),
         "chips": {chip: _chip(chip, drawn) for chip in sorted(named | set(chips.table().index))},
         "predictions": predicted,
         "refused": _refused([line for line in said if "reason" in line]),
@@ -64,47 +87,33 @@ def make() -> dict:
     }
 
 
-def write() -> None:
-    """Write the file anew."""
-    parts = [f"{json.dumps(name)}: {_text(part)}" for name, part in make().items()]
-    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-
-
-def _text(part) -> str:
-    """Return a part as JSON, a line for each chip or entry, so that versions of the file can be compared."""
-    if isinstance(part, dict):
-        return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(line)}" for name, line in part.items()) + "\n}"
-    return "[\n" + ",\n".join(map(json.dumps, part)) + "\n]" if isinstance(part, list) else json.dumps(part)
-
-
 def rounded(value: float) -> float | None:
     """Return a number with four digits; None where it is missing or without end."""
     return float(f"{value:.{DIGITS}g}") if value is not None and math.isfinite(value) else None
 
 
-def _predictions(key: str) -> Iterator[dict]:
+def _predictions(key: str, forecaster: Forecaster) -> Iterator[dict]:
     """Yield what each chip would take for a task, or the reason why that is not known."""
-    this, forecaster = task(key), of_the_record()
-    for chip in chips.table().index:
-        for family, precision in PRECISIONS.items():
-            question = Question(chip=chip, work=this.work, precision=precision, image_size=this.image_size)
-            try:
-                rate = forecaster.rate(question)
-            except Unknown as reason:
-                yield {"task": key, "chip": chip, "family": family, "reason": str(reason)}
-                continue
-            seconds = Range(this.images / rate.value, this.images / rate.high, this.images / rate.low, rate.basis)
-            yield _line(key, chip, family, seconds)
+    this = task(key)
+    asked = [(chip, family) for chip in chips.table().index for family in PRECISIONS]
+    questions = [Question(chip, this.work, PRECISIONS[family], image_size=this.image_size) for chip, family in asked]
+    for (chip, family), rate in zip(asked, forecaster.rates(questions), strict=True):
+        if isinstance(rate, Unknown):
+            yield {"task": key, "chip": chip, "family": family, "reason": str(rate)}
+            continue
+        seconds = Range(this.images / rate.value, this.images / rate.high, this.images / rate.low, rate.basis)
+        yield _line(key, chip, family, seconds)
 
 
-def _to_accuracy(figures: pandas.DataFrame) -> Iterator[dict]:
+def _to_accuracy(forecaster: Forecaster) -> Iterator[dict]:
     """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
-    rate = of_the_record().rate
-    worth = accuracy.epochs_worth(figures, rate)
-    for chip in chips.table().index:
-        seconds = accuracy.predict(chip, worth, rate)
-        if seconds is not None:
-            yield _line("resnet50-accuracy", chip, "half", seconds)
+    listed = list(chips.table().index)
+    questions = [Question(chip, "resnet50", accuracy.PRECISION, image_size=224) for chip in listed]
+    said = dict(zip(listed, forecaster.rates(questions), strict=True))
+    rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
+    worth = accuracy.epochs_worth(forecaster.figures, rates)
+    for chip, rate in rates.items():
+        yield _line("resnet50-accuracy", chip, "half", accuracy.predict(rate, worth))
 
 
 def _line(key: str, chip: str, family: str, seconds: Range) -> dict:
@@ -122,19 +131,19 @@ def _refused(lines: list[dict]) -> list[dict]:
     return [dict(zip(names, key, strict=True)) | {"chips": own} for key, own in chips_of.items()]
 
 
-def _own() -> Iterator[dict]:
+def _own(forecaster: Forecaster) -> Iterator[dict]:
     """Yield what each chip would take for a million images of a network, at each number of operations."""
-    forecaster = of_the_record()
-    for chip in chips.table().index:
-        for family, precision in PRECISIONS.items():
-            try:
-                rates = [
-                    forecaster.rate(Question(chip, precision=precision, flops_per_sample=operations, image_size=224))
-                    for operations in OPERATIONS
-                ]
-            except Unknown:
-                continue
-            bounds = {"seconds": "value", "low": "high", "high": "low"}
+    bounds = {"seconds": "value", "low": "high", "high": "low"}
+    asked = [(chip, family) for chip in chips.table().index for family in PRECISIONS]
+    questions = [
+        Question(chip, precision=PRECISIONS[family], flops_per_sample=operations, image_size=224)
+        for chip, family in asked
+        for operations in OPERATIONS
+    ]
+    said = iter(forecaster.rates(questions))
+    for chip, family in asked:
+        rates = [next(said) for _ in OPERATIONS]
+        if not any(isinstance(rate, Unknown) for rate in rates):
             numbers = {name: [rounded(1e6 / getattr(rate, of)) for rate in rates] for name, of in bounds.items()}
             yield {"chip": chip, "family": family} | numbers | {"basis": rates[0].basis.partition(", and ")[0]}
 
@@ -205,7 +214,3 @@ def _origin(price: pandas.Series, *further: str) -> dict[str, str]:
     return {
         name: price[name] if isinstance(price[name], str) else "" for name in (*further, "date", "includes", "source")
     }
-
-
-if __name__ == "__main__":
-    write()

@@ -1,34 +1,26 @@
 """Marks of what publications of the record say of chips, and of what is predicted where none does."""
 
 import functools
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchbook.judging import wording
 from benchbook.record import chips, networks
+from benchbook.report.answers import derive
 from benchbook.report.answers.marks import PREDICTED, PUBLISHED, UNKNOWN, Mark, kind_of, prices
-
-FILE = Path(__file__).parent / "record.json"
-
-
-def read() -> dict:
-    """Return what was worked out of the record, as `derive.make` says; to work it out again takes minutes."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 @functools.cache
 def refusals(task: str) -> list[dict]:
     """Return why nothing is predicted of a task for some chips: lines of family, reason and chips."""
-    return [line for line in read()["refused"] if line["task"] == task]
+    return [line for line in derive.read()["refused"] if line["task"] == task]
 
 
 def of_record(worked_out: dict, marks: list[Mark]) -> list[Mark]:
     """Return the marks of published figures, and of predictions for chips of which a task has none in the family.
 
     Args:
-        worked_out: from `read`.
+        worked_out: from `derive.read`.
         marks: those of rows, which also take the place of predictions.
     """
     printed = worked_out["chips"]

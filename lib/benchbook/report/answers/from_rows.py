@@ -8,7 +8,6 @@ import pandas
 from benchbook.judging import intervals, wording
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
-from benchbook.record.predictions.features import family
 from benchbook.report.answers.from_record import reference_operations
 from benchbook.report.answers.marks import MEASURED, NO_SENSOR, UNKNOWN, Mark, kind_of, prices
 from benchbook.report.answers.tasks import TASKS, Task, task
@@ -186,7 +185,7 @@ def family_of(precision: str | None) -> str:
     """Return the family of a precision, in which TF32 counts as fp32, as most publications write it."""
     if not isinstance(precision, str):
         return UNKNOWN
-    return "half" if family(precision) == "half" else "fp32"
+    return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
 def _stands_on(line: dict, point: dict) -> str:

@@ -159,23 +159,27 @@ def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    from benchbook.record.predictions import judging  # imports scipy, which takes a second
-    from benchbook.record.predictions.features import Unknown
+    from benchbook.record import errors, forecast, observations  # they import scikit-learn, which takes a second
 
     points = evidence.points(NAME)
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
+    learnt = forecast.of_the_record()
     try:
-        judged = judging.judge_measured(point, evidence.ceilings)
-    except Unknown as reason:
+        target = observations.of_point(point, evidence.ceilings)
+        learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
+    except observations.Unknown as reason:
         return {"reason": str(reason)}
-    return {"samples_per_second": judged["predicted"]} | {name: judged[name] for name in ("low", "high", "basis")}
+    judged = errors.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
+    return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"]} | {
+        "basis": f"its {judged['precision']} figures, {judged['situation']}"
+    }
 
 
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
-    # What learns from the record imports scipy, which takes a second.
-    from benchbook.record.predictions import money
-    from benchbook.record.predictions.features import Unknown
-    from benchbook.record.predictions.question import Question
+    # What learns from the record imports scikit-learn, which takes a second.
+    from benchbook.record import money
+    from benchbook.record.forecast import Question
+    from benchbook.record.observations import Unknown
     from benchbook.studies import prediction_tables as learned
 
     forecaster, lines = learned.learn(evidence), []

@@ -1,11 +1,12 @@
 """What a chip costs, rented or bought: prices with their dates, and never a price where none was read."""
 
 import datetime
+import functools
 
 import pandas
 
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate
+from benchbook.record import chips, estimate
 
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
@@ -24,16 +25,11 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No line where no
         price was read.
     """
-    listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
-    listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
-    listed = listed.rename(columns={"accelerator": "chip"})
-    listed["includes"] = [_included(line) for line in listed.to_dict("records")]
-    newest = _of(chip, listed).sort_values("date", ascending=False, kind="stable").drop_duplicates("provider")
+    newest = _of(chip, _offers()).sort_values("date", ascending=False, kind="stable").drop_duplicates("provider")
     lines = [newest]
     if own is not None:
         mine = own[own["kind"].isin(["on_demand", "reserved"]) & own["currency"].eq("USD")]
-        mine = mine.assign(
-            chip=mine["machine"].map(chips.canonical),
+        mine = _named(mine["machine"], mine).assign(
             provider=mine["machine"] + ", " + mine["kind"],
             usd_per_hour=[estimate.hourly(line) for line in mine.to_dict("records")],
         )
@@ -73,34 +69,42 @@ def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
     Returns:
         Columns: chip, usd, date, age_years, includes, source. No line where no price was read.
     """
-    listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
-    listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
-    listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
-    lines = [_of(chip, listed).sort_values("date", ascending=False, kind="stable")]
+    lines = [_of(chip, _purchases()).sort_values("date", ascending=False, kind="stable")]
     printed = chips.specification(chip)
     if "launch_price_usd" in printed:
         launch = {"usd": printed["launch_price_usd"], "date": printed.get("released", ""), "source": printed["source"]}
         lines.append(pandas.DataFrame([launch | {"chip": chip, "includes": "the chip alone, price at its launch"}]))
     if own is not None:
         mine = own[own["kind"].eq("purchase") & own["currency"].eq("USD")]
-        mine = mine.assign(chip=mine["machine"].map(chips.canonical)).rename(columns={"amount": "usd"})
-        lines.insert(0, _of(chip, mine))
+        lines.insert(0, _of(chip, _named(mine["machine"], mine).rename(columns={"amount": "usd"})))
     return _aged(pandas.concat(lines, ignore_index=True), today, PURCHASES)
-
-
-def own_prices(path) -> pandas.DataFrame | None:
-    """Return one's own table of prices, as `articles.prices` reads it; None without a path."""
-    return None if path is None else articles.prices(path)
 
 
 def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
     """Return the prices of a chip by name, else those of its product that name no memory or board of another."""
-    names = prices["chip"].map(chips.canonical)
-    exact = prices[names == chip]
-    if len(exact):
-        return exact.assign(chip=chip)
-    product = prices[names.map(chips.product) == chips.product(chip)]
-    return product.assign(chip=names[product.index])
+    exact = prices[prices["chip"] == chip]
+    return exact if len(exact) else prices[prices["product"] == chips.product(chip)]
+
+
+@functools.cache
+def _offers() -> pandas.DataFrame:
+    listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
+    listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
+    listed["includes"] = [_included(line) for line in listed.to_dict("records")]
+    return _named(listed["accelerator"], listed)
+
+
+@functools.cache
+def _purchases() -> pandas.DataFrame:
+    listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
+    listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
+    listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
+    return _named(listed["chip"], listed)
+
+
+def _named(names: pandas.Series, prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return prices with their chip and its product, by the one name of each."""
+    return prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product))
 
 
 def _aged(prices: pandas.DataFrame, today: datetime.date, columns: list[str]) -> pandas.DataFrame:

@@ -1,0 +1,347 @@
+"""What a chip would take for a work: rate, time, dollars and joules, each with an interval and what it rests on."""
+
+import datetime
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+import pandas
+
+from benchbook import record
+from benchbook.judging import wording
+from benchbook.record import articles, chips, errors, estimate, money, networks, observations, power
+from benchbook.record.model import Model
+from benchbook.record.observations import BATCH, DATE, HERE, RECORD, Unknown
+from benchbook.rows import records
+
+NEAREST = 5  # figures shown with an answer
+BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
+NEW = "not on record"  # the publication of a work that nobody published: the user's own
+MOST = 8  # devices of a machine: the record's figures of one publication reach no further
+SAME = ["article", "product", "network", "image_size", "computed", "framework", "data"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        chip: by any of its names.
+        work: a study or a network; empty where its operations are given.
+        precision: one of `records.PRECISIONS`.
+        flops_per_sample: operations of a training step for an image; None: those of the work.
+        image_size: pixels of a side; None: the size at which the work's operations were counted.
+        batch_size: of one device; None: 64.
+        count: devices.
+        images: to train on.
+    """
+
+    chip: str
+    work: str = ""
+    precision: str = "fp32"
+    flops_per_sample: float | None = None
+    image_size: float | None = None
+    batch_size: float | None = None
+    count: int = 1
+    images: float = 1_281_167.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """A value with the bounds of its 90 % interval and what it rests on."""
+
+    value: float
+    low: float
+    high: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a chip would take.
+
+    Attributes:
+        question: as asked, the chip by its one name.
+        rate: images a second, of all devices together.
+        seconds: for the images asked about.
+        rented: a line for each price: its offer, and dollars, low, high for the images.
+        bought: a line for each price, and the hours after which it has cost as much as the median offer.
+        joules_per_image: None where the record has no measured power of the chip.
+        nearest: what was published nearest to it: chip, work, precision, rate, source.
+        error: the median error of such predictions, on how many pairs.
+        notes: what is not known.
+    """
+
+    question: Question
+    rate: Range
+    seconds: Range
+    rented: pandas.DataFrame
+    bought: pandas.DataFrame
+    joules_per_image: Range | None
+    nearest: pandas.DataFrame
+    error: str
+    notes: list[str]
+
+
+class Forecaster:
+    """What the record, and what was measured here, say of chips and works that nobody put together."""
+
+    def __init__(self, further: pandas.DataFrame | None = None):
+        """Learn from the record.
+
+        Args:
+            further: more observations, as `observations.of_record` lays them out, such as a machine's own.
+        """
+        self.figures = record.read()
+        self.figures["product"] = self.figures["chip"].map(chips.product)
+        lines = [observations.of_record(self.figures), observations.of_articles(articles.rows())]
+        self.model = Model(pandas.concat([*lines, *([] if further is None else [further])], ignore_index=True))
+
+    @functools.cached_property
+    def residuals(self) -> pandas.DataFrame:
+        """Return what the record's rates would have been predicted as; see `errors.residuals`.
+
+        Intervals rest on what was published alone: a machine's own rows are too few, and of one publication.
+        """
+        return errors.residuals(self.model) if self is of_the_record() else of_the_record().residuals
+
+    @functools.cached_property
+    def published(self) -> pandas.DataFrame:
+        """Return every known rate as it would have been predicted; see `errors.published`."""
+        return errors.published(self.residuals)
+
+    @functools.cached_property
+    def _reaches(self) -> dict[str, float]:
+        return {situation: errors.reach(self.residuals, situation) for situation in errors.SITUATIONS}
+
+    @functools.cached_property
+    def efficiencies(self) -> pandas.DataFrame:
+        """Return what several devices reached of as many times one; see `efficiencies`."""
+        return efficiencies(self.figures)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, dict]:
+        """Return how many rates are known of each product and work, and which makers' chips were measured here."""
+        lines = self.model.observations
+        counts = {name: lines[name].value_counts().to_dict() for name in ("product", "work", "network")}
+        here = lines[lines["publication"].eq(HERE)]["vendor"].value_counts().to_dict()
+        pairs = lines.groupby(["product", "family"]).size().to_dict()
+        sizes = lines.dropna(subset="image_size").groupby("network")["image_size"].agg(lambda own: own.mode().iloc[0])
+        return counts | {"here": here, "pairs": pairs, "sizes": sizes.to_dict()}
+
+    def rate(self, question: Question) -> Range:
+        """Return images a second of all devices together.
+
+        Raises:
+            Unknown: the chip's figures, the work's operations or the count of devices are not known; the message names
+                what is missing.
+            UnknownChip: no chip goes by that name.
+            ValueError: a precision that does not exist.
+        """
+        (said,) = self.rates([question])
+        if isinstance(said, Unknown):
+            raise said
+        return said
+
+    def rates(self, questions: Sequence[Question]) -> list[Range | Unknown]:
+        """Return the rate of each question, see `rate`, or why it is not known; many take little longer than one.
+
+        A chip without matrix units is not slower in 16 bits than in fp32, unless it was measured so: both take
+        the same units, and 16 bits less memory.
+        """
+        said, targets = {}, {}
+        for place, question in enumerate(questions):
+            try:
+                targets[place] = self.target(question) | {"growth": scale(self.efficiencies, question.count)}
+            except Unknown as reason:
+                said[place] = reason
+        if targets:
+            table = pandas.DataFrame(list(targets.values())).astype({"flops_per_sample": float, "image_size": float})
+            guess = self.model.predict(table)
+            for (place, target), mean, deviation in zip(targets.items(), guess.mean, guess.deviation, strict=True):
+                middle = float(mean) + target["growth"][0]
+                far = math.hypot(self._reaches[target["situation"]] * float(deviation), target["growth"][1])
+                bounds = [math.exp(log) for log in (middle, middle - far, middle + far)]
+                said[place] = Range(*bounds, self._basis(target))
+        plain = [place for place, target in targets.items() if self._could_be_fp32(target)]
+        fp32 = self.rates([replace(questions[place], precision="fp32") for place in plain]) if plain else []
+        for place, other in zip(plain, fp32, strict=True):
+            said[place] = max(said[place], other, key=lambda rate: rate.value)
+        return [said[place] for place in range(len(questions))]
+
+    def _could_be_fp32(self, target: dict) -> bool:
+        family = target["family"]
+        return family == observations.PLAIN_HALF and (target["product"], family) not in self._known["pairs"]
+
+    def target(self, question: Question) -> dict:
+        """Return the question as an observation without a rate, with the situation in which it is judged."""
+        if question.precision not in records.PRECISIONS:
+            raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
+        chip = chips.resolve(question.chip)
+        figures = observations.chip_figures(chip, question.precision, asked=True)
+        if question.precision == "tf32" and not chips.has_tf32(chip):
+            raise Unknown(f"{chip} has no units for TF32; ask for fp32")
+        product, vendor = chips.product(chip), chips.table()["vendor"][chip]
+        here = vendor in self._known["here"]
+        situation = errors.PUBLICATION if product in self._known["product"] else errors.BOTH
+        return dict.fromkeys(observations.COLUMNS) | figures | self._work(question) | {
+            "publication": HERE if here else NEW, "setting": NEW, "precision": question.precision,
+            "framework": "pytorch", "chip": chip, "product": product, "vendor": vendor,
+            "batch_size": question.batch_size or BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "origin": RECORD,
+            "situation": errors.ONE_KNOWN if here else situation,
+        }  # fmt: skip
+
+    def ask(self, question: Question, today: datetime.date, hourly: float | None = None, own=None) -> Answer:
+        """Return all that can be said to a question.
+
+        Args:
+            question: what is asked.
+            today: from which the age of prices is counted.
+            hourly: US dollars for an hour of one device, the user's own; None: those on record.
+            own: further prices, from `articles.prices`.
+
+        Raises:
+            Unknown, UnknownChip, ValueError: see `rate`.
+        """
+        rate, chip = self.rate(question), chips.resolve(question.chip)
+        bounds = (question.images / value for value in (rate.value, rate.high, rate.low))
+        seconds = Range(*bounds, f"{question.images:g} images at that rate")
+        offers = money.rented(chip, today, own)
+        if hourly is not None:
+            stated = {"chip": chip, "provider": "as stated", "usd_per_hour": hourly, "includes": "as stated"}
+            offers = pandas.DataFrame([stated], columns=money.OFFERS)
+        for name in ("value", "low", "high"):
+            hours = getattr(seconds, name) / estimate.SECONDS_PER_HOUR * question.count
+            offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
+        purchases = money.bought(chip, today, own)
+        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / money.usual_rent(offers)
+        notes = [] if len(offers) else ["no price by the hour was read for this chip"]
+        notes += [] if len(purchases) else ["no purchase price was read for this chip"]
+        return Answer(
+            replace(question, chip=chip), rate, seconds, offers, purchases,
+            self._joules(question, rate), self.nearest(question), self._error(question), notes,
+        )  # fmt: skip
+
+    def nearest(self, question: Question) -> pandas.DataFrame:
+        """Return what was published or measured nearest to a question: the same product or work, chips alike first."""
+        asked, lines = self.target(question), self.model.observations
+        far = numpy.hypot(*(lines[name].to_numpy(float) - asked[name] for name in ("peak", "bandwidth")))
+        far += 3.0 * (lines["network"] != asked["network"]) + 1.0 * (lines["family"] != asked["family"])
+        far += 2.0 * (lines["product"] != asked["product"])
+        order = lines.assign(far=far).sort_values("far", kind="stable").head(NEAREST)
+        return order[["chip", "work", "precision", "rate", "source"]].reset_index(drop=True)
+
+    def check_operations(self, name: str, flops_per_sample: float) -> None:
+        """Refuse a work whose operations for an image are far from those of all works on record.
+
+        Raises:
+            Unknown: they are, or nobody counted them.
+        """
+        lines = self.model.observations
+        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
+        if not operations.min() / BEYOND <= flops_per_sample <= operations.max() * BEYOND:
+            raise Unknown(
+                f"{name} takes {wording.number(flops_per_sample)} operations an image; works on record take"
+                f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
+                " unlike them is known"
+            )
+
+    def _work(self, question: Question) -> dict:
+        """Return the work of a question as `observations.work_of` has it, if anything on record is like it."""
+        if question.flops_per_sample:
+            given = observations.work_of("given", question.image_size)
+            self.check_operations("the network given", question.flops_per_sample)
+            return given | {"flops_per_sample": question.flops_per_sample}
+        if not question.work:
+            raise Unknown("neither a work nor the operations of an image are given")
+        work = networks.describe(question.work, question.image_size)
+        if work.flops_per_sample is not None:
+            self.check_operations(work.name, work.flops_per_sample)
+        elif work.name not in self._known["network"]:
+            names = sorted(set(networks.table().index) | set(self._known["network"]))
+            raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
+        return observations.work_of(work.name, work.image_size or self._known["sizes"].get(work.name))
+
+    def _basis(self, target: dict) -> str:
+        product, work = target["product"], target["work"]
+        of_chip, of_work = (self._known[name].get(target[name], 0) for name in ("product", "work"))
+        text = f"{of_chip} known rates of {product}" if of_chip else f"the printed figures of {product}, without a rate"
+        text += f", and {of_work} of {work}" if of_work else ", and the operations of the work, without a rate"
+        if numpy.isnan(chips.table()["fp32_tflops"][target["chip"]]):
+            text += (
+                "; its fp32 peak was not published and is taken as its peak in 16 bits divided by"
+                f" {observations.usual_ratio():.2g}, the median of other chips"
+            )
+        return text
+
+    def _error(self, question: Question) -> str:
+        """Return how far such predictions are off, in a sentence."""
+        family, vendor, situation = map(self.target(question).get, ("family", "vendor", "situation"))
+        alike = self.published[self.published["situation"].eq(situation)]
+        own = alike[alike["vendor"].eq(vendor) & alike["family"].eq(family)]
+        words, own = (f"{vendor}, {family}", own) if len(own) >= errors.FEWEST else ("all makers", alike)
+        off = errors.measures(own)["median_error"]
+        return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
+
+    def _joules(self, question: Question, rate: Range) -> Range | None:
+        drawn = power.of(chips.resolve(question.chip), power.measured(self.figures))
+        if drawn is None:
+            return None
+        watts, least, most, boundary, source = drawn
+        total = question.count
+        basis = f"{watts:.0f} W a device ({least:.0f} to {most:.0f}) in training, measured on: {boundary}; {source}"
+        return Range(watts * total / rate.value, least * total / rate.high, most * total / rate.low, basis)
+
+
+@functools.cache
+def of_the_record() -> Forecaster:
+    """Return what the record alone says; it is learnt once in a process."""
+    return Forecaster()
+
+
+def efficiencies(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return what each publication's several devices reached of as many times one.
+
+    Args:
+        figures: from `record.read`, with the column product.
+
+    Returns:
+        Columns: article, product, network, computed, count, efficiency (1 is as many times one), per_doubling (the
+        logarithm of the efficiency that a doubling of devices keeps).
+    """
+    rates = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].le(MOST)]
+    best = rates.groupby([*SAME, "device_count"], dropna=False)["rate"].max().reset_index()
+    one = best[best["device_count"] == 1].drop(columns="device_count").rename(columns={"rate": "one"})
+    more = best[best["device_count"].ge(2)].merge(one, on=SAME)
+    efficiency = (more["rate"] / (more["one"] * more["device_count"])).astype(float)
+    kept = more[["article", "product", "network", "computed"]]
+    kept = kept.assign(count=more["device_count"].astype(int), efficiency=efficiency)
+    return kept.assign(per_doubling=numpy.log(efficiency) / numpy.log2(kept["count"]))
+
+
+def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
+    """Return by how much so many devices are faster than one, in logarithms, and how far that may be off.
+
+    The distance holds 90 % of the record's cases, chips left out one at a time.
+
+    Args:
+        table: from `efficiencies`.
+        count: of devices.
+
+    Raises:
+        Unknown: a count beyond those of the record.
+    """
+    if count == 1:
+        return 0.0, 0.0
+    if not 1 < count <= MOST:
+        raise Unknown(f"{count} devices; the record's figures of one publication reach from 1 to {MOST}")
+    doublings = math.log2(count)
+    off = [
+        abs(group["per_doubling"] - table.loc[table["product"] != product, "per_doubling"].median())
+        for product, group in table.groupby("product")
+    ]
+    off = numpy.sort(pandas.concat(off).to_numpy()) * doublings
+    far = off[min(len(off), math.ceil(errors.LEVEL * (len(off) + 1))) - 1]
+    return math.log(count) + float(table["per_doubling"].median()) * doublings, float(far)
