@@ -8,7 +8,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import chips, ledger, marks
+from benchbook.record import chips, ledger
 from benchbook.rows import records
 
 HEADER = ",".join(ledger.COLUMNS).encode() + b"\n"
@@ -71,7 +71,7 @@ def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(fig
 
 def test_fp32_of_an_ampere_gpu_that_may_be_tf32_is_tf32_and_of_an_older_one_fp32(figures, tmp_path):
     printed = figures[figures["precision"] == "fp32 or tf32 (not stated)"]
-    assert printed["chip"].map(marks.has_tf32).all()
+    assert printed["chip"].map(chips.has_tf32).all()
     assert set(printed["computed"]) == {"tf32"}
     assert printed["mark"].str.contains("TF32").all()
     older = ledger.read(write(tmp_path, precision="fp32 or tf32 (not stated)"))
