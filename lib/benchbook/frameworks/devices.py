@@ -367,8 +367,8 @@ def make_room(framework: str, device_count: int) -> None:
     """
     if device_count == 1:
         return
-    if framework == "jax" and XLA_FLAG not in os.environ.get("XLA_XLA_FLAGS", ""):
-        os.environ["XLA_XLA_FLAGS"] = f"{os.environ.get('XLA_XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
+    if framework == "jax" and XLA_FLAG not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
     if framework == "tensorflow":
         backend("tensorflow")  # imports it, quietly, or says what is installed
         import tensorflow
