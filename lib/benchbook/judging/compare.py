@@ -205,7 +205,7 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
 def _line(pair: Mapping) -> dict:
     """Return the line of a pair of points, whose columns end in `_a` and `_b`."""
     names = ("samples_per_second", "low", "high", "interval")
-    ratio = intervals.divide(*(Interval.of(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
+    ratio = intervals.divide(*(Interval.from_row(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
     wrong = [side.upper() for side in "ab" if verdicts.has(pair[f"verdict_{side}"], verdicts.WRONG)]
     line = {"study": pair["study_a"], "point": pair["point_a"], "ratio": ratio.value, "low": ratio.low}
     line |= {"high": ratio.high, "interval": ratio.kind}
@@ -230,6 +230,6 @@ def _energy(pair: Mapping) -> dict:
     ]
     notes += [f"{side.upper()}: {note}" for side in "ab" if (note := pair[f"energy_note_{side}"])]
     names = ("energy_per_sample", "energy_low", "energy_high", "energy_interval")
-    ratio = intervals.divide(*(Interval.of(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
+    ratio = intervals.divide(*(Interval.from_row(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
     bounds = {"energy_ratio": ratio.value, "energy_low": ratio.low, "energy_high": ratio.high}
     return bounds | {"energy_interval": ratio.kind, "energy_note": "; ".join(notes)}

@@ -48,7 +48,9 @@ class Interval:
     kind: str = ROUNDING
 
     @classmethod
-    def of(cls, line: Mapping, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> "Interval":
+    def from_row(
+        cls, line: Mapping, value: str, low: str = "low", high: str = "high", kind: str = "interval"
+    ) -> "Interval":
         """Return a number of a table's line; the arguments name its columns.
 
         A line whose column `kind` is missing has bounds of rounding.

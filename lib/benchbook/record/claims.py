@@ -65,7 +65,7 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
     Returns:
         None if a name of the formula is not among the quantities.
     """
-    numbers = {line["name"]: Interval.of(line, "value") for line in quantities.to_dict("records")}
+    numbers = {line["name"]: Interval.from_row(line, "value") for line in quantities.to_dict("records")}
     names = names_in(formula)
     if not set(names) <= set(numbers):
         return None

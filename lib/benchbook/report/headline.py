@@ -212,6 +212,8 @@ def _compared(group: pandas.DataFrame) -> list[dict]:
     first, *others = group.sort_values("samples_per_second", ascending=False).to_dict("records")
     lines = [first | {"ratio": 1.0, "low": None, "high": None, "interval": None}]
     for line in others:
-        ratio = intervals.divide(Interval.of(line, "samples_per_second"), Interval.of(first, "samples_per_second"))
+        ratio = intervals.divide(
+            Interval.from_row(line, "samples_per_second"), Interval.from_row(first, "samples_per_second")
+        )
         lines.append(line | {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "interval": ratio.kind})
     return [line | {"images_per_second": line["samples_per_second"]} for line in lines]

@@ -33,7 +33,7 @@ def table(
     joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
     saved = []
     for line in joined.to_dict("records"):
-        rates = Interval.of(line, *RATE), Interval.of(line, *(f"{name}_ready" for name in RATE))
+        rates = Interval.from_row(line, *RATE), Interval.from_row(line, *(f"{name}_ready" for name in RATE))
         share = intervals.combine(lambda with_input, without: 1 - with_input / without, *rates)
         saved.append((share.value, share.low, share.high, share.kind))
     names = ["share", "share_low", "share_high", "share_interval"]

@@ -29,7 +29,7 @@ def ratio(line: dict, base: dict, column: str, combine=intervals.divide) -> dict
     Returns:
         ratio, low, high, interval (its kind), num_windows (the smaller number), verdict (the worse one).
     """
-    value = combine(Interval.of(line, column), Interval.of(base, column))
+    value = combine(Interval.from_row(line, column), Interval.from_row(base, column))
     return {
         "ratio": value.value,
         "low": value.low,
