@@ -412,7 +412,7 @@ def test_the_answer_works_by_keyboard(visit):
     page.keyboard.press("Enter")
     about = page.locator("#marks .about:visible")
     assert about.count() == 1
-    assert "published rates of NVIDIA RTX 4090" in about.inner_text()
+    assert "known rates of NVIDIA RTX 4090" in about.inner_text()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.getAttribute('href')").startswith("machines/nvidia-rtx-4090")
 

@@ -105,13 +105,13 @@ ATTACKS = {
     **{
         f"fingerprint {value!r}": (
             {"manifest": {"machine": {"name": "desk", "fingerprint": value}}},
-            f"machine.fingerprint is {json.dumps(value)}; allowed: up to 128 letters",
+            f"machine.fingerprint is {value!r}; allowed: up to 128 letters",
         )
         for value in FINGERPRINTS
     },
     "a machine's name in the manifest": (
         {"manifest": {"machine": {"name": "../../x", "fingerprint": "bbbb33334444"}}},
-        'machine.name is "../../x"; allowed: up to 128 letters',
+        "machine.name is '../../x'; allowed: up to 128 letters",
     ),
     **{f"member {place!r}": ({"place": place}, repr(f"{place}.csv")[:60]) for place in MEMBERS},
     **{

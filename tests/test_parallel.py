@@ -126,12 +126,12 @@ def test_a_mean_of_one_process_is_its_own():
 
 
 def test_jax_has_its_devices_in_one_process(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--other=1")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     devices.make_room("torch", 2)
-    assert os.environ["XLA_FLAGS"] == "--other=1"
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false"
     devices.make_room("jax", 2)
     devices.make_room("jax", 2)
-    assert os.environ["XLA_FLAGS"] == "--other=1 --xla_force_host_platform_device_count=2"
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false --xla_force_host_platform_device_count=2"
     assert devices.several(CPU, 2) == CPU
     chip = Device("cpu", "a chip", "jax")
     assert devices.several(chip, 2).count == 2

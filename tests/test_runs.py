@@ -84,7 +84,7 @@ def test_start_names_the_device_that_was_picked_and_the_point_after_it(monkeypat
 
 
 def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
-    with pytest.raises(records.SchemaError, match="variant is 'typo'; allowed: reference, controlled, tuned"):
+    with pytest.raises(records.SchemaError, match="variant is 'typo'; allowed: 'reference', 'controlled' or 'tuned'"):
         _start(variant="typo")
     assert not list(tmp_path.rglob("*.*"))
 

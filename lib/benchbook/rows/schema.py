@@ -93,7 +93,7 @@ class Settings(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(extra="allow", strict=True)
     # asked for
     data_resident: bool | None
-    epochs: int | None
+    epochs: Number | None  # an article may count a part of one
     image_size_over: int | None
     joint_views: bool | None
     learning_rate: Number | None
