@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 from benchbook.commands import cli
 from benchbook.machine import layout
 from benchbook.rows import packing, records
-from rows import make_row
+from rows import COMMITTED, make_row
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
 MANIFEST = CSV.replace(".csv", ".json")
-COMMITTED = layout.root() / "outputs" / "runs"
 
 
 @pytest.fixture(autouse=True)
@@ -281,9 +280,9 @@ def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
 
 def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs, monkeypatch):
     """One study of the machine; the whole machine takes many times as long and shows no more."""
-    name = next(path.name for path in COMMITTED.iterdir() if path.is_dir())
+    name = COMMITTED.name
     ignored = shutil.ignore_patterns("*.running", "*.reserve", "*.ipynb", "*.log", "*done", ".*")
-    shutil.copytree(COMMITTED / name / "vae_stability", outputs / "runs" / name / "vae_stability", ignore=ignored)
+    shutil.copytree(COMMITTED / "vae_stability", outputs / "runs" / name / "vae_stability", ignore=ignored)
     measured = files(outputs / "runs" / name)
     sent, _ = packing.pack(name, tmp_path / "sent.zip")
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
