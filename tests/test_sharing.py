@@ -62,12 +62,12 @@ def test_a_process_that_spins_beside_us_is_seen(spinner):
 def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(spinner, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setenv("BENCHBOOK_PATIENCE", "0.1")
-    Line(Point("mnist_speedup", "p-1", {}, 1, 60)).wait_until_calm()
+    Line(Point("mnist_speedup", "p-1", {}, 1, 60), "desk").wait_until_calm()
     printed = capsys.readouterr().out
     assert "of the CPU: waiting" in printed
     assert "goes on beside them" in printed
     monkeypatch.setenv("BENCHBOOK_PATIENCE", "0")
-    Line(Point("mnist_speedup", "p-1", {}, 1, 60)).wait_until_calm()
+    Line(Point("mnist_speedup", "p-1", {}, 1, 60), "desk").wait_until_calm()
     assert capsys.readouterr().out == ""
 
 

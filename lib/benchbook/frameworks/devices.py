@@ -267,7 +267,7 @@ def choose_framework(name: str = "best") -> str:
     """Return the framework that was asked for; none is imported.
 
     Args:
-        name: one of FRAMEWORKS, or best: the first of `frameworks.PREFERRED` that is installed.
+        name: one of FRAMEWORKS, or best: the first of `libraries.PREFERRED` that is installed.
 
     Raises:
         ValueError: an unknown name.

@@ -122,6 +122,11 @@ class Forecaster:
         return efficiencies(self.figures)
 
     @functools.cached_property
+    def drawn(self) -> pandas.DataFrame:
+        """Return what chips draw in training; see `power.measured`."""
+        return power.measured(self.figures)
+
+    @functools.cached_property
     def _known(self) -> dict[str, dict]:
         """Return how many rates are known of each product and work, and which makers' chips were measured here."""
         lines = self.model.observations
@@ -286,7 +291,7 @@ class Forecaster:
         return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
 
     def _joules(self, question: Question, rate: Range) -> Range | None:
-        drawn = power.of(chips.resolve(question.chip), power.measured(self.figures))
+        drawn = power.of(chips.resolve(question.chip), self.drawn)
         if drawn is None:
             return None
         watts, least, most, boundary, source = drawn

@@ -151,15 +151,15 @@ def complaint(detail: dict, place: Iterable[str | int] | None = None) -> str:
 
 def quoted(value: object) -> str:
     """Return a value as a message quotes it: a long one is cut."""
-    text = repr(value[: LONGEST_QUOTED + 1] if isinstance(value, str) else value)
-    return text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}... (cut)"
+    return _cut(repr(value[: LONGEST_QUOTED + 1] if isinstance(value, str) else value))
 
 
 def listed(values: Iterable[object]) -> str:
     """Return values as a message lists them, in order: each one cut, and of many the first few."""
     ordered = sorted(str(value) for value in values)
-    shown = [
-        value if len(value) <= LONGEST_QUOTED else f"{value[:LONGEST_QUOTED]}... (cut)"
-        for value in ordered[:MOST_LISTED]
-    ]
-    return ", ".join(shown) + (f" and {len(ordered) - MOST_LISTED} more" if len(ordered) > MOST_LISTED else "")
+    more = f" and {len(ordered) - MOST_LISTED} more" if len(ordered) > MOST_LISTED else ""
+    return ", ".join(map(_cut, ordered[:MOST_LISTED])) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}... (cut)"

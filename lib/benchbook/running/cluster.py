@@ -140,16 +140,12 @@ def resources(group: list[Point], site: Site) -> dict[str, object]:
 
 def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
     """Return a line for each job: job, points, gpus, and the minutes that it asks for."""
-    asked = {study: resources(group, site) for study, group in groups(points).items()}
-    return pandas.DataFrame(
-        {
-            "job": study,
-            "points": len(group),
-            "gpus": int(str(asked[study].get("gres", 0)).rpartition(":")[2]),
-            "minutes": asked[study]["time"],
-        }
-        for study, group in groups(points).items()
-    )
+    lines = []
+    for study, group in groups(points).items():
+        asked = resources(group, site)
+        gpus = int(str(asked.get("gres", 0)).rpartition(":")[2])
+        lines.append({"job": study, "points": len(group), "gpus": gpus, "minutes": asked["time"]})
+    return pandas.DataFrame(lines)
 
 
 def check_name(name: str) -> str:

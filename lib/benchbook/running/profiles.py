@@ -46,6 +46,11 @@ class Point:
         layout.check_name(self.name, "point")
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Return study and name, which no other point has."""
+        return self.study, self.name
+
+    @property
     def title(self) -> str:
         """Return study and settings, for people."""
         return f"{self.study} {point_title(self.name)}"

@@ -5,7 +5,7 @@ import sys
 import time
 
 from benchbook.judging import verdicts, wording
-from benchbook.machine import condition, contention, identity, layout
+from benchbook.machine import condition, contention, layout
 from benchbook.measuring.runs import Run
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
@@ -18,16 +18,17 @@ class Line:
 
     Args:
         point: what runs.
+        machine_name: whose rows these are.
         kernel: which of its kernels, from 1.
         position: of the point among the session's, as "2/12".
     """
 
-    def __init__(self, point: Point, kernel: int = 1, position: str = "") -> None:
+    def __init__(self, point: Point, machine_name: str, kernel: int = 1, position: str = "") -> None:
         self.title = f"{position:>6}  {point.study}  {point.name}"
         if point.num_kernels > 1:
             self.title += f"  kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
-        self.folder = layout.point(identity.identify().name, point.study, point.name)
+        self.folder = layout.point(machine_name, point.study, point.name)
         self._draw("starting")
 
     def watch(self, run: Run) -> None:

@@ -104,11 +104,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     """
     recover(machine_name)
     session, left_out = os.environ["BENCHBOOK_SESSION"], {}
-    names = [(point.study, point.name) for point in points]
+    keys = [point.key for point in points]
     for point, kernel in profiles.rounds(points):
         folder = layout.state(machine_name) / point.study / point.name
-        key = (point.study, point.name)
-        if key in left_out or is_done(folder, point):
+        if point.key in left_out or is_done(folder, point):
             continue
         statuses = execute.finished(layout.point(machine_name, point.study, point.name), session)
         if kernel <= len(statuses) and kernel < point.num_kernels:
@@ -116,9 +115,9 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         wanted = max(0, kernel - len(statuses)) * point.time_limit_seconds
         left = max(0.0, deadline - END_SECONDS - time.monotonic())
         if wanted > left:
-            left_out[key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
+            left_out[point.key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
             continue
-        line = Line(point, kernel, f"{names.index(key) + 1}/{len(names)}")
+        line = Line(point, machine_name, kernel, f"{keys.index(point.key) + 1}/{len(keys)}")
         try:
             if math.isinf(deadline):
                 line.wait_until_calm()
@@ -133,7 +132,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         except Exception as error:  # the next point may go well
             if os.environ.get("BENCHBOOK_DEBUG"):
                 raise
-            left_out[key] = LeftOut(point, f"{type(error).__name__}: {error}")
+            left_out[point.key] = LeftOut(point, f"{type(error).__name__}: {error}")
             statuses = [type(error).__name__]
         line.end(statuses)
     return list(left_out.values())
@@ -190,12 +189,12 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] 
     conditions = condition.samples(manifests.every(layout.runs(machine_name)))
     summaries = verdicts.summarise(rows, conditions)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
-    excused = {(each.point.study, each.point.name) for each in left_out}
-    missing = [point for point in points if (point.study, point.name) not in measured.keys() | excused]
+    excused = {each.point.key for each in left_out}
+    missing = [point for point in points if point.key not in measured.keys() | excused]
     if missing:
         raise Missing(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
-    keys = [(point.study, point.name) for point in points]
-    return pandas.DataFrame([measured[key] for key in keys if key in measured], columns=summaries.columns)
+    lines = [measured[point.key] for point in points if point.key in measured]
+    return pandas.DataFrame(lines, columns=summaries.columns)
 
 
 def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:

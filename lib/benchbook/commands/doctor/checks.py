@@ -145,10 +145,11 @@ def checks(device: Device) -> dict[str, Callable[[], Answer]]:
         "energy": lambda: check_energy(device),
         "transfers": lambda: check_transfers(device),
     }
-    for folder in filter(lambda each: each.ispkg, pkgutil.iter_modules(studies.__path__)):
-        module = f"{studies.__name__}.{folder.name}.smallest"
+    folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
+    for name in folders:
+        module = f"{studies.__name__}.{name}.smallest"
         if importlib.util.find_spec(module) and device.framework in importlib.import_module(module).FRAMEWORKS:
-            tried[folder.name] = lambda module=module: check_study(device, module)
+            tried[name] = lambda module=module: check_study(device, module)
     return tried
 
 

@@ -76,7 +76,7 @@ def make(forecaster: Forecaster) -> dict:
     own = list(_own(forecaster))
     published = [*_rates(figures), *_times_to_accuracy(figures)]
     named = {line["chip"] for line in [*predicted, *own, *published]}
-    drawn = power.measured(figures)
+    drawn = forecaster.drawn
     return {
         "chips": {chip: _chip(chip, drawn) for chip in sorted(named | set(chips.table().index))},
         "predictions": predicted,
