@@ -12,7 +12,12 @@ from benchbook.commands import cli
 from benchbook.machine import layout
 from benchbook.running import profiles
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"docs/{path.name}" for path in (layout.root() / "docs").glob("*.md")),
+)
 HIDDEN = layout.root() / ".github"
 
 
@@ -54,7 +59,11 @@ def test_the_readme_lists_every_notebook_and_profile():
 def test_every_link_leads_to_a_file_or_a_heading(page):
     headings = {re.sub(r"[^a-z0-9]+", "-", line.lower()) for line in re.findall(r"^#+ (.*)", read(page), re.MULTILINE)}
     for target in re.findall(r"\]\(([^)]+)\)", read(page)):
-        found = target[1:] in headings if target.startswith("#") else (layout.root() / target).exists()
+        found = (
+            target[1:] in headings
+            if target.startswith("#")
+            else (layout.root() / page).parent.joinpath(target).exists()
+        )
         assert found, target
 
 

@@ -10,7 +10,7 @@ STOPPED = "What was measured is kept; the same command goes on from there."
 
 
 def main() -> None:
-    """Run the command line; the README lists the statuses it exits with."""
+    """Run the command line; docs/exit-statuses.md lists the statuses it exits with."""
     try:
         from benchbook.machine import processes
 

@@ -60,7 +60,7 @@ def _accelerator(framework: str, kinds: tuple[str, ...]) -> Finding:
         return Finding(framework, kinds[0], "accelerator", RIGHT, f"{framework} sees {kinds[0]}")
     there = identity.identify().accelerators
     if there:
-        hint = "look whether its driver fits the lock (README), and at CUDA_VISIBLE_DEVICES"
+        hint = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_VISIBLE_DEVICES"
         seen = f"{', '.join(there)} is here, {framework} sees none"
         return Finding(framework, "", "accelerator", MISSING, seen, hint)
     return Finding(framework, "", "accelerator", RIGHT, "none here, and none seen")

@@ -77,7 +77,7 @@ def check_energy(device: Device) -> Answer:
     """Read the energy of some seconds."""
     sensor = sensors.open_sensor(device)
     if isinstance(sensor, sensors.NoSensor):
-        hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see README)"
+        hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see docs/measuring.md)"
         if device.features.energy_counter == "rapl" and sensors.RAPL.exists():
             hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
         return MISSING, "no counter can be read", hint
