@@ -125,10 +125,15 @@ def environment() -> dict:
 
 
 def commit() -> str:
-    """Return the project's git commit, with '+changed' if library or notebooks differ; empty outside git."""
-    head = _output("git", "-C", str(layout.root()), "rev-parse", "--short=12", "HEAD")
-    watched = ("lib", "notebooks")
-    changed = _output("git", "-C", str(layout.root()), "status", "--porcelain", "--", *watched)
+    """Return the project's git commit, with '+changed' if library or notebooks differ; empty where it is unknown.
+
+    Where pip installed the project from a repository, pip has noted the commit.
+    """
+    if not (folder := layout.checkout()):
+        noted = metadata.distribution("benchbook").read_text("direct_url.json")
+        return json.loads(noted or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
+    head = _output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
+    changed = _output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
     return f"{head}+changed" if head and changed else head
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sysconfig
 from pathlib import Path
 
 LONGEST_NAME = 128  # characters; a file system allows 255, and endings are added
@@ -28,18 +27,19 @@ def check_name(value: str, what: str = "name") -> str:
 
 
 def root() -> Path:
-    """Return the project's top folder: the checkout that the package lies in, else where pip put the same files."""
-    return _checkout() or Path(sysconfig.get_path("data")) / "share" / "benchbook"
+    """Return the project's top folder: the checkout that the package lies in, else its copy in the installation."""
+    return checkout() or Path(__file__).resolve().parents[1] / "project"
 
 
-def _checkout() -> Path | None:
+def checkout() -> Path | None:
+    """Return the checkout that the package lies in, or None where pip installed it."""
     folder = Path(__file__).resolve().parents[3]
     return folder if (folder / "notebooks").is_dir() else None
 
 
 def outputs() -> Path:
     """Return the folder that holds runs, figures and report: BENCHBOOK_OUTPUTS, the checkout's, or `outputs` here."""
-    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (_checkout() or Path.cwd()) / "outputs").resolve()
+    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (checkout() or Path.cwd()) / "outputs").resolve()
 
 
 def runs(machine: str) -> Path:

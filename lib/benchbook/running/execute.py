@@ -134,6 +134,7 @@ def _supervise(
         environment = os.environ | {
             "BENCHBOOK_RUN_ID": run.run_id,
             "BENCHBOOK_MACHINE": machine_name,
+            "BENCHBOOK_OUTPUTS": str(layout.outputs()),
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
             "PYTHONUNBUFFERED": "1",
             **temporary.variables(place),

@@ -1,0 +1,69 @@
+"""An installation by pip, outside the checkout: it measures, packs and reports like a checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from benchbook.machine import layout
+from benchbook.rows import records
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Build the wheel and unpack it into an empty folder, as `pip install --target` does; return that folder."""
+    built, folder = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("installed")
+    source = tmp_path_factory.mktemp("source")
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=layout.root(), capture_output=True, text=True, check=True
+    )
+    for name in files.stdout.splitlines():
+        if (layout.root() / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(layout.root() / name, source / name)
+    build = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", build, built], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def run(installed, folder, *words):
+    """Run a command of the installation in a folder; everything but the package comes from this environment."""
+    names = ("BENCHBOOK_MACHINE", "BENCHBOOK_OUTPUTS", "BENCHBOOK_STATE")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"PYTHONPATH": str(installed), "BENCHBOOK_PATIENCE": "0"}
+    command = [sys.executable, "-m", "benchbook", *words]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
+    project = installed / "benchbook" / "project"
+    for pattern in (
+        "notebooks/*.ipynb",
+        "notebooks/profiles/*.yaml",
+        "outputs/published/**/*.csv",
+        "docs/examples/*.py",
+    ):
+        expected = sorted(path.relative_to(layout.root()) for path in layout.root().glob(pattern))
+        assert sorted(path.relative_to(project) for path in project.glob(pattern)) == expected
+
+
+@pytest.mark.slow
+def test_an_installation_measures_packs_and_reports_in_an_empty_folder(installed, tmp_path):
+    said = run(installed, tmp_path, "study", "--profile", "smoke", "--studies", "mnist_speedup", "--machine", "pip-box")
+    assert "outputs/report/index.html" in said
+    rows = records.merge(records.find(tmp_path / "outputs" / "runs" / "pip-box"))
+    assert set(rows["status"]) == {"ok"}
+    assert set(rows["study"]) == {"mnist_speedup"}
+    assert not list((tmp_path / "outputs").rglob("outputs"))
+    run(installed, tmp_path, "pack", "--machine", "pip-box")
+    assert (tmp_path / "outputs" / "pip-box.zip").is_file()
+    run(installed, tmp_path, "report")
+    assert "pip-box" in (tmp_path / "outputs" / "report" / "index.html").read_text()
+    assert not list((installed / "benchbook" / "project").rglob("*.json"))  # nothing is written into the installation
