@@ -95,6 +95,9 @@ class FakeWorkload:
             raise broken
         return broken or 1 / self.num_steps
 
+    def steps_taken(self) -> int:
+        return self.num_steps
+
     def mean_loss(self, losses: list) -> float:
         self.clock.advance(1000)
         self.log.append("mean_loss")

@@ -255,6 +255,7 @@ def test_a_compiled_step_goes_back_to_fresh_weights_without_being_compiled_again
     workload = mnist.build(tiny, CPU, "tuned", data_resident=True, batch_size=16, settings=Settings(fused=True))
     batches, fresh = list(workload.batches(0)), workload.snapshot()
     first = [workload.step(batch).item() for batch in batches]
+    assert workload.steps_taken() == len(batches)
     workload.end_epoch()
     compiled = counters["frames"]["ok"]
     assert compiled

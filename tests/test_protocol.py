@@ -6,6 +6,7 @@ import pandas
 import pytest
 import torch
 
+import plants
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
@@ -44,6 +45,7 @@ def test_phases_follow_each_other_and_every_row_is_ok(record, clock):
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
     assert set(rows["status"]) == {"ok"}
     assert list(rows["samples"]) == [4, 6, 10, 10, 8]
+    assert rows["steps"].astype(object).where(rows["steps"].notna(), None).tolist() == [1, 2, 3, 3, None]
     assert set(rows["model"]) == {"fake"}
 
 
@@ -174,6 +176,20 @@ def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per
     assert list(trained["index"]) == [0, 1] * 3
     assert list(rows[rows["phase"] == "evaluate"]["repeat"]) == [0, 1, 2]
     assert clock.slept == [30, 30]
+
+
+def test_steps_are_the_optimisers_own_count_without_those_that_a_scaler_leaves_out(clock):
+    workload = plants.tiny("amp_fp16")
+    clock.perf_counter = iter(range(100, 200)).__next__
+
+    def steps() -> int:
+        return protocol.train_window(workload, sensors.NO_SENSOR, workload.batches(0))["steps"]
+
+    assert steps() == 6
+    workload.scaler.update(2.0**60)
+    assert steps() < 6
+    with plants.no_update(workload):
+        assert steps() == 0
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

@@ -59,6 +59,9 @@ class Sleeper:
     def num_samples(self, batch):
         return 1
 
+    def steps_taken(self):
+        return 0
+
     def step(self, batch):
         time.sleep(self.seconds)
         return 0.0

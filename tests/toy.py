@@ -20,7 +20,7 @@ class Line:
     batch_size = 4
 
     def __init__(self, device, seed):
-        self.device, self.epoch, self.slope = device, 0, 0.0
+        self.device, self.epoch, self.slope, self.taken = device, 0, 0.0, 0
         self.points = numpy.random.default_rng(seed).uniform(1, 2, 16)
 
     def description(self):
@@ -37,8 +37,12 @@ class Line:
 
     def step(self, batch):
         errors = (self.slope - 3) * batch
+        self.taken += 1
         self.slope -= 0.2 * float((errors * batch).mean())
         return float((errors**2).mean())
+
+    def steps_taken(self):
+        return self.taken
 
     def mean_loss(self, losses):
         return sum(losses) / len(losses)

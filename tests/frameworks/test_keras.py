@@ -170,7 +170,9 @@ def test_a_snapshot_brings_back_weights_optimiser_schedule_and_dropout(data):
     made.end_epoch()
     made.restore(fresh)
     assert made.epoch == epoch
+    assert made.steps_taken() == 2
     assert steps(made, 6) == first
+    assert made.steps_taken() == 8
     made.restore(fresh)
     assert steps(made, 6) == first
     assert steps(workload(data), 2) != steps(workload(data, seed=2), 2)

@@ -91,6 +91,9 @@ class Workload(Protocol):
     def step(self, batch: Any) -> Any:
         """Train on one batch and return its mean loss, unread: a scalar that may lie on the device."""
 
+    def steps_taken(self) -> int:
+        """Return the steps that the optimiser has taken, by its own count; only differences of it mean something."""
+
     def mean_loss(self, losses: list) -> float:
         """Read the losses of many steps from the device and return their mean."""
 

@@ -303,10 +303,11 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
         bar: a progress bar of images, or None.
 
     Returns:
-        Measures of a row: samples, seconds, input_seconds, samples_per_second, energy, memory, loss.
+        Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.
     """
     started_at, losses, samples = runs.now(), [], 0
     workload.enter()
+    steps = workload.steps_taken()
     with window(workload.device, sensor) as timed:
         for batch in timed.inputs(batches):
             losses.append(workload.step(batch))
@@ -319,6 +320,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
     return {
         "started_at": started_at,
         "samples": samples,
+        "steps": workload.steps_taken() - steps,
         "samples_per_second": samples / timed.seconds,
         "loss": loss,
         "status": _status(loss),

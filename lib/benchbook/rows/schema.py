@@ -180,6 +180,9 @@ class Row(BaseModel):
     started_at: Annotated[str, AfterValidator(_timed)] | None = None
     # measures
     samples: Count = None
+    # The optimiser's own count of the window's steps, read outside the clock: samples = steps x batch_size where all
+    # batches are full. A step that a scaler leaves out, because gradients overflowed, is not counted.
+    steps: Count = None
     seconds: Quantity = None
     input_seconds: Quantity = None
     samples_per_second: Quantity = None

@@ -65,6 +65,11 @@ class KerasNetwork(Network):
                 for variable, value in zip(group, values, strict=True):
                     variable.assign(numpy.array(value))
 
+    def steps_taken(self) -> int:
+        """Return the iterations in the state, of which the model's own variables may be behind."""
+        place = [id(variable) for variable in self.optimizer.variables].index(id(self.iterations))
+        return int(self._state[2][place])
+
     def _groups(self) -> tuple[list, list, list]:
         model = self.model
         return model.trainable_variables, model.non_trainable_variables, self.optimizer.variables

@@ -81,6 +81,10 @@ class Network:
         """Return the variable that counts the steps that the optimiser took, by which its schedule goes."""
         return (self.optimizer.inner_optimizer if self.is_loss_scaled else self.optimizer).iterations
 
+    def steps_taken(self) -> int:
+        """Return the number that `iterations` has now."""
+        return int(to_host(self.iterations.value))
+
     def train(self, inputs: Array, target: Array) -> Array:
         """Train on one batch and return its loss, unread."""
         with arithmetic(self.device, self.precision):

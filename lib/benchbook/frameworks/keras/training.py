@@ -156,6 +156,10 @@ class KerasWorkload:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
 
+    def steps_taken(self) -> int:
+        """Return the optimiser's iterations."""
+        return self.network.steps_taken()
+
     def misplaced_operations(self) -> dict[str, int]:
         """Return how often each operation of a step is computed on another device than the chosen one.
 

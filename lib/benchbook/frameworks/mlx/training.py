@@ -205,6 +205,10 @@ class MlxWorkload:
         """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
 
+    def steps_taken(self) -> int:
+        """Return the optimiser's own count of its steps."""
+        return int(self.network.optimizer.state["step"].item())
+
     def mean_loss(self, losses: list[mx.array]) -> float:
         """Read the losses of many steps and return their mean."""
         return float(to_host(mx.stack(losses)).mean())

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -128,10 +129,14 @@ class TorchWorkload:
         self.enter()
         self.network = prepare(self.model, self.settings)
         begin_momentum(self.optimizer)
-        if self.settings.fused and not self.optimizer.defaults.get("fused"):
+        self.num_hooked = 0
+        self.has_compiled_optimizer = self.settings.fused and not self.optimizer.defaults.get("fused")
+        if self.has_compiled_optimizer:
             # torch has no fused form of it. Compiled, a step passes once over the weights instead of once for each of
             # its operations. A learning rate must be a tensor then: for another number it would be compiled again.
             self.optimizer.step = torch.compile(self.optimizer.step)
+        else:
+            self.optimizer.register_step_post_hook(self._count_step)
         precision = PRECISIONS[self.settings.precision]
         scaled = precision.needs_scaling and precision.autocast  # float16 gradients themselves cannot be unscaled
         self.scaler = torch.amp.GradScaler(self.device.kind, enabled=bool(scaled))
@@ -171,6 +176,18 @@ class TorchWorkload:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return loss.detach() / len(batch[0]) if self.loss_is_sum else loss.detach()
+
+    def steps_taken(self) -> int:
+        """Return the optimiser's own count of its steps; of one that is compiled, which no hook may enter, its state's.
+
+        SGD keeps no count. A hook of Python's would be traced, and compiled again for each number.
+        """
+        if not self.has_compiled_optimizer:
+            return self.num_hooked
+        return max((int(values["step"]) for values in self.optimizer.state.values()), default=0)
+
+    def _count_step(self, *_: Any) -> None:
+        self.num_hooked += 1
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch where and as a step needs it; what is there already is not moved again."""
