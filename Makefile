@@ -62,10 +62,11 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; statistics, soak, scale, parity
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out statistics soak scale parity,$(STUDIES))); do \
+bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; intervals, soak, scale, parity
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity,$(STUDIES))); do \
 		$(BIN)/python tests/bench_overhead.py --study $$study || exit 1; done
-	@for bench in $(filter statistics soak scale parity,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
+	@for bench in $(filter soak scale parity,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
+	@$(if $(filter intervals,$(STUDIES)),$(BIN)/python benchmarks/intervals.py)
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
