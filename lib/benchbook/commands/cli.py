@@ -10,16 +10,14 @@ from typing import Annotated
 import pandas
 import psutil
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from benchbook.commands import measure, record
+from benchbook.commands.output import say, say_table, short, within
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, verdicts, wording
-from benchbook.machine import condition, layout, processes
-from benchbook.machine import identity as machine
+from benchbook.machine import condition, identity, layout, processes
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import point_title
@@ -60,7 +58,10 @@ def study(
     executor: Executor = "local",
     site: SiteFile = None,
     deadline: Annotated[
-        float, typer.Option(help="seconds until this command ends; a point that no longer fits is left out")
+        float,
+        typer.Option(
+            help="seconds until this command ends; a point that no longer fits is left out", callback=within(0)
+        ),
     ] = math.inf,
 ) -> None:
     """Measure this machine, or nodes of a cluster, then write figures and report."""
@@ -75,33 +76,33 @@ def study(
     _say_left_out(profile, studies, points)
     left_out = []
     if cluster_site:
-        lines = cluster.run(points, machine, cluster_site, retry, _say)
+        lines = cluster.run(points, machine, cluster_site, retry, say)
     else:
         _say_unnamed(points)
         _say_first_use(points)
-        name = _identify(machine).name
+        name = identity.identify(machine).name
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
     has_time = until - time.monotonic() > REPORT_SECONDS
     page = _write_report() if has_time else None
     _print_summary(lines)
     if page:
-        _say(f"Report: {_short(page)}")
+        say(f"Report: {short(page)}")
     else:
-        _say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+        say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
     if left_out:
         for each in left_out:
-            _say(f"Left out: {each.point.title} ({each.reason})")
-        _say("Next: run the same command again; it measures what was left out.")
+            say(f"Left out: {each.point.title} ({each.reason})")
+        say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
     following = {"smoke": "quick", "quick": "paper"}.get(profile)
     if (lines["status"] != "ok").any():
-        _say("Next: see the failures above and in the report; RETRY=1 runs them again.")
+        say("Next: see the failures above and in the report; RETRY=1 runs them again.")
         raise typer.Exit(SOME_FAILED)
     if following:
-        _say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
+        say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
     else:
-        _say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
+        say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
 
 
 @app.command()
@@ -110,13 +111,15 @@ def plan(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    price: Annotated[float, typer.Option(help="US dollars for an hour of this machine; 0: none")] = 0.0,
+    price: Annotated[
+        float, typer.Option(help="US dollars for an hour of this machine; 0: none", callback=within(0, 1e6))
+    ] = 0.0,
     executor: Executor = "local",
     site: SiteFile = None,
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
     cluster_site = cluster.chosen(executor, site)
-    name = cluster.check_name(machine) if cluster_site else _identify(machine).name
+    name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
     points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
     if not cluster_site:
@@ -130,31 +133,32 @@ def plan(
     )
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
-        _print_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
+        say_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
     if cluster_site:
-        _print_table("One job each", cluster.jobs(points, cluster_site))
+        say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     hours = wording.duration(lines["seconds"].sum())
-    _say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
-    _say(f"At the very most {wording.duration(most)}.")
+    say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
+    say(f"At the very most {wording.duration(most)}.")
     if price > 0:
         costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
-        _say(f"At {wording.price(price, 3)} an hour: {least} for what was estimated, {most} at the very most.")
+        say(f"At {wording.price(price, 3)} an hour: {least} for what was estimated, {most} at the very most.")
 
 
 @app.command()
 def report() -> None:
     """Merge all rows into figures, tables and the report."""
-    _say(f"Report: {_short(_write_report())}")
+    say(f"Report: {short(_write_report())}")
 
 
 @app.command()
 def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
     """Check rows against the schema, each other and their manifests; the first fault is named with file and line."""
-    if not path.exists():
-        raise ValueError(f"{path} does not exist")
     paths = records.find(path)
+    if not paths:
+        found = "has no CSV of rows" if path.is_dir() else "is no file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {found}; allowed: a CSV of rows, or a folder of them")
     rows = records.merge(paths)
     if wrong := manifests.faults(paths):
         raise manifests.ManifestError(wrong[0])
@@ -163,10 +167,9 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     measured = rows if in_runs else rows[rows["source"] == "measured"]
     for complaint in crosschecks.complaints(measured, described).itertuples():
         raise ValueError(crosschecks.describe(complaint))
-    unproven = sorted(set(measured["run_id"]) - set(described))
-    if unproven:
-        _say(f"{len(unproven)} runs have no manifest and are unproven: {', '.join(unproven[:3])}")
-    _say(f"{len(rows)} rows in {len(paths)} files are valid.")
+    for line in crosschecks.unproven(measured, described):
+        say(line)
+    say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
 @app.command()
@@ -177,27 +180,30 @@ def compare(
     b: Annotated[str, typer.Argument(help="what to compare with it, named alike")],
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[
-        float | None, typer.Option(help="exit 1 if B is slower than A by more than so many percent")
+        float | None,
+        typer.Option(help="exit 1 if B is slower than A by more than so many percent", callback=within(0, 100)),
     ] = None,
 ) -> None:
     """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
+    from benchbook.report import tables
+
     folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder) if folder.exists() else [], _say)
+    rows = records.gather(records.find(folder) if folder.exists() else [], say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
     lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
     if csv:
-        verdicts.as_columns(lines).to_csv(csv, index=False)
+        verdicts.as_columns(lines).map(tables.harmless).to_csv(csv, index=False)
     _print_comparison(lines, a, b)
     for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
         if points:
-            _say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
+            say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
     if fail_if_slower is not None and len(open_points := comparison.undecided(lines)):
-        _say(
+        say(
             f"Not decided, for too few windows or kernels were measured: {', '.join(open_points['point'])}. More"
             " kernels help, as does `make study STUDIES=calibrate`, which learns how much they differ here."
         )
     if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
-        _say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
+        say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
         raise typer.Exit(1)
 
 
@@ -207,8 +213,8 @@ def pack(
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
 ) -> None:
     """Write a zip of this machine's rows and manifests, checked, to send."""
-    path, rows = packing.pack(_identify(machine).name, to)
-    _say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(path)}")
+    path, rows = packing.pack(identity.identify(machine).name, to, say)
+    say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
 @app.command()
@@ -223,20 +229,20 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
     bad = []
     for each in packs:
         try:
-            folder, rows = packing.add(each)
-            _say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {_short(folder)}")
+            folder, rows = packing.add(each, say)
+            say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
         except ValueError as error:
             if each == path:
                 raise
             bad.append(each.name)
-            _say(f"{each.name}: not added: {error}")
+            say(f"{each.name}: not added: {error}")
     if bad:
         raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
 
 
 @app.command()
 def doctor(
-    minutes: Annotated[float, typer.Option(help="the longest it may take")] = 10.0,
+    minutes: Annotated[float, typer.Option(help="the longest it may take", callback=within(0, 1e5))] = 10.0,
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
     device: DeviceKind = "all",
 ) -> None:
@@ -247,13 +253,13 @@ def doctor(
     for finding in trying.examine(60 * minutes, device):
         findings.append(finding)
         place = f"{finding.framework} {finding.device}".strip()
-        _say(f"{place}, {finding.check}: {finding.state}")
+        say(f"{place}, {finding.check}: {finding.state}")
     table = pandas.DataFrame(findings)
     table.insert(0, "where", (table.pop("framework") + " " + table.pop("device")).str.strip())
-    _print_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
+    say_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
     counts = table["state"].value_counts()
-    _say(", ".join(f"{counts.get(state, 0)} {state}" for state in (trying.RIGHT, trying.WRONG, trying.MISSING)) + ".")
-    _say(f"To attach to an issue: {_short(trying.write(findings, to))}")
+    say(", ".join(f"{counts.get(state, 0)} {state}" for state in (trying.RIGHT, trying.WRONG, trying.MISSING)) + ".")
+    say(f"To attach to an issue: {short(trying.write(findings, to))}")
     if counts.get(trying.WRONG, 0):
         raise typer.Exit(1)
 
@@ -261,27 +267,11 @@ def doctor(
 @app.command(name="machine")
 def show_machine() -> None:
     """Show who this computer is and in what condition; all of it may be published."""
-    this = _identify("")
-    values = _machine_values(this) | condition.read() | _devices()
-    table = Table("", this.name, title="This machine")
-    for name, value in values.items():
-        table.add_row(name, "unknown" if value is None else str(value))
-    Console().print(table)
-
-
-def _machine_values(this: machine.Machine) -> dict:
-    """Return what stays the same of a machine, name left out."""
-    return {name: value for name, value in machine.as_dictionary(this).items() if name != "name"}
-
-
-def _identify(name: str) -> machine.Machine:
-    return machine.identify(name)
-
-
-def _devices() -> dict:
-    """Return the frameworks that are installed, and the first one's devices: asking all of them takes long."""
-    names = installed()
-    return {"frameworks": ", ".join(names)} | {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
+    names = installed()  # and the first one's devices: asking all of them takes long
+    values = identity.as_dictionary(identity.identify()) | condition.read() | {"frameworks": ", ".join(names)}
+    values |= {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
+    shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
+    say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
 
 
 def _write_report() -> Path:
@@ -289,7 +279,7 @@ def _write_report() -> Path:
 
     page = pages.write()
     for line in pages.left_out(layout.outputs() / "figures"):
-        _say(line)
+        say(line)
     return page
 
 
@@ -298,14 +288,14 @@ def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> N
     present = {point.study for point in points}
     absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
     if absent:
-        _say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+        say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
 
 
 def _say_unnamed(points: list[profiles.Point]) -> None:
     """Say which accelerator is not measured, because the table of devices lacks it."""
     for framework in sorted({point.parameters.get("framework", "torch") for point in points}):
         if unnamed := survey.unnamed(framework):
-            _say(f"Left out: {unnamed!r} of {framework}, which is not in benchbook's table of devices; its CPU is not.")
+            say(f"Left out: {unnamed!r} of {framework}, which is not in benchbook's table of devices; its CPU is not.")
 
 
 def _say_first_use(points: list[profiles.Point]) -> None:
@@ -314,7 +304,7 @@ def _say_first_use(points: list[profiles.Point]) -> None:
     for kind, framework in sorted(places):
         if survey.compiles_first(kind, framework):
             minutes = profiles.FIRST_USE_SECONDS // 60
-            _say(
+            say(
                 f"{framework} has no binaries for this GPU: its first point waits, once, for up to half an hour, until "
                 f"they are compiled. Its points may take {minutes} minutes longer than the profile says."
             )
@@ -328,9 +318,9 @@ def _print_summary(lines: pandas.DataFrame) -> None:
         shown["point"] = shown["point"].map(point_title)
         shown["samples_per_second"] = shown["samples_per_second"].map(wording.rate, na_action="ignore")
         shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
-        _print_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
+        say_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
     for line in lines[lines["message"].notna()].to_dict("records"):
-        _say(f"{line['point']}: {line['status']}: {line['message']}")
+        say(f"{line['point']}: {line['status']}: {line['message']}")
 
 
 def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
@@ -348,33 +338,14 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         }
     )
     for study, group in shown.groupby(lines["study"]):
-        _print_table(f"{study}, images/s: A is {a}, B is {b}", group)
+        say_table(f"{study}, images/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
             if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
-                _say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
+                say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
             if line[f"stability_{side}"].is_doubtful:
-                _say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
+                say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
         note = f"; {line['energy_note']}" if line["energy_note"] else ""
         bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
-        _say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")
-
-
-def _print_table(title: str, lines: pandas.DataFrame) -> None:
-    numeric = {"images/s", "A", "B", "B / A", "spread", "estimate", "at most", "kernels"}
-    table = Table(title=title)
-    for name in lines.columns:
-        table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
-    for values in lines.itertuples(index=False):
-        table.add_row(*("" if pandas.isna(value) else str(value) for value in values))
-    Console().print(table)
-
-
-def _say(text: str) -> None:
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _short(path: Path) -> str:
-    inside = path.is_relative_to(layout.root())
-    return str(path.relative_to(layout.root()) if inside else path)
+        say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")

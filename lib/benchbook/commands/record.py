@@ -8,10 +8,9 @@ from typing import Annotated
 
 import pandas
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from benchbook import record
+from benchbook.commands.output import say, say_table, within
 from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.rows import records
@@ -34,12 +33,21 @@ def predict(
     chip: Annotated[str, typer.Option(help="any name of it; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
-    flops: Annotated[float, typer.Option(help="operations of a training step for an image, for any network")] = 0.0,
-    image_size: Annotated[float, typer.Option(help="pixels of a side; 0: the work's own")] = 0.0,
-    batch_size: Annotated[float, typer.Option(help="of one device; 0: 64")] = 0.0,
+    flops: Annotated[
+        float,
+        typer.Option(help="operations of a training step for an image, for any network", callback=within(0, 1e18)),
+    ] = 0.0,
+    image_size: Annotated[
+        float, typer.Option(help="pixels of a side; 0: the work's own", callback=within(0, 100000))
+    ] = 0.0,
+    batch_size: Annotated[float, typer.Option(help="of one device; 0: 64", callback=within(0, 1e6))] = 0.0,
     count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
-    images: Annotated[float, typer.Option(help="to train on; the default is an epoch of ImageNet")] = 1_281_167.0,
-    price: Annotated[float, typer.Option(help="US dollars for an hour of one device; 0: those on record")] = 0.0,
+    images: Annotated[
+        float, typer.Option(help="to train on; the default is an epoch of ImageNet", callback=within(1, 1e15))
+    ] = 1_281_167.0,
+    price: Annotated[
+        float, typer.Option(help="US dollars for an hour of one device; 0: those on record", callback=within(0, 1e6))
+    ] = 0.0,
     prices: Annotated[Path | None, typer.Option(help="your own prices, a CSV as outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
     judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
@@ -55,7 +63,7 @@ def predict(
         summary = errors.summarise(lines)
         if as_json:
             refused = reasons.value_counts().to_dict()
-            _say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
+            say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
         else:
             _print_judgement(summary, lines, reasons)
         return
@@ -69,7 +77,7 @@ def predict(
     answer = prediction_tables.learn_here().ask(question, datetime.date.today(), price or None, own)
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
-        _say(json.dumps(values, indent=2, ensure_ascii=False))
+        say(json.dumps(values, indent=2, ensure_ascii=False))
     else:
         _print_answer(answer)
 
@@ -81,10 +89,10 @@ def chips(
     """List the chips that the record knows, with what is printed of them; rates in TFLOP/s."""
     chosen = listed.search(text)
     if as_json:
-        _say(json.dumps(_plain(chosen), indent=2, ensure_ascii=False))
+        say(json.dumps(_plain(chosen), indent=2, ensure_ascii=False))
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
-    _print_table(f"{len(chosen)} chips; what no source told is empty", shown, {"chip", "released"})
+    say_table(f"{len(chosen)} chips; what no source told is empty", shown)
 
 
 def sources(
@@ -93,45 +101,45 @@ def sources(
     """List the record's sources: how many figures each has, what they mean, and what was refused and why."""
     listed_sources, refused = record.sources(), record.refused()
     if as_json:
-        _say(json.dumps({"sources": _plain(listed_sources), "refused": _plain(refused)}, indent=2, ensure_ascii=False))
+        say(json.dumps({"sources": _plain(listed_sources), "refused": _plain(refused)}, indent=2, ensure_ascii=False))
         return
     shown = listed_sources[["article", "figures", "marked", "refused", "licence", "means"]]
-    _print_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown, {"article", "licence", "means"})
+    say_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown)
     for line in refused.to_dict("records"):
-        _say(f"  {line['figures']} refused: {line['refused']}: {line['article']}")
+        say(f"  {line['figures']} refused: {line['refused']}: {line['article']}")
 
 
 def _print_answer(answer) -> None:
     question, rate, seconds = answer.question, answer.rate, answer.seconds
     what = question.work or f"{question.flops_per_sample:.3g} operations an image"
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
-    _say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
+    say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
     expected, low, high = (wording.rate(value) for value in (rate.value, rate.low, rate.high))
-    _say(f"  rate    {expected} images/s (90 %: {low} to {high})")
-    _say(f"          from {rate.basis}; {answer.error}")
+    say(f"  rate    {expected} images/s (90 %: {low} to {high})")
+    say(f"          from {rate.basis}; {answer.error}")
     time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
-    _say(f"  time    {time} for {question.images:,.0f} images (90 %: {low} to {high})")
+    say(f"  time    {time} for {question.images:,.0f} images (90 %: {low} to {high})")
     for line in answer.rented.to_dict("records"):
         rent, low, high, hourly = (wording.price(line[name], 3) for name in ("dollars", "low", "high", "usd_per_hour"))
-        _say(
+        say(
             f"  rent    {rent} (90 %: {low} to {high}) at {hourly} an hour of {line['chip']}, {line['provider']}"
             f"{_dated(line)}; includes: {line['includes']}"
         )
     for line in answer.bought.to_dict("records"):
         hours = line["hours_to_break_even"]
         even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
-        _say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
+        say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
     joules = answer.joules_per_image
     if joules is None:
-        _say("  energy  nobody on record measured this chip's power in training")
+        say("  energy  nobody on record measured this chip's power in training")
     else:
-        _say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
+        say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:
-        _say(f"  note    {note}")
-    _say("  nearest published or measured:")
+        say(f"  note    {note}")
+    say("  nearest published or measured:")
     for line in answer.nearest.to_dict("records"):
         what = f"{line['chip']}, {line['work']}, {line['precision']}"
-        _say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
+        say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
 
 
 def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series) -> None:
@@ -139,10 +147,10 @@ def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons
     shown = summary.assign(**{name: summary[name].map(style.format) for name, style in formats.items()})
     names = {"of": "of", "pairs": "pairs", "median_error": "median error", "within_2": "within a factor of 2"}
     names |= {"coverage": "coverage", "half_width": "half-width"}
-    _print_table("Predicted with the chip hidden", shown[list(names)].rename(columns=names), {"of"})
-    _say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
+    say_table("Predicted with the chip hidden", shown[list(names)].rename(columns=names))
+    say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
     for reason, count in reasons.value_counts().items():
-        _say(f"  {count} refused: {reason}")
+        say(f"  {count} refused: {reason}")
 
 
 def _dated(line: dict) -> str:
@@ -156,16 +164,3 @@ def _plain(value):
     if isinstance(value, pandas.DataFrame):
         return json.loads(value.to_json(orient="records"))
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value
-
-
-def _print_table(title: str, lines: pandas.DataFrame, words: set[str]) -> None:
-    table = Table(title=title)
-    for name in lines.columns:
-        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
-    for values in lines.itertuples(index=False):
-        table.add_row(*("" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v) for v in values))
-    Console().print(table)
-
-
-def _say(text: str) -> None:
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)

@@ -29,8 +29,6 @@ from benchbook.running import kernel
 from benchbook.studies.prediction_charts import CHARTS as PREDICTIONS
 from benchbook.studies.study import Chart
 
-# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that decide nothing
@@ -235,11 +233,9 @@ def _copy(figures: Path, files: Path) -> None:
             continue
         with file.open(newline="", encoding="utf-8") as source, (files / file.name).open("w", newline="") as copy:
             lines = csv.reader(source)
-            csv.writer(copy, lineterminator="\n").writerows([[_harmless(cell) for cell in line] for line in lines])
-
-
-def _harmless(cell: str) -> str:
-    return cell if not cell.startswith(FORMULA) or tables.is_number(cell) else f"'{cell}"
+            csv.writer(copy, lineterminator="\n").writerows(
+                [[tables.harmless(cell) for cell in line] for line in lines]
+            )
 
 
 def _figures(

@@ -54,7 +54,20 @@ HEADERS = {
     "within_2": "within a factor of 2",
 }
 # Names and messages that look like a number, or like NA, stay what they are.
-TEXT = ("machine", "place", "chip", "point", "message", "commit", "session", "framework_version", "study", "dataset")
+TEXT = (
+    "machine",
+    "place",
+    "name",
+    "id",
+    "chip",
+    "point",
+    "message",
+    "commit",
+    "session",
+    "framework_version",
+    "study",
+    "dataset",
+)
 PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell.
 NOTES = {
@@ -71,6 +84,8 @@ NOTES = {
     "tuning": {"machine": "id", "confirmed": "bounds"},
     "frameworks": {"machine": "id", "framework": "framework_version", "ratio": "bounds"},
 }
+# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 MOST_LINES = 1_000  # of a table in a page, which a browser has to lay out
 
 
@@ -132,13 +147,15 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
     return {"columns": columns, "lines": lines, "count": len(content)}
 
 
-def is_number(text: str) -> bool:
-    """Return whether a text is a number."""
+def harmless(cell: object) -> object:
+    """Return a cell as a CSV may hold it: text that a spreadsheet would run as a formula begins with an apostrophe."""
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
     try:
-        float(text)
+        float(cell)
     except ValueError:
-        return False
-    return True
+        return f"'{cell}"
+    return cell
 
 
 def text(value) -> str:

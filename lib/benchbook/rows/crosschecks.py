@@ -1,9 +1,10 @@
 """Rows that contradict themselves, one another or their run's manifest: well-formed, and still not to be believed.
 
-A complaint is no proof of a lie, but such rows are in no figure: `validate` and `add` refuse them, and a report leaves
-their runs out by name.
+A complaint is no proof of a lie, but such rows are in no figure: `validate`, `pack` and `add` refuse them, and a report
+leaves their runs out by name. Rows whose manifest is missing, or says too little, are shown and named as unproven.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,20 +12,25 @@ from datetime import UTC, datetime
 import numpy
 import pandas
 
+from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.rows import ceilings
-from benchbook.rows.schema import RUN_TIME
+from benchbook.rows import ceilings, points
+from benchbook.rows.checking import listed
+from benchbook.rows.schema import DTYPES, RUN_TIME
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
 CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
 CLOCK_SECONDS = 2.0  # that a clock is corrected by, and windows may seem to overlap
 SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
-FUTURE_SECONDS = 24 * 3600.0  # a clock may be set to another zone
+FUTURE_SECONDS = 3600.0  # that a clock may be ahead
+# Between two windows a run reads the machine's condition, for so long, and half a window, at most; it waits for
+# Apple's counters of energy.
+PAUSE_SECONDS, PAUSE_SHARE, COUNTER_SECONDS = 0.4, 0.5, 4.0
 IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
 MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
-# By method: what it may be of, and the kinds of device that it covers; None: all.
-COVERS: dict[str, tuple[set, set | None]] = {
+# By method: what it may be of, and the kinds of device that it covers.
+COVERS: dict[str, tuple[set, set]] = {
     kind.energy_counter: (
         {kind.energy_boundary},
         {name for name in KINDS if KINDS[name].energy_counter == kind.energy_counter},
@@ -33,12 +39,18 @@ COVERS: dict[str, tuple[set, set | None]] = {
     if kind.energy_counter
 }
 COVERS["apple_ioreport"][1].add("cpu")  # it is of the whole chip
-COVERS |= {"meter": ({"wall"}, None), "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, None)}
+COVERS |= {
+    "meter": ({"wall"}, set(KINDS)),
+    "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
+}
 COMMIT = re.compile(r"[0-9a-f]{7,40}(\+changed)?")
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
-COLUMNS = ["machine", "study", "point", "run_id", "line", "reason"]
-
-Complaint = tuple[int, str]  # a row's place, and what is wrong with it
+SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # images to train on
+EXACT = (*SIZES, "synthetic")  # data sets whose names are what was loaded
+PUBLISHED = ["fp32", *(name for name, precision in PRECISIONS.items() if precision.autocast)]  # of the references
+ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters taken for one another
+RUN = ["machine", "study", "point", "run_id"]
+COLUMNS = [*RUN, "line", "reason"]
 
 
 def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datetime | None = None) -> pandas.DataFrame:
@@ -46,33 +58,55 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
 
     Args:
         rows: as `records.merge` returns them: those of a run in the order of its file.
-        manifests: by run id; of a run without one, only its rows are held against each other.
+        manifests: by run id; of a run without one, only its rows are compared with each other.
         now: when nothing can have been measured yet; None: the present.
 
     Returns:
         Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), reason.
     """
     rows = rows.reset_index(drop=True)
-    places = rows.groupby("run_id", sort=False).cumcount() + 2
-    doubts = [(place, reason) for check in CHECKS for place, reason in check(rows, manifests)]
-    doubts += list(_times(rows, manifests, (now or datetime.now(UTC)).timestamp()))
-    table = rows.loc[[place for place, _ in doubts], ["machine", "study", "point", "run_id"]].reset_index(drop=True)
-    table = table.assign(line=[places[place] for place, _ in doubts], reason=[reason for _, reason in doubts])
-    table = table.sort_values(["run_id", "line"], kind="stable").drop_duplicates(["run_id", "reason"])
-    return table.reindex(columns=COLUMNS).reset_index(drop=True)
+    table = _with_manifests(rows, manifests)
+    table["now"] = (now or datetime.now(UTC)).timestamp()
+    found = []
+    for reason, is_wrong in RULES:
+        wrong = table[is_wrong(table).fillna(False).astype(bool)].drop_duplicates("run_id")
+        found += [(place, reason.format_map(values)) for place, values in wrong.to_dict("index").items()]
+    found += [doubt for check in (copies, names_alike) for doubt in check(rows)]
+    lines = rows.groupby("run_id", sort=False).cumcount() + 2
+    doubts = rows.loc[[place for place, _ in found], RUN].reset_index(drop=True)
+    doubts = doubts.assign(line=[lines[place] for place, _ in found], reason=[reason for _, reason in found])
+    doubts = doubts.sort_values(["run_id", "line"], kind="stable").drop_duplicates(["run_id", "reason"])
+    return doubts.reindex(columns=COLUMNS).reset_index(drop=True)
+
+
+def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
+    """Return a line for each reason why manifests do not prove runs, with how many runs it is true of."""
+    lines: dict[str, list[str]] = {}
+    for run_id, device in rows.drop_duplicates("run_id")[["run_id", "device"]].itertuples(index=False):
+        manifest = manifests.get(run_id)
+        if manifest is None:
+            lines.setdefault("have no manifest", []).append(run_id)
+        elif not (manifest.get("environment") or {}).get("packages"):
+            lines.setdefault("have a manifest without packages", []).append(run_id)
+        elif device == "cuda" and not (manifest.get("machine") or {}).get("accelerators"):
+            lines.setdefault("ran on a GPU that their manifest does not name", []).append(run_id)
+    return [f"{len(ids)} runs {reason} and are unproven: {listed(ids)}" for reason, ids in lines.items()]
 
 
 def without(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
-    """Return the rows of runs without a complaint; say which are left out, and why.
+    """Return the rows of runs without a complaint; say which are left out, and why, and which are unproven.
 
     Args:
         rows, manifests: see `complaints`.
-        say: called with a line for each run.
+        say: called with a line for each run that is left out, and for each reason why others are unproven.
     """
     table = complaints(rows, manifests)
     for line in table.drop_duplicates("run_id").itertuples():
         say(f"left out: {describe(line)}")
-    return rows[~rows["run_id"].isin(table["run_id"])]
+    kept = rows[~rows["run_id"].isin(table["run_id"])]
+    for line in unproven(kept, manifests):
+        say(line)
+    return kept
 
 
 def describe(complaint) -> str:
@@ -83,156 +117,131 @@ def describe(complaint) -> str:
     )
 
 
-def _numbers(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of numbers that are not finite, and of a rate that is not samples over seconds."""
-    for name in MEASURES:
-        infinite = numpy.isinf(rows[name].astype(float))
-        yield from ((place, f"{name} is not finite") for place in rows.index[infinite])
-    rate, seconds = rows["samples_per_second"].astype(float), rows["seconds"].astype(float)
-    implied = rows["samples"].astype(float) / seconds.where(seconds > 0)
-    off = (rate / implied - 1).abs() > SAME_RATE
-    yield from (
-        (place, f"samples_per_second is {rate[place]:,.4g}, samples over seconds {implied[place]:,.4g}")
-        for place in rows.index[off]
-    )
-    waited = rows["input_seconds"].astype(float) > seconds * (1 + SAME_RATE) + 0.01
-    yield from ((place, "input_seconds is longer than the window") for place in rows.index[waited])
-
-
-def _ceilings(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of training that computes faster than the machine's own matrix products."""
-    products = ceilings.ceilings(rows)
-    best = products[products["model"] == "matmul"].groupby(["machine", "device"])["rate"].max()
-    trained = rows[(rows["phase"] == "train") & rows["flops_per_sample"].notna() & rows["samples_per_second"].notna()]
-    devices = pandas.MultiIndex.from_frame(trained[["machine", "device"]])
-    ceiling = pandas.Series(best.astype(float).reindex(devices).to_numpy(), trained.index)
-    count = trained["device_count"].where(trained["device"] != "cpu").fillna(1).astype(float)
-    rate = trained["flops_per_sample"].astype(float) * trained["samples_per_second"].astype(float)
-    for place in trained.index[rate > CEILINGS * ceiling * count]:
-        most = f"{CEILINGS:g} times the {ceiling[place]:.3g}"
-        yield place, f"{rate[place]:.3g} FLOP/s, over {most} that this device was measured at"
-
-
-def _energy(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of joules that their method cannot read there, or that are more or less than can be."""
-    names = ["energy_joules", "energy_method", "energy_boundary", "device", "device_count", "seconds", "idle_watts"]
-    read = rows.loc[rows["energy_joules"].notna(), [*names, "phase"]]
-    for place, row in zip(read.index, read.to_dict("records"), strict=True):
-        boundaries, kinds = COVERS[row["energy_method"]]
-        if row["energy_boundary"] not in boundaries or (kinds and row["device"] not in kinds):
-            yield place, f"{row['energy_method']} reads no {row['energy_boundary']} of a {row['device']}"
-        if pandas.isna(row["seconds"]) or not row["seconds"] > 0:
-            continue
-        watts = float(row["energy_joules"] / row["seconds"])
-        devices = 1 if pandas.isna(row["device_count"]) or row["energy_boundary"] == "wall" else row["device_count"]
-        most = MOST_WATTS[row["energy_boundary"]] * devices
-        if watts > most:
-            yield place, f"{watts:,.0f} W; allowed for {row['energy_boundary']}: up to {most:,.0f}"
-        if row["phase"] == "train" and pandas.notna(row["idle_watts"]) and watts < IDLE_SHARE * row["idle_watts"]:
-            yield place, f"{watts:,.3g} W in training, where the idle device draws {row['idle_watts']:,.3g}"
-
-
-def _order(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of an index with gaps, and of runs that are copies of one another."""
-    number = rows.groupby(["run_id", "phase", "repeat"], sort=False).cumcount()
-    gaps = (number != rows["index"]).fillna(False)
-    yield from ((place, f"index is {rows['index'][place]}, the next one {number[place]}") for place in rows.index[gaps])
-    windows = rows[(rows["phase"] == "train") & rows["seconds"].notna()]
-    digests = windows.groupby("run_id", sort=False)["seconds"].agg(tuple)
-    digests = digests[digests.map(len) > 1]  # one alone may take as long as another by chance
-    firsts = {seconds: run_id for run_id, seconds in reversed(list(digests.items()))}
-    places = dict(zip(reversed(windows["run_id"].tolist()), reversed(windows.index.tolist()), strict=True))
-    for run_id, seconds in digests[digests.duplicated()].items():
-        yield places[run_id], f"its windows are those of run {firsts[seconds]}"
-
-
-def _manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of what a run's manifest says otherwise, and of what no run of a machine can hold."""
-    for place, source in rows.loc[rows["source"] != "measured", "source"].items():
-        yield place, f"source is {source}; allowed among measured rows: measured"
-    commits = rows["commit"].dropna()
-    unclear = commits[~commits.isin([commit for commit in commits.unique() if COMMIT.fullmatch(commit)])]
-    yield from ((place, f"commit {commit[:50]!r} is none") for place, commit in unclear.items())
-    stated = {run_id: _stated(manifests.get(run_id) or {}) for run_id in rows["run_id"].dropna().unique()}
-    for name in ("machine", "chip", "commit", "variant", "device"):
-        wanted = rows["run_id"].map({run_id: values[name] for run_id, values in stated.items()})
-        other = wanted.notna() & ~wanted.isin(["", "best"]) & rows[name].notna() & (rows[name] != wanted).fillna(False)
-        yield from (
-            (place, f"{name} is {rows[name][place]!r}, the manifest says {wanted[place]!r}")
-            for place in _firsts(rows, other)
-        )
-    memory = rows["run_id"].map({run_id: values["memory_bytes"] or numpy.inf for run_id, values in stated.items()})
-    over = (rows["peak_memory_bytes"] > memory.astype(float)).fillna(False) & (rows["device"] == "cpu").fillna(False)
-    yield from ((place, "peak_memory_bytes is more than the machine has") for place in _firsts(rows, over))
-
-
-def _work(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> Iterator[Complaint]:
-    """Complain of training windows whose work is not what the run's parameters asked for, or its parity's."""
-    trained = rows[rows["phase"].eq("train").fillna(False) & rows["samples"].notna() & rows["run_id"].notna()]
-    asked = {run_id: (manifests.get(run_id) or {}).get("parameters") or {} for run_id in trained["run_id"].unique()}
-    wanted = [asked[run_id].get("batch_size") or None for run_id in trained["run_id"]]
-    wanted = pandas.Series(wanted, trained.index, dtype=object)
-    other = wanted.notna() & (trained["batch_size"] != wanted).fillna(False)
-    for place in _firsts(trained, other):
-        yield place, f"batch_size is {trained['batch_size'][place]}, asked for {wanted[place]}"
-    plain = [
-        run_id
-        for run_id, parameters in asked.items()
-        if parameters.get("variant") == "reference" and parameters.get("precision") in (None, "fp32")
-    ]
-    published = [name for name, precision in PRECISIONS.items() if name == "fp32" or precision.autocast]
-    other = ~trained["precision"].isin(published) & trained["precision"].notna()
-    for place in _firsts(trained, other & trained["run_id"].isin(plain)):
-        yield place, f"precision is {trained['precision'][place]} in the reference"
-    first = trained.drop_duplicates("run_id")
-    for place, run_id, given in zip(first.index, first["run_id"], first["dataset"], strict=True):
-        dataset, stand_in = asked[run_id].get("dataset"), asked[run_id].get("allow_embedded", True)
-        if dataset in EXACT and pandas.notna(given) and given != dataset and (given in EXACT or not stand_in):
-            yield place, f"dataset is {given}, asked for {dataset}"
-    compared = rows[rows["phase"].eq("parity").fillna(False)]
-    precisions = {run_id: set(group) for run_id, group in compared.groupby("run_id")["precision"]}
-    precision = dict(zip(first["run_id"], first["precision"], strict=True))
-    first = compared[compared["run_id"].isin(first["run_id"])].drop_duplicates("run_id")
-    for place, run_id, given in zip(first.index, first["run_id"], first["precision"], strict=True):
-        if precision[run_id] not in precisions[run_id]:
-            yield place, f"parity is of {given}, training of {precision[run_id]}"
-
-
-def _stated(manifest: Mapping) -> dict:
-    """Return what a manifest says of columns of its run's rows, and the machine's memory; None is nothing."""
-    machine, parameters = manifest.get("machine") or {}, manifest.get("parameters") or {}
-    of_machine = {
-        "machine": machine.get("name"),
-        "chip": machine.get("chip"),
-        "memory_bytes": machine.get("memory_bytes"),
+def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return the rows with what else `RULES` ask for: of their manifests, of their run, and of the windows before."""
+    runs = rows.drop_duplicates("run_id").dropna(subset="run_id")
+    stated = {
+        run_id: _stated(manifests.get(run_id) or {}, study)
+        for run_id, study in runs[["run_id", "study"]].itertuples(index=False)
     }
-    return (
-        of_machine | {"commit": manifest.get("commit")} | {name: parameters.get(name) for name in ("variant", "device")}
+    stated = pandas.DataFrame.from_dict(stated, orient="index", columns=list(_stated({}, "")), dtype=object)
+    numbers = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
+    table = rows.astype(dict.fromkeys(numbers, float)).astype({"device": object, "framework": object})
+    table = table.join(stated, on="run_id")
+    seconds, run = table["seconds"], table["run_id"]
+    table["implied"] = table["samples"] / seconds.where(seconds > 0)
+    table["watts"] = table["energy_joules"] / seconds.where(seconds > 0)
+    table["flops"] = table["flops_per_sample"] * table["samples_per_second"]
+    table["ceiling"] = _ceilings(rows, table)
+    devices = table["device_count"].where(table["energy_boundary"] != "wall").fillna(1.0)
+    table["most_watts"] = table["energy_boundary"].map(MOST_WATTS).astype(float) * devices
+    table["trained"] = table["phase"].eq("train") & table["samples"].notna()
+    table["next"] = table.groupby(["run_id", "phase", "repeat"], sort=False, dropna=False).cumcount()
+    table["failed"] = (table["status"] != "ok").groupby(run, dropna=False).transform("any")
+    table["windows"] = table["trained"].groupby(run, dropna=False).transform("sum")
+    table["in_repeat"] = table["trained"].groupby([run, table["repeat"]], dropna=False).transform("sum")
+    _add_times(table)
+    _add_parity(table)
+    return table
+
+
+def _stated(manifest: Mapping, study: str) -> dict:
+    """Return what a manifest says of its run's rows; None is nothing."""
+    machine, parameters, environment = (manifest.get(name) or {} for name in ("machine", "parameters", "environment"))
+    packages = environment.get("packages") or {}
+    sampled = [line for line in manifest.get("conditions") or () if line.get("index") is not None]
+    slept = [line["elapsed_seconds"] - line["awake_seconds"] for line in sampled]
+    named = {name: parameters.get(name) for name in ("variant", "device", "framework", "device_count", "dataset")}
+    return {f"their_{name}": None if value in ("", "best") else value for name, value in named.items()} | {
+        "their_machine": machine.get("name"),
+        "their_chip": machine.get("chip"),
+        "their_commit": manifest.get("commit") or None,
+        "their_run": manifest.get("run_id"),
+        "their_point": _point(study, parameters),
+        "their_batch": parameters.get("batch_size") or None,
+        "their_precision": parameters.get("precision"),
+        "their_parity": parameters.get("num_parity_steps"),
+        "their_windows": None if parameters.get("sustained_minutes") else parameters.get("num_windows"),
+        "may_stand_in": parameters.get("allow_embedded", True),
+        "memory_bytes": machine.get("memory_bytes"),
+        "process_seconds": manifest.get("process_seconds"),
+        "system": machine.get("system"),
+        "packages": {name: version.partition("+")[0] for name, version in packages.items() if version} or None,
+        "num_samples": len(sampled),
+        "clock": {(line.get("repeat"), line["index"]): line["elapsed_seconds"] for line in sampled}
+        if sampled and max(slept) - min(slept) < 1
+        else {},
+    }
+
+
+def _point(study: str, parameters: dict) -> str | None:
+    """Return the name of the point that a notebook's parameters make; None where they are not a run's."""
+    if study not in layout.notebooks() or not {"device", "seed"} <= parameters.keys():
+        return None
+    return points.point_name(study, parameters)
+
+
+def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
+    """Return the best rate of the matrix products of each row's device, all devices together."""
+    products = ceilings.ceilings(rows)
+    best = products[products["model"] == "matmul"].groupby(["machine", "device"])["rate"].max().astype(float)
+    keys = pandas.MultiIndex.from_frame(rows[["machine", "device"]])
+    count = table["device_count"].where(table["device"] != "cpu").fillna(1.0)
+    return pandas.Series(best.reindex(keys).to_numpy(), table.index) * count
+
+
+def _add_times(table: pandas.DataFrame) -> None:
+    """Add when windows began and ended, how they follow one another, and how far the manifest's clock is from them."""
+    run = table["run_id"]
+    starts = pandas.to_datetime(table["started_at"], format="ISO8601", utc=True)
+    table["begun"] = (starts - pandas.Timestamp(0, tz="UTC")).dt.total_seconds().astype(float)
+    table["ended"] = table["begun"] + table["seconds"].fillna(0.0)
+    timed = table[table["begun"].notna()]
+    own = timed["run_id"]
+    before = timed["ended"].groupby(own, sort=False).shift().groupby(own, sort=False).cummax()
+    table["overlap"] = (before - timed["begun"]).clip(lower=0).groupby(own, sort=False).cumsum()
+    windows = timed["phase"].eq("train") & timed["seconds"].notna()
+    follows = (
+        windows & windows.shift(fill_value=False) & own.eq(own.shift()) & timed["repeat"].eq(timed["repeat"].shift())
     )
+    pauses = (timed["begun"] - before)[follows].groupby(own[follows])
+    table["pause"] = run.map(pauses.median().where(pauses.size() > 1))
+    table["window"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
+    table["most_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window"]
+    table["most_pause"] += COUNTER_SECONDS * table["energy_method"].eq("apple_ioreport").groupby(run).transform("any")
+    table["run_begun"] = run.map({name: _start(name) for name in run.dropna().unique()}).astype(float)
+    table["run_ended"] = table["run_begun"] + table["process_seconds"].astype(float).fillna(math.inf)
+    inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool, na_action="ignore").eq(True)
+    keys = zip(table.loc[inside, "clock"], table.loc[inside, "repeat"], table.loc[inside, "index"], strict=True)
+    read = [clock.get((repeat, index), math.nan) for clock, repeat, index in keys]
+    offset = table.loc[inside, "ended"] - pandas.Series(read, table.index[inside], dtype=float)
+    spread = offset.groupby(run[inside])
+    table["clock_seconds"] = run.map(spread.max() - spread.min())
 
 
-def _firsts(rows: pandas.DataFrame, wrong: pandas.Series) -> pandas.Index:
-    """Return the first wrong row of each run."""
-    return rows.loc[wrong, "run_id"].drop_duplicates().index
-
-
-def _times(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: float) -> Iterator[Complaint]:
-    """Complain of windows that overlap, lie in the future, or outside of their run."""
-    timed = rows[rows["started_at"].notna()]
-    starts = pandas.to_datetime(timed["started_at"], format="ISO8601", utc=True)
-    begun = (starts - pandas.Timestamp(0, tz="UTC")).dt.total_seconds()
-    ends = begun + timed["seconds"].astype(float).fillna(0.0)
-    yield from ((place, "it lies in the future") for place in timed.index[ends > now + FUTURE_SECONDS])
-    run = timed["run_id"]
-    before = ends.groupby(run, sort=False).shift().groupby(run, sort=False).cummax()
-    overlap = (before - begun).clip(lower=0).groupby(run, sort=False).cumsum()
-    overlapping = _firsts(timed, overlap > CLOCK_SECONDS)
-    yield from ((place, "it begins before the window before has ended") for place in overlapping)
-    names = run.dropna().unique()
-    run_starts = run.map({name: _start(name) for name in names}).astype(float)
-    lengths = run.map({name: (manifests.get(name) or {}).get("process_seconds", numpy.inf) for name in names})
-    outside = (begun < run_starts - SLACK_SECONDS) | (ends > run_starts + lengths.astype(float) + SLACK_SECONDS)
-    yield from ((place, "it lies outside of its run") for place in _firsts(timed, outside))
+def _add_parity(table: pandas.DataFrame) -> None:
+    """Add of each row of parity whether its steps are not those asked for, each as often as the others."""
+    compared = table[table["phase"].eq("parity") & (table["status"] != "unsupported")]
+    steps = compared["settings"].map(lambda settings: settings.get("step"))
+    keys = [compared["run_id"], compared["precision"]]
+    counts = steps.groupby(keys, dropna=False).transform(lambda own: own.value_counts().nunique())
+    most = steps.astype(float).groupby(keys, dropna=False).transform("max")
+    kinds = steps.groupby(keys, dropna=False).transform("nunique")
+    asked = compared["their_parity"].astype(float).fillna(most)
+    wrong = (counts > 1) | (kinds != most) | ((most != asked) & (asked > 0))
+    table["odd_steps"] = wrong.reindex(table.index, fill_value=False) & steps.notna().reindex(
+        table.index, fill_value=False
+    )
+    compared_runs = set(compared["run_id"])
+    asked = table["their_parity"].astype(float).fillna(0) > 0
+    table["no_parity"] = asked & table["trained"] & ~table["run_id"].isin(compared_runs)
+    trained = table[table["trained"]].drop_duplicates("run_id").set_index("run_id")["precision"]
+    table["training"] = table["run_id"].map(trained)
+    precisions = compared.groupby("run_id")["precision"].agg(set).to_dict()
+    table["compared"] = [
+        training is None or pandas.isna(training) or training in precisions.get(run_id, {training})
+        for run_id, training in zip(table["run_id"], table["training"], strict=True)
+    ]
 
 
 def _start(run_id: str) -> float:
@@ -241,5 +250,192 @@ def _start(run_id: str) -> float:
     return datetime.strptime(named[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() if named else numpy.nan
 
 
-EXACT = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose names are what was loaded
-CHECKS = (_numbers, _ceilings, _energy, _order, _manifests, _work)
+def _other(name: str, stated: str = "") -> Callable[[pandas.DataFrame], pandas.Series]:
+    """Return the rule that a column is what the manifest says, where both say something."""
+
+    def rule(table: pandas.DataFrame) -> pandas.Series:
+        given, wanted = table[name].astype(object), table[stated or f"their_{name}"]
+        return given.notna() & wanted.notna() & (given != wanted)
+
+    return rule
+
+
+def _covers(table: pandas.DataFrame) -> pandas.Series:
+    """Return which joules their method cannot read there."""
+    keys = zip(table["energy_method"], table["energy_boundary"], table["device"], strict=True)
+    covered = [
+        method not in COVERS or (boundary in COVERS[method][0] and device in COVERS[method][1])
+        for method, boundary, device in keys
+    ]
+    return table["energy_joules"].notna() & ~pandas.Series(covered, table.index)
+
+
+def _packages(table: pandas.DataFrame) -> pandas.Series:
+    """Return which rows name a framework, or a version of it, that their manifest's packages do not."""
+    wrong = [
+        isinstance(packages, dict)
+        and isinstance(framework, str)
+        and not any(
+            name == framework or name.startswith(f"{framework}-")
+            for name, version in packages.items()
+            if name != framework or pandas.isna(given) or version == given.partition("+")[0]
+        )
+        for packages, framework, given in zip(
+            table["packages"], table["framework"], table["framework_version"], strict=True
+        )
+    ]
+    return pandas.Series(wrong, table.index, dtype=bool)
+
+
+# What is wrong with a row, as a template of its values, and which rows of `_with_manifests` it is true of.
+RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
+    *((f"{name} is not finite", lambda t, name=name: numpy.isinf(t[name])) for name in MEASURES),
+    (
+        "samples_per_second is {samples_per_second:,.4g}, samples over seconds {implied:,.4g}",
+        lambda t: (t["samples_per_second"] / t["implied"] - 1).abs() > SAME_RATE,
+    ),
+    ("input_seconds is longer than the window", lambda t: t["input_seconds"] > t["seconds"] * (1 + SAME_RATE) + 0.01),
+    ("loss is infinite, and its status {status}", lambda t: numpy.isinf(t["loss"]) & ~t["failed"]),
+    (
+        "accuracy is {accuracy:.4g} with a loss of {loss:.4g}: less than 0.69 for each wrong answer",
+        lambda t: t["accuracy_metric"].eq("top1") & (t["loss"] < (1 - t["accuracy"]) * math.log(2) * (1 - SAME_RATE)),
+    ),
+    (
+        f"{{flops:.3g}} FLOP/s, over {CEILINGS:g} times the {{ceiling:.3g}} that this device was measured at",
+        lambda t: t["phase"].eq("train") & (t["flops"] > CEILINGS * t["ceiling"]),
+    ),
+    ("{energy_method} reads no {energy_boundary} of a {device}", _covers),
+    (
+        "{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}",
+        lambda t: t["watts"] > t["most_watts"],
+    ),
+    (
+        "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}",
+        lambda t: t["phase"].eq("train") & (t["watts"] < IDLE_SHARE * t["idle_watts"]),
+    ),
+    ("index is {index:.0f}, the next one {next}", lambda t: t["next"] != t["index"]),
+    ("source is {source}; allowed among measured rows: measured", lambda t: t["source"] != "measured"),
+    (
+        "commit {commit!r:.50} is none",
+        lambda t: (
+            t["commit"].notna()
+            & ~t["commit"].isin([each for each in t["commit"].dropna().unique() if COMMIT.fullmatch(each)])
+        ),
+    ),
+    *(
+        (f"{name} is {{{name}!r}}, the manifest says {{their_{name}!r}}", _other(name))
+        for name in ("machine", "chip", "commit", "variant", "device", "point", "framework", "device_count")
+    ),
+    ("the manifest is of run {their_run}", _other("run_id", "their_run")),
+    ("framework is {framework} {framework_version}, which is not among the manifest's packages", _packages),
+    (
+        "device is {device}, the manifest's system {system}",
+        lambda t: (
+            t["system"].notna()
+            & (
+                (t["device"].isin(["mps", "metal"]) & ~t["system"].astype(str).str.startswith("macOS"))
+                | (t["device"].isin(["cuda", "tpu"]) & t["system"].astype(str).str.startswith("macOS"))
+            )
+        ),
+    ),
+    (
+        "device is {device}, and its memory that of a process on the CPU",
+        lambda t: (t["device"] != "cpu") & t["device"].notna() & t["memory_method"].eq("process_peak_resident"),
+    ),
+    (
+        "peak_memory_bytes is more than the machine has",
+        lambda t: t["device"].eq("cpu") & (t["peak_memory_bytes"] > t["memory_bytes"].astype(float)),
+    ),
+    (
+        "batch_size is {batch_size:.0f}, asked for {their_batch}",
+        lambda t: t["trained"] & t["their_batch"].notna() & (t["batch_size"] != t["their_batch"].astype(float)),
+    ),
+    (
+        "precision is {precision} in the reference",
+        lambda t: (
+            t["trained"]
+            & t["their_variant"].eq("reference")
+            & (t["their_precision"].isna() | t["their_precision"].eq("fp32"))
+            & t["precision"].notna()
+            & ~t["precision"].isin(PUBLISHED)
+        ),
+    ),
+    (
+        "dataset is {dataset}, asked for {their_dataset}",
+        lambda t: (
+            t["trained"]
+            & t["their_dataset"].isin(EXACT)
+            & _other("dataset")(t)
+            & (t["dataset"].isin(EXACT) | ~t["may_stand_in"].astype(bool))
+        ),
+    ),
+    (
+        "dataset_samples is {dataset_samples:,.0f}, which {dataset} has not",
+        lambda t: (
+            (t["dataset_samples"] > t["dataset"].map(SIZES).astype(float))
+            | (t["dataset"].isin(["mnist", "cifar10"]) & (t["dataset_samples"] < t["dataset"].map(SIZES).astype(float)))
+        ),
+    ),
+    ("parity is of other steps than {their_parity}, once each", lambda t: t["odd_steps"]),
+    ("nothing of parity, of which {their_parity} steps were asked for", lambda t: t["no_parity"]),
+    (
+        "parity is of {precision}, training of {training}",
+        lambda t: t["phase"].eq("parity") & ~t["compared"],
+    ),
+    (
+        "{in_repeat} windows of training, asked for {their_windows}",
+        lambda t: t["trained"] & ~t["failed"] & (t["in_repeat"] < t["their_windows"].astype(float)),
+    ),
+    (
+        "{windows} windows of training, the manifest saw {num_samples}",
+        lambda t: t["trained"] & (t["windows"] < t["num_samples"].astype(float)),
+    ),
+    ("it lies in the future", lambda t: t[["ended", "run_begun"]].max(axis=1) > t["now"] + FUTURE_SECONDS),
+    ("it begins before the window before has ended", lambda t: t["overlap"] > CLOCK_SECONDS),
+    (
+        "it lies outside of its run",
+        lambda t: (t["begun"] < t["run_begun"] - SLACK_SECONDS) | (t["ended"] > t["run_ended"] + SLACK_SECONDS),
+    ),
+    (
+        "{pause:.3g} s lie between windows of {window:.3g} s",
+        lambda t: t["trained"] & (t["pause"] > t["most_pause"]),
+    ),
+    (
+        "its windows and the manifest's clock are {clock_seconds:.3g} s apart",
+        lambda t: t["trained"] & (t["clock_seconds"] > CLOCK_SECONDS),
+    ),
+)
+
+
+def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
+    """Complain of runs that have an earlier run's times, or its page faults and memory: no two runs share them."""
+    resident = rows["memory_method"].eq("process_peak_resident").fillna(False)
+    memory = rows["peak_memory_bytes"].where(resident).fillna(0).astype(int)
+    noise = pandas.DataFrame({"memory": memory, "faults": rows["page_faults"].fillna(0).astype(int)})
+    noise = noise[noise.any(axis=1)]
+    windows = rows[(rows["phase"] == "train") & rows["seconds"].notna()]
+    runs = rows["run_id"]
+    seconds = {run_id: tuple(own) for run_id, own in windows.groupby("run_id", sort=False)["seconds"] if len(own) > 1}
+    pairs = zip(runs[noise.index], zip(noise["memory"], noise["faults"], strict=True), strict=True)
+    counted: dict[str, list] = {}
+    for run_id, pair in pairs:
+        counted.setdefault(run_id, []).append(pair)
+    counted = {run_id: tuple(own) for run_id, own in counted.items() if len(set(own)) > 1}
+    firsts = dict(zip(reversed(runs.tolist()), reversed(rows.index.tolist()), strict=True))
+    for what, digests in (("windows", seconds), ("page faults and memory", counted)):
+        earliest: dict[tuple, str] = {}
+        for run_id in sorted(digests):  # ids begin with their time
+            first = earliest.setdefault(digests[run_id], run_id)
+            if first != run_id:
+                yield firsts[run_id], f"its {what} are those of run {first}"
+
+
+def names_alike(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
+    """Complain of machines whose names are taken for that of another, which measured earlier."""
+    first = rows.groupby("machine", sort=True)["run_id"].min().sort_values(kind="stable")
+    seen: dict[str, str] = {}
+    for machine in first.index:
+        other = seen.setdefault(machine.lower().replace("rn", "m").replace("vv", "w").translate(ALIKE), machine)
+        if other != machine:
+            places = rows[rows["machine"] == machine].drop_duplicates("run_id").index
+            yield from ((place, f"machine {machine} is easily taken for {other}") for place in places)

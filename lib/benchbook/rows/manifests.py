@@ -5,6 +5,7 @@ during and after. Every value may be missing, and what is not named here may sta
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Required
 
@@ -106,25 +107,38 @@ def read(path: Path) -> dict:
         raise ManifestError(f"{path} cannot be read ({error.strerror})") from error
 
 
-def files(folder: Path, pattern: str = FILES) -> dict[Path, dict]:
-    """Return the manifest of every run below a folder, by its file; one that does not obey the schema is left out.
+def files(folder: Path, pattern: str = FILES) -> Iterator[tuple[Path, dict]]:
+    """Yield the manifest of every run below a folder, with its file; one that does not obey the schema is left out.
 
     Runs of the same environment share it, as reading thousands needs: each has hundreds of packages.
     """
-    good, environments = {}, {}
+    environments = {}
     for path in sorted(folder.rglob(pattern)):
         try:
-            good[path] = manifest = read(path)
+            manifest = read(path)
         except ManifestError:
             continue
         if manifest.get("environment"):
             manifest["environment"] = environments.setdefault(repr(manifest["environment"]), manifest["environment"])
-    return good
+        yield path, manifest
 
 
 def every(folder: Path) -> dict[str, dict]:
-    """Return the manifest of every run below a folder, by run id; one that does not obey the schema is left out."""
-    return {path.stem: manifest for path, manifest in files(folder).items()}
+    """Return the manifest of every run below a folder, by run id; one that does not obey the schema is left out.
+
+    Of a run that stands in two places, it is the manifest of the rows that `records.gather` keeps.
+    """
+    good, paths = {}, {}
+    for path, manifest in files(folder):
+        if path.stem not in good or age(path) < age(paths[path.stem]):
+            good[path.stem], paths[path.stem] = manifest, path
+    return good
+
+
+def age(path: Path) -> tuple[int, Path]:
+    """Return by what files that hold the same run are put in order: when its rows were written, then their place."""
+    rows = path.with_suffix(".csv")
+    return (rows if rows.exists() else path).stat().st_mtime_ns, rows
 
 
 def faults(tables: list[Path]) -> list[str]:

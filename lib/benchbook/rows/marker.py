@@ -26,10 +26,11 @@ def write(path: Path, state: dict) -> None:
 def read(path: Path) -> dict | None:
     """Return what a marker says; None if there is none, or it was lost in a power cut (it is removed then)."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return state | {name: state[name] + 0 for name in ("process", "birth", "supervisor")}
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, TypeError, KeyError):
         path.unlink()
         return None
 

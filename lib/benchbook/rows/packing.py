@@ -5,38 +5,53 @@ checked whole before anything of it is written.
 """
 
 import collections
+import contextlib
+import csv
 import io
 import json
+import os
+import re
+import shutil
 import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pandas
 
 from benchbook.machine import identity, layout
-from benchbook.rows import crosschecks, manifests, marker, records
+from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows.checking import listed, quoted
+from benchbook.rows.crosschecks import RUN
 
-IDENTITY = ("machine", "study", "point", "run_id")
 LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
 LARGEST_FILE_BYTES = records.LARGEST_BYTES  # one run's rows or manifest
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
 PIECE_BYTES = 2**20
+# Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
+# that says may hold folders, hosts and keys.
+KNOWN = re.compile(
+    r"the process that measured was gone|the kernel died|stopped by SIG[A-Z]+|took longer than its limit of \d+ s"
+    r"|the kernel was killed, for it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
+    r"|[A-Z][A-Za-z]{2,60}(?=: )"
+)
 
 
 class PackError(ValueError):
     """A pack cannot be made or taken; the message names the file within it."""
 
 
-def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.DataFrame]:
+def pack(
+    machine_name: str, path: Path | None = None, say: Callable[[str], object] = print
+) -> tuple[Path, pandas.DataFrame]:
     """Write a zip of one machine's rows and manifests; the same rows give the same bytes.
 
     Args:
         machine_name: whose rows.
         path: where to write; default: `<machine>.zip` in the outputs folder.
+        say: called with a line for each message of a failure that is not sent whole, and on runs that are unproven.
 
     Returns:
         The zip, and the rows in it.
@@ -47,78 +62,133 @@ def pack(machine_name: str, path: Path | None = None) -> tuple[Path, pandas.Data
         SchemaError: a row breaks the schema.
     """
     folder = layout.runs(machine_name)
-    unfinished = sorted(folder.rglob("*.running"))
-    if unfinished:
+    if unfinished := sorted(folder.rglob("*.running")):
         raise PackError(f"run {unfinished[0].stem} of {machine_name} has not ended; the same `make study` ends it")
     tables = records.find(folder) if folder.is_dir() else []
     if not tables:
         machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
-    rows = _check_tables(tables, folder.parent)
-    _check_believable(rows, folder)
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
-    for name, content in contents.items():
-        check_name(name)
-        _check_private(name, content)
-        check_manifest(name, content)
+    rows = _checked(contents, say)
+    contents = {name: _without_messages(name, content, say) for name, content in contents.items()}
     path = path or layout.outputs() / f"{machine_name}.zip"
     write_zip(path, contents)
     return path, rows
 
 
-def add(path: Path) -> tuple[Path, pandas.DataFrame]:
-    """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good.
+def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.DataFrame]:
+    """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good and has room.
 
     A run that is here already, byte by byte, is left alone, so that a newer pack of a machine can be added to an older.
+    Where manifests are of another kind of computer than those that are here under the same name, the name goes on with
+    four digits of their own kind.
+
+    Args:
+        path: the zip.
+        say: called with a line on runs that are unproven.
 
     Returns:
         The machine's folder, and the rows that were in the zip.
 
     Raises:
         PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
-            or see `judge`.
+            rows contradict each other, their manifest or what is here; a run is here already, with other content or
+            under another name; or the machine's name is taken by another chip.
         SchemaError: a row breaks the schema.
     """
-    contents, rows = judge(path.name, read_zip(path))
-    folder = layout.runs(rows["machine"].iloc[0])
-    for name, content in contents.items():
-        if not (folder.parent / name).exists():
-            _write_file(folder.parent / name, content)
-    return folder, rows
+    contents = read_zip(path)
+    try:
+        rows = _checked(contents, say)
+        own_name = _own_name(rows["machine"].iloc[0], contents)
+        if own_name != rows["machine"].iloc[0]:
+            contents, rows = _renamed(contents, own_name), rows.assign(machine=own_name)
+        new = _new(contents, rows)
+    except ValueError as error:
+        raise type(error)(f"{path.name}: {error}") from error
+    runs = layout.outputs() / "runs"
+    if new:
+        _write(new, runs)
+    return runs / own_name, rows
 
 
-def judge(source: str, contents: dict[str, bytes]) -> tuple[dict[str, bytes], pandas.DataFrame]:
-    """Return files of one machine as they would be written here, and their rows; nothing is written.
-
-    Where their manifests are of another kind of computer than those that are here under the same name, the name goes on
-    with four digits of their own kind.
-
-    Args:
-        source: what messages call the files.
-        contents: files by their names below outputs/runs.
-
-    Raises:
-        PackError: a run is here already with other content; rows contradict each other or their manifest; or the
-            machine's name is taken by another chip.
-        SchemaError: a row breaks the schema.
-    """
-    with tempfile.TemporaryDirectory() as temporary:
+@contextlib.contextmanager
+def _unpacked(contents: dict[str, bytes], place: Path | None = None) -> Iterator[Path]:
+    """Write files into a folder for the body of a `with` block; in a message its name is cut."""
+    with tempfile.TemporaryDirectory(dir=place, prefix=".adding-") as temporary:
         for name, content in contents.items():
-            check_name(name, f"{source}: ")
             (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(temporary) / name).write_bytes(content)
+            with (Path(temporary) / name).open("wb") as file:
+                file.write(content)
+                os.fsync(file.fileno())
         try:
-            rows = _check_tables(records.find(Path(temporary)), Path(temporary))
-            _check_believable(rows, Path(temporary))
+            yield Path(temporary)
         except ValueError as error:
-            raise type(error)(f"{source}: {str(error).replace(f'{temporary}/', '')}") from error
-    machine_name = rows["machine"].iloc[0]
-    own_name = _own_name(machine_name, contents)
-    if own_name != machine_name:
-        contents, rows = _renamed(contents, own_name), rows.assign(machine=own_name)
-    _check_against_present(source, own_name, contents, rows)
-    return contents, rows
+            raise type(error)(str(error).replace(f"{temporary}/", "")) from error
+
+
+def _write(contents: dict[str, bytes], runs: Path) -> None:
+    """Write files below a folder: all of them beside it first, which a full disk ends, and then each to its place."""
+    there = runs.parent.exists()
+    runs.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _unpacked(contents, runs.parent) as folder:
+            for name in sorted(contents):
+                (runs / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).replace(runs / name)
+    except OSError:
+        if not there:
+            shutil.rmtree(runs.parent, ignore_errors=True)
+        raise
+
+
+def _checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas.DataFrame:
+    """Return the rows of files of one machine: measured, at their places, believable, and with nothing private."""
+    for name, content in contents.items():
+        check_name(name)
+        check_private(name, content)
+        if name.endswith(".json"):
+            try:
+                manifests.check(content, name)
+            except manifests.ManifestError as error:
+                raise PackError(str(error)) from error
+    with _unpacked(contents) as folder:
+        tables = records.find(folder)
+        for path in tables:
+            written = records.texts(path, str(path))
+            place = path.relative_to(folder).with_suffix("").parts
+            for column, wanted in zip([*RUN, "source"], [*place, "measured"], strict=True):
+                wrong = written.loc[written[column] != wanted, column] if column in written else ()
+                if len(wrong):
+                    found = f"{column} is {quoted(wrong.iloc[0])}; allowed: {wanted}"
+                    raise PackError(f"{path}, line {wrong.index[0] + 2}: {found}")
+        rows, described = records.merge(tables), manifests.every(folder)
+    for complaint in crosschecks.complaints(rows, described).itertuples():
+        raise PackError(crosschecks.describe(complaint))
+    for line in crosschecks.unproven(rows, described):
+        say(line)
+    return rows
+
+
+def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
+    """Return a file without what its rows' messages hold of this computer; say which are cut."""
+    rows = list(csv.DictReader(io.StringIO(content.decode()))) if name.endswith(".csv") else []
+    cut = [row for row in rows if row.get("message") and row["message"] != _known(row["message"])]
+    if not cut:
+        return content
+    for row in cut:
+        say(f"{name}: of the message {quoted(row['message'])} only {quoted(_known(row['message']))} is sent")
+        row["message"] = _known(row["message"])
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _known(message: str) -> str:
+    known = KNOWN.match(message)
+    return known[0] if known else ""
 
 
 def _own_name(machine_name: str, contents: dict[str, bytes]) -> str:
@@ -151,74 +221,45 @@ def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
     return renamed
 
 
-def _check_believable(rows: pandas.DataFrame, folder: Path) -> None:
-    """Refuse rows that contradict themselves, one another or the manifests that lie with them."""
-    for complaint in crosschecks.complaints(rows, manifests.every(folder)).itertuples():
-        raise PackError(crosschecks.describe(complaint))
+def _new(contents: dict[str, bytes], rows: pandas.DataFrame) -> dict[str, bytes]:
+    """Return the files that are not here yet.
 
-
-def _check_tables(tables: Iterable[Path], runs: Path) -> pandas.DataFrame:
-    """Return the rows of all files; each must be measured, and lie where its own columns say."""
-    frames = []
-    for path in tables:
-        frame, written = records.read(path), records.texts(path, str(path))
-        place = path.relative_to(runs).with_suffix("").parts
-        for column, wanted in zip(IDENTITY, place, strict=True):
-            wrong = written.loc[written[column] != wanted, column]
-            if len(wrong):
-                raise PackError(
-                    f"{path}, line {wrong.index[0] + 2}: {column} is {quoted(wrong.iloc[0])}; allowed: {wanted}"
-                )
-        foreign = frame.loc[frame["source"] != "measured", "source"]
-        if len(foreign):
-            raise PackError(
-                f"{path}, line {foreign.index[0] + 2}: source is {quoted(foreign.iloc[0])}; allowed: measured"
-            )
-        frames.append(frame)
-    if not sum(len(frame) for frame in frames):
-        raise PackError(f"{runs}: no rows")
-    return pandas.concat([frame for frame in frames if len(frame)], ignore_index=True)
-
-
-def _check_against_present(
-    pack_name: str, machine_name: str, contents: dict[str, bytes], rows: pandas.DataFrame
-) -> None:
-    """Refuse a run that is here with other content, and a name that another computer has."""
-    runs = layout.runs(machine_name).parent
+    Raises:
+        PackError: a run is here with other content, or under another name; or another computer has the machine's name.
+    """
+    runs, machine_name = layout.outputs() / "runs", rows["machine"].iloc[0]
     for name, content in contents.items():
         if (runs / name).exists() and (runs / name).read_bytes() != content:
-            raise PackError(f"{pack_name}: {name} is here already with other content; nothing was added")
-    here = records.gather(records.find(runs / machine_name), lambda line: None)
-    here = here if len(here) else rows
-    chips, new_chips = set(here["chip"].dropna()), set(rows["chip"].dropna())
+            raise PackError(f"{name} is here already with other content; nothing was added")
+    new = {name: content for name, content in contents.items() if not (runs / name).exists()}
+    here = records.gather(records.find(runs), lambda line: None) if runs.is_dir() else rows[:0]
+    chips = set(here.loc[here["machine"] == machine_name, "chip"].dropna())
+    new_chips = set(rows["chip"].dropna())
     if chips and new_chips and not chips & new_chips:
         raise PackError(
-            f"{pack_name}: machine {machine_name!r} is here already as {listed(chips)}, and these rows are "
+            f"machine {machine_name!r} is here already as {listed(chips)}, and these rows are "
             f"of {listed(new_chips)}; ask for a pack made under another name (MACHINE=...)"
         )
+    added = rows[rows["run_id"].isin({name.rpartition("/")[2][:-4] for name in new if name.endswith(".csv")})]
+    again = here.merge(added.drop_duplicates("run_id"), on=["study", "point", "run_id"], suffixes=("", "_new"))
+    for line in again.head(1).itertuples():
+        raise PackError(f"run {line.run_id} is here already, of machine {line.machine}; nothing was added")
+    both = pandas.concat([here, added], ignore_index=True)
+    for place, reason in [*crosschecks.copies(both), *crosschecks.names_alike(both)]:
+        if {both["run_id"][place], *re.findall(r"\S+$", reason)} & {*added["run_id"], machine_name}:
+            raise PackError(f"run {both['run_id'][place]}: {reason}; nothing was added")
+    return new
 
 
-def _check_private(name: str, content: bytes) -> None:
-    """Refuse a file that tells where this computer keeps things: rows are published."""
+def check_private(name: str, content: bytes) -> None:
+    """Refuse a file that tells where this computer keeps things: rows are published.
+
+    Raises:
+        PackError: names the file.
+    """
     for folder in (Path.home(), layout.root()):
         if len(folder.parts) > 1 and f"{folder}/".encode() in content:
             raise PackError(f"{name} names the folder {folder}; rows and manifests may not")
-
-
-def write_checked(contents: dict[str, bytes], path: Path) -> None:
-    """Write a zip that may be published.
-
-    Raises:
-        PackError: a file names this computer's home or project folder.
-    """
-    for name, content in contents.items():
-        _check_private(name, content)
-    write_zip(path, contents)
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    marker.replace(path, content.decode())
 
 
 def read_zip(path: Path) -> dict[str, bytes]:
@@ -233,35 +274,31 @@ def read_zip(path: Path) -> dict[str, bytes]:
             for member in members:
                 _check_member(path.name, member)
             _check_whole(path.name, members)
-            contents = {member.filename: _read_member(archive, member) for member in members}
+            return {member.filename: _read_member(archive, member) for member in members}
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
-    for name, content in contents.items():
-        check_manifest(name, content)
-    return contents
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Return a file of a zip, taken in pieces: no more is unpacked than its header declares, which was allowed."""
-    pieces = []
     with archive.open(member) as file:
-        while piece := file.read(PIECE_BYTES):
-            pieces.append(piece)
-    return b"".join(pieces)
+        return b"".join(iter(lambda: file.read(PIECE_BYTES), b""))
 
 
 def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
-    mode = member.external_attr >> 16
-    if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is a link or a special file; allowed: plain files")
-    if member.compress_type not in METHODS:
-        method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is packed by {method}; allowed: store, deflate")
-    if member.flag_bits & 1:
-        raise PackError(f"{pack_name}: {quoted(member.filename)} is encrypted; allowed: plain files")
-    if member.file_size > LARGEST_FILE_BYTES:
-        unpacked = f"{quoted(member.filename)} has {member.file_size} bytes unpacked"
-        raise PackError(f"{pack_name}: {unpacked}; allowed: {LARGEST_FILE_BYTES}")
+    name, mode = quoted(member.filename), member.external_attr >> 16
+    method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
+    for is_wrong, fault in (
+        (mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG), "is a link or a special file; allowed: plain files"),
+        (member.compress_type not in METHODS, f"is packed by {method}; allowed: store, deflate"),
+        (member.flag_bits & 1, "is encrypted; allowed: plain files"),
+        (
+            member.file_size > LARGEST_FILE_BYTES,
+            f"has {member.file_size} bytes unpacked; allowed: {LARGEST_FILE_BYTES}",
+        ),
+    ):
+        if is_wrong:
+            raise PackError(f"{pack_name}: {name} {fault}")
     check_name(member.filename, f"{pack_name}: ")
 
 
@@ -291,22 +328,14 @@ def check_name(name: str, prefix: str = "") -> None:
         )
 
 
-def check_manifest(name: str, content: bytes) -> None:
-    """Refuse a manifest that does not obey its schema; another file is none.
+def write_zip(path: Path, contents: dict[str, bytes]) -> None:
+    """Write files that may be published as a zip, whole or not at all; the same files give the same bytes.
 
     Raises:
-        PackError: names the file, the value and what is allowed.
+        PackError: a file names this computer's home or project folder.
     """
-    if not name.endswith(".json"):
-        return
-    try:
-        manifests.check(content, name)
-    except manifests.ManifestError as error:
-        raise PackError(str(error)) from error
-
-
-def write_zip(path: Path, contents: dict[str, bytes]) -> None:
-    """Write files as a zip, whole or not at all; the same files give the same bytes."""
+    for name, content in contents.items():
+        check_private(name, content)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:

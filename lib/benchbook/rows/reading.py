@@ -170,6 +170,8 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     number_of, faults, good = {path: number for number, path in enumerate(paths)}, {}, []
     for batch in _batches(paths, faults):
         good += _checked(batch, faults)
+        empty = (path for path, count in zip(batch.paths, batch.counts, strict=True) if not count)
+        faults |= {path: f"{path}: a header without rows" for path in empty if path not in faults}
     tables = [batch.table for batch in good] or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
     files = [number_of[path] for batch in good for path in batch.paths]
     numbers = numpy.repeat(files, [count for batch in good for count in batch.counts]).astype(int)
@@ -217,7 +219,9 @@ def _checked(batch: Batch, faults: dict[Path, str]) -> list[Batch]:
 def _without_repetitions(
     rows: pandas.DataFrame, numbers: numpy.ndarray, paths: list[Path], faults: dict[Path, str]
 ) -> pandas.DataFrame:
-    """Return the rows without files that hold a row of an earlier file; note which these are.
+    """Return the rows without files that hold a row of another file, which was written earlier; note which these are.
+
+    The machine's name does not count: a run that stands under two names is one of them's.
 
     Args:
         rows: of all files, in their order.
@@ -225,10 +229,17 @@ def _without_repetitions(
         paths: see above.
         faults: gets a line for each file that is left out.
     """
-    if not rows.duplicated(KEY).any():
+    key = [name for name in KEY if name != "machine"]
+    if not rows.duplicated(key).any():
         return rows
     file = pandas.Series(numbers)
-    first = file.groupby([rows[name] for name in KEY], dropna=False, sort=False).transform("first")
+    order = sorted(set(numbers), key=lambda number: manifests.age(paths[number]))
+    place = file.map({number: place for place, number in enumerate(order)})
+    first = (
+        place.groupby([rows[name] for name in key], dropna=False, sort=False)
+        .transform("min")
+        .map(dict(enumerate(order)))
+    )
     repeated = rows.loc[file != first, ["run_id"]].assign(file=file, holder=first).drop_duplicates("file")
     for run_id, number, holder in repeated.itertuples(index=False):
         faults[paths[number]] = f"{paths[number]}: run {run_id} stands in {paths[holder]} as well"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.machine import identity
+from benchbook.report import tables
 from benchbook.report.answers import derive, from_record, from_rows
 from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, Mark
 from benchbook.report.answers.tasks import TASKS
@@ -88,9 +89,8 @@ def here(folder: Path) -> str:
     if (folder / this.name).is_dir():
         return this.name
     for own in sorted(path for path in folder.glob("*") if path.is_dir()):
-        manifest = next(own.rglob(manifests.FILES), None)
-        described = json.loads(manifest.read_text(encoding="utf-8")).get("machine") if manifest else None
-        if (described or {}).get("fingerprint") == this.fingerprint:
+        _, manifest = next(manifests.files(own), (None, {}))
+        if (manifest.get("machine") or {}).get("fingerprint") == this.fingerprint:
             return own.name
     return this.name
 
@@ -106,7 +106,9 @@ def as_csv(table: list[dict]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(FIELDS), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(line | {"sources": " | ".join(line["sources"])} for line in table)
+    for line in table:
+        cells = line | {"sources": " | ".join(line["sources"])}
+        writer.writerow({name: tables.harmless(cell) for name, cell in cells.items()})
     return text.getvalue()
 
 

@@ -74,7 +74,7 @@ def saved_masks(folder: Path) -> list[dict]:
         The images are those that the manifest's parameters draw, thinned as the masks are.
     """
     newest, decoded = {}, []
-    for path, manifest in manifests.files(folder, f"{NAME}/*/{manifests.FILES}").items():
+    for path, manifest in manifests.files(folder, f"{NAME}/*/{manifests.FILES}"):
         if (manifest.get("masks") or {}).get("end") and manifest.get("parameters"):
             newest[path.parts[-4], path.parts[-2]] = manifest
     for (machine, point), manifest in sorted(newest.items()):

@@ -1,0 +1,49 @@
+"""What commands print: lines and tables, in which no text of a user or of a row is taken for markup."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchbook.machine import layout
+
+# The columns whose cells are words, which stand to the left.
+WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "check", "state", "detail", "next step")
+WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
+
+
+def say(text: str) -> None:
+    """Print a line as it is, however long."""
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_table(title: str, lines: pandas.DataFrame) -> None:
+    """Print a table; what is missing is empty."""
+    table = Table(title=Text(title))
+    for name in lines.columns:
+        table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
+    for values in lines.itertuples(index=False):
+        cells = ["" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
+        table.add_row(*map(Text, cells))
+    Console().print(table)
+
+
+def short(path: Path) -> str:
+    """Return a path as it is read: below the project's folder, or whole."""
+    return str(path.relative_to(layout.root()) if path.is_relative_to(layout.root()) else path)
+
+
+def within(low: float, high: float = math.inf) -> Callable[[typer.CallbackParam, float | None], float | None]:
+    """Return the check of an option that is a number, for typer's `callback`."""
+
+    def check(option: typer.CallbackParam, value: float | None) -> float | None:
+        if value is not None and not low <= value <= high:
+            raise ValueError(f"{option.name} {value:g}; allowed: {low:g} to {high:g}")
+        return value
+
+    return check
