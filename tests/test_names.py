@@ -68,9 +68,9 @@ def make_archive(tree, place: str = PLACE, manifest: dict | None = None, **colum
 
 def measured_here() -> None:
     """Write a run of a machine `desk` of one kind, so that another kind of that name needs digits of its own."""
-    path = layout.outputs() / "runs" / f"{PLACE}.csv"
+    path = layout.outputs() / "runs" / f"{PLACE[:-1]}0.csv"
     path.parent.mkdir(parents=True)
-    records.append(path, make_row(run_id=RUN))
+    records.append(path, make_row(run_id=path.stem))
     path.with_suffix(".json").write_text(json.dumps({"machine": {"name": "desk", "fingerprint": "aaaa11112222"}}))
 
 

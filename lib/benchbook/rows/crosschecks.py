@@ -65,6 +65,8 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
         Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), reason.
     """
     rows = rows.reset_index(drop=True)
+    if rows.empty:
+        return pandas.DataFrame(columns=COLUMNS)
     table = _with_manifests(rows, manifests)
     table["now"] = (now or datetime.now(UTC)).timestamp()
     found = []
@@ -424,7 +426,7 @@ def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
     firsts = dict(zip(reversed(runs.tolist()), reversed(rows.index.tolist()), strict=True))
     for what, digests in (("windows", seconds), ("page faults and memory", counted)):
         earliest: dict[tuple, str] = {}
-        for run_id in sorted(digests):  # ids begin with their time
+        for run_id in sorted(digests, key=lambda name: name[:16]):  # the time that begins it
             first = earliest.setdefault(digests[run_id], run_id)
             if first != run_id:
                 yield firsts[run_id], f"its {what} are those of run {first}"

@@ -154,6 +154,7 @@ def _checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas
                 raise PackError(str(error)) from error
     with _unpacked(contents) as folder:
         tables = records.find(folder)
+        rows, described = records.merge(tables), manifests.every(folder)
         for path in tables:
             written = records.texts(path, str(path))
             place = path.relative_to(folder).with_suffix("").parts
@@ -162,7 +163,6 @@ def _checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas
                 if len(wrong):
                     found = f"{column} is {quoted(wrong.iloc[0])}; allowed: {wanted}"
                     raise PackError(f"{path}, line {wrong.index[0] + 2}: {found}")
-        rows, described = records.merge(tables), manifests.every(folder)
     for complaint in crosschecks.complaints(rows, described).itertuples():
         raise PackError(crosschecks.describe(complaint))
     for line in crosschecks.unproven(rows, described):

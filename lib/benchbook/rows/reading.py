@@ -112,6 +112,8 @@ def _content(file: Path | io.BytesIO, source: str) -> bytes:
 
     Lines shorter than a row's commas would take many times the file's size: each is filled up with empty cells.
     """
+    if isinstance(file, Path) and file.exists() and not file.is_file() and not file.is_dir():
+        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # a pipe would be waited for
     with file.open("rb") if isinstance(file, Path) else file as stream:
         content = stream.read(LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:

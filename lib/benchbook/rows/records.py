@@ -75,8 +75,8 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def find(folder: Path) -> list[Path]:
-    """Return every CSV of rows below a folder, or the file itself; what is no plain file is none."""
-    return [folder] if folder.is_file() else sorted(path for path in folder.rglob("*.csv") if path.is_file())
+    """Return every CSV of rows below a folder, or the file itself."""
+    return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))
 
 
 def append(path: Path, row: dict) -> None:
