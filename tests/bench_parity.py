@@ -19,10 +19,10 @@ from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
 
 PRECISIONS = ("fp32", "amp_bf16")

@@ -18,7 +18,7 @@ from benchbook.judging import intervals, statistics
 from benchbook.measuring import calibration, protocol, sensors
 from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import network_torch as mnist
 from fakes import CPU, Clock, Sensor, run
 from rows import make_row, make_rows
 

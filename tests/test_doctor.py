@@ -1,6 +1,5 @@
 """The doctor: one planted fault of each kind is found and named with its next step, and a right machine is right."""
 
-import importlib
 import json
 import os
 import time
@@ -19,10 +18,10 @@ from benchbook.machine import identity
 from benchbook.measuring import calibration, sensors
 from benchbook.measuring.sensors import Energy
 from benchbook.rows import packing
+from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU
 
 CUDA = Device("cuda", "a GPU")
-MNIST = "benchbook.studies.mnist_speedup.smallest"
 
 
 class Counter:
@@ -87,16 +86,15 @@ def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, 
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_a_study_whose_gradient_is_a_tenth_off_is_wrong(monkeypatch, factor):
     """A workload of a device, whose first layer's gradient is changed there alone."""
-    module = importlib.import_module(MNIST)
-    build = module.build
+    smallest = mnist.Plan.smallest
 
     def planted(device):
-        workload = build(device)
+        workload = smallest(device)
         next(workload.model.parameters()).register_hook(lambda gradient: gradient * factor)
         return workload
 
-    monkeypatch.setattr(module, "build", planted)
-    state, detail, hint = checks.check_study(CPU, MNIST)
+    monkeypatch.setattr(mnist.Plan, "smallest", planted)
+    state, detail, hint = checks.check_study(CPU, mnist.Plan)
     assert state == (RIGHT if factor == 1 else WRONG), detail
     assert bool(hint) == (factor != 1)
 

@@ -6,8 +6,8 @@ from torch import nn
 
 from benchbook.frameworks.torch.training import memory_format
 from benchbook.frameworks.workload import Settings
-from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.studies.mnist_speedup.lean import ByteDropout, FormatKeepingMaxPool2d
+from benchbook.studies.mnist_speedup import network_torch as mnist
+from benchbook.studies.mnist_speedup.network_torch import ByteDropout, FormatKeepingMaxPool2d
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
 

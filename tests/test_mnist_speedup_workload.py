@@ -11,7 +11,8 @@ from torch.utils.data import RandomSampler, SequentialSampler
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import network_torch
+from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
@@ -30,8 +31,8 @@ def tiny():
 @pytest.fixture
 def without_moving(monkeypatch):
     """Let a workload be built for an accelerator that is not here."""
-    monkeypatch.setattr(mnist.Network, "to", lambda self, kind: self)
-    monkeypatch.setattr(mnist, "flops_per_sample", lambda model, inputs: 0.0)
+    monkeypatch.setattr(network_torch.Network, "to", lambda self, kind: self)
+    monkeypatch.setattr(network_torch, "flops_per_sample", lambda model, inputs: 0.0)
 
 
 def _controlled(tiny, device=CPU, **options):
@@ -47,7 +48,7 @@ def test_network_has_the_published_number_of_parameters(tiny):
 
 
 def test_network_computes_what_an_independent_one_computes_with_its_weights():
-    network = mnist.Network().eval()
+    network = network_torch.Network().eval()
     independent = nn.Sequential(
         nn.Conv2d(1, 32, 3),
         nn.ReLU(),
@@ -74,7 +75,7 @@ def test_network_computes_what_an_independent_one_computes_with_its_weights():
 
 @pytest.mark.parametrize(("name", "kept"), [("dropout1", 0.75), ("dropout2", 0.5)])
 def test_network_drops_a_quarter_and_then_a_half_while_it_trains(name, kept):
-    network, seen = mnist.Network(), []
+    network, seen = network_torch.Network(), []
     getattr(network, name).register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
     network(torch.randn(64, 1, 28, 28))
     ((before, after),) = seen
@@ -127,16 +128,15 @@ def test_mean_loss_is_the_mean_of_all_steps(tiny):
 
 
 def test_loader_and_resident_images_hold_the_same_pixels(tiny):
-    loaded = mnist.TransformedImages(tiny.train_images, tiny.train_labels)
-    resident = mnist.ResidentImages(tiny.train_images, tiny.train_labels, "cpu")
+    loaded = network_torch.TransformedImages(tiny.train_images, tiny.train_labels)
+    resident = network_torch.pixels(tiny.train_images)
     by_hand = (tiny.train_images[7] / 255 - 0.1307) / 0.3081
     for index in (0, 7, 49):
         pixels, label = loaded[index]
-        torch.testing.assert_close(resident.images[index], pixels, rtol=0, atol=1e-6)
-        assert resident.labels[index] == label == tiny.train_labels[index]
+        torch.testing.assert_close(torch.from_numpy(resident[index]), pixels, rtol=0, atol=1e-6)
+        assert label == tiny.train_labels[index]
     torch.testing.assert_close(loaded[7][0][0].double(), torch.from_numpy(by_hand), rtol=0, atol=1e-6)
-    assert resident.images.shape == (50, 1, 28, 28)
-    assert resident.labels.dtype == torch.int64
+    assert resident.shape == (50, 1, 28, 28)
 
 
 @pytest.mark.parametrize("data_resident", [True, False])
@@ -146,8 +146,8 @@ def test_an_epoch_gives_every_image_once(tiny, data_resident):
     assert [workload.num_samples(batch) for batch in batches] == [16, 16, 16, 2]
     assert {images.shape[1:] for images, _ in batches} == {(1, 28, 28)}
     sums = torch.cat([images for images, _ in batches]).sum(dim=(1, 2, 3)).sort().values
-    resident = mnist.ResidentImages(tiny.train_images, tiny.train_labels, "cpu")
-    torch.testing.assert_close(sums, resident.images.sum(dim=(1, 2, 3)).sort().values)
+    resident = torch.from_numpy(network_torch.pixels(tiny.train_images))
+    torch.testing.assert_close(sums, resident.sum(dim=(1, 2, 3)).sort().values)
 
 
 def test_reference_on_the_cpu_has_no_worker_and_does_not_shuffle(tiny):
@@ -207,7 +207,7 @@ def test_seed_decides_the_weights(tiny):
 
 @pytest.mark.parametrize("data_resident", [True, False])
 def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkeypatch):
-    monkeypatch.setattr(mnist, "TEST_BATCH_SIZE", 8)  # 20 images: batches of 8, 8 and 4
+    monkeypatch.setattr(network_torch, "TEST_BATCH_SIZE", 8)  # 20 images: batches of 8, 8 and 4
     workload = _controlled(tiny, data_resident=data_resident)
     pixels = torch.from_numpy((tiny.test_images / 255 - 0.1307) / 0.3081).float().unsqueeze(1)
     with torch.no_grad():
@@ -283,7 +283,7 @@ def test_description_comes_from_the_data_set_itself(tiny):
 
 
 def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):
-    images = mnist.TransformedImages(tiny.train_images, tiny.train_labels)
+    images = network_torch.TransformedImages(tiny.train_images, tiny.train_labels)
     again = pickle.loads(pickle.dumps(images))
     assert len(again) == len(images) == 50
     assert torch.equal(again[3][0], images[3][0])
@@ -294,7 +294,7 @@ def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):
     ("options", "message"),
     [
         ({"variant": "fast"}, "variant 'fast'; allowed: reference, controlled, tuned"),
-        ({"variant": "reference", "data_resident": True}, "data_resident True; allowed with variant reference: False"),
+        ({"variant": "reference", "data_resident": True}, "data_resident True; allowed: False with variant reference"),
         ({"variant": "controlled", "num_workers": -1}, "num_workers -1; allowed: 0 or more"),
         ({"variant": "controlled", "batch_size": 0}, "batch_size 0; allowed: 1 or more"),
     ],

@@ -14,8 +14,8 @@ from benchbook.judging.parity import TOLERANCES, Agreement
 from benchbook.measuring import parity, reference
 from benchbook.rows import records
 from benchbook.studies import datasets
-from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.studies.vae_stability import workload as vae
+from benchbook.studies.mnist_speedup import plan as mnist
+from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, apple_gpu, run
 
 MODULES = {"mnist": mnist, "vae": vae}
@@ -420,7 +420,7 @@ def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
         batch = subject.to_host(subject.batches(1)[0])
         network = reference.Torch(subject.plain, subject.weights(), subject.statistics())
         (loss, gradients, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
-    assert type(network.network) is mnist.Network
+    assert type(network.network) is mnist.source(CPU)
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
     assert loss == again
     assert math.isclose(loss, 2.3, rel_tol=0.05)

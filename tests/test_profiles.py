@@ -14,12 +14,12 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
 from benchbook.running import profile_files, profiles
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.studies.segmentation_scaling import workload as segmentation
-from benchbook.studies.simclr_epochs import workload as simclr
-from benchbook.studies.vae_stability import workload as vae
+from benchbook.studies.segmentation_scaling import plan as segmentation
+from benchbook.studies.simclr_epochs import plan as simclr
+from benchbook.studies.vae_stability import plan as vae
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -41,11 +41,11 @@ DEFAULTS = {
 COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
 VARIANTS = {
     "calibrate": ("",),
-    "mnist_speedup": mnist.VARIANTS,
-    "vae_stability": vae.VARIANTS,
+    "mnist_speedup": mnist.Plan.VARIANTS,
+    "vae_stability": vae.Plan.VARIANTS,
     "mobilenetv2_energy": mobilenetv2.VARIANTS,
-    "simclr_epochs": simclr.VARIANTS,
-    "segmentation_scaling": segmentation.VARIANTS,
+    "simclr_epochs": simclr.Plan.VARIANTS,
+    "segmentation_scaling": segmentation.Plan.VARIANTS,
     "resnet50_cost": resnet50.VARIANTS,
 }
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.

@@ -11,7 +11,7 @@ from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, Clock, FakeWorkload, Sensor, run
 
 

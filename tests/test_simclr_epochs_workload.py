@@ -14,8 +14,8 @@ from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity
 from benchbook.measuring import parity, reference
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.simclr_epochs import neighbours
-from benchbook.studies.simclr_epochs import workload as simclr
+from benchbook.studies.simclr_epochs import neighbours, network_torch
+from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
@@ -77,7 +77,7 @@ def test_network_has_the_published_number_of_parameters_and_multiplications(tiny
 
 
 def test_network_computes_what_an_independent_one_computes_with_its_weights():
-    network = simclr.Network().double()
+    network = network_torch.Network().double()
     first, second = torch.randn(2, 4, 3, 16, 16, dtype=torch.float64)
     backbone = {name: value.detach() for name, value in network.backbone.named_parameters()}
     torch.testing.assert_close(network.backbone(first), features_by_hand(backbone, first))
@@ -89,7 +89,7 @@ def test_network_computes_what_an_independent_one_computes_with_its_weights():
 
 
 def test_views_go_through_separately_unless_joint_is_asked_for():
-    network, joint = simclr.Network(), simclr.Network(joint_views=True)
+    network, joint = network_torch.Network(), network_torch.Network(joint_views=True)
     joint.load_state_dict(network.state_dict())
     first, second = torch.randn(4, 3, 16, 16), torch.randn(4, 3, 16, 16) + 3
     alone = network(first, torch.randn(4, 3, 16, 16))[0]
@@ -102,10 +102,10 @@ def test_views_go_through_separately_unless_joint_is_asked_for():
 def test_loss_is_what_an_independent_formula_gives():
     draw = numpy.random.default_rng(0)
     first, second = draw.normal(size=(2, 9, 5))
-    found = simclr.nt_xent((torch.from_numpy(first), torch.from_numpy(second)))
+    found = network_torch.nt_xent((torch.from_numpy(first), torch.from_numpy(second)))
     assert found.item() == pytest.approx(nt_xent_by_hand(first, second), rel=1e-10)
     assert found.dtype == torch.float64
-    half = simclr.nt_xent((torch.from_numpy(first).bfloat16(), torch.from_numpy(second).bfloat16()))
+    half = network_torch.nt_xent((torch.from_numpy(first).bfloat16(), torch.from_numpy(second).bfloat16()))
     assert half.dtype == torch.float32
     assert half.item() == pytest.approx(found.item(), rel=0.01)
 
@@ -113,15 +113,19 @@ def test_loss_is_what_an_independent_formula_gives():
 def test_loss_is_lightlys():
     loss = pytest.importorskip("lightly.loss", reason="lightly is not installed; NumPy's loss is compared above")
     first, second = torch.randn(2, 9, 5)
-    assert simclr.nt_xent((first, second)).item() == pytest.approx(loss.NTXentLoss(0.5)(first, second).item(), rel=1e-5)
+    assert network_torch.nt_xent((first, second)).item() == pytest.approx(
+        loss.NTXentLoss(0.5)(first, second).item(), rel=1e-5
+    )
 
 
 def test_loss_asks_for_the_partner_whatever_the_order_of_the_views():
     vectors = torch.eye(6)
-    assert simclr.nt_xent((vectors, vectors)).item() == pytest.approx(-math.log(math.e**2 / (math.e**2 + 10)), rel=1e-6)
+    assert network_torch.nt_xent((vectors, vectors)).item() == pytest.approx(
+        -math.log(math.e**2 / (math.e**2 + 10)), rel=1e-6
+    )
     first, second = torch.randn(2, 6, 4)
-    torch.testing.assert_close(simclr.nt_xent((first, second)), simclr.nt_xent((second, first)))
-    assert simclr.nt_xent((vectors, vectors)) < simclr.nt_xent((vectors, vectors.roll(1, 0)))
+    torch.testing.assert_close(network_torch.nt_xent((first, second)), network_torch.nt_xent((second, first)))
+    assert network_torch.nt_xent((vectors, vectors)) < network_torch.nt_xent((vectors, vectors.roll(1, 0)))
 
 
 def test_step_is_a_step_of_sgd_as_its_formula_says(tiny):
@@ -130,7 +134,7 @@ def test_step_is_a_step_of_sgd_as_its_formula_says(tiny):
     weights = workload.model.head[3].weight
     value, speed = weights.detach().clone(), 0.0
     for _ in range(2):
-        expected = simclr.nt_xent(workload.model(*batch))
+        expected = network_torch.nt_xent(workload.model(*batch))
         gradient = torch.autograd.grad(expected, weights)[0]
         # https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html: 0.06 for 128 images, here 8
         speed = 0.9 * speed + gradient + 5e-4 * value
@@ -151,8 +155,8 @@ def test_learning_rate_follows_a_cosine_over_the_planned_epochs(tiny):
 
 @pytest.mark.parametrize("device", [CPU, MPS, CUDA])
 def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device(tiny, monkeypatch, device):
-    monkeypatch.setattr(simclr.Network, "to", lambda self, *place: self)
-    monkeypatch.setattr(simclr, "flops_per_sample", lambda model, *inputs: 0.0)
+    monkeypatch.setattr(network_torch.Network, "to", lambda self, *place: self)
+    monkeypatch.setattr(network_torch, "flops_per_sample", lambda model, *inputs: 0.0)
     monkeypatch.setattr(identity, "usable_cores", lambda: 3)
     for variant, options, workers in (
         ("reference", {"num_workers": 2}, 8),
@@ -246,7 +250,7 @@ def test_half_precision_without_autocast_keeps_weights_so(tiny):
     ("options", "message"),
     [
         ({"variant": "fast"}, "variant 'fast'; allowed: reference, controlled, tuned"),
-        ({"variant": "controlled", "joint_views": True}, "joint_views True; allowed with variant controlled: False"),
+        ({"variant": "controlled", "joint_views": True}, "joint_views True; allowed: False"),
         ({"variant": "controlled", "num_workers": 0}, "num_workers 0; allowed: 1 or more, or -1"),
         ({"batch_size": 21}, "batch_size 21; allowed: 2 to 20, the training images"),
         ({"batch_size": 8, "schedule_epochs": 0}, "schedule_epochs 0; allowed: 1 or more"),

@@ -23,7 +23,7 @@ from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, reference, sensors, tuned
 from benchbook.rows import records
 from benchbook.studies import datasets
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 

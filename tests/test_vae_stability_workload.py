@@ -11,8 +11,9 @@ from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.studies.vae_stability import workload as vae
+from benchbook.studies.mnist_speedup import network_torch as mnist
+from benchbook.studies.vae_stability import network_torch
+from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, run
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
@@ -56,7 +57,7 @@ def with_noise(workload):
 def test_loss_is_what_an_independent_formula_gives(tiny):
     workload = resident(tiny)
     images, noise = with_noise(workload)
-    loss = vae.loss(workload.model(images, noise), images)
+    loss = network_torch.loss(workload.model(images, noise), images)
     assert loss.item() == pytest.approx(loss_by_hand(workload.model, images, noise), rel=1e-5)
 
 
@@ -66,7 +67,7 @@ def test_a_step_reports_the_loss_per_image_and_is_a_step_of_adam(tiny):
     expected = loss_by_hand(workload.model, *batch) / 16
     weights = workload.model.pixels.weight
     before = weights.detach().clone()
-    gradient = torch.autograd.grad(vae.loss(workload.model(*batch), batch[0]), weights)[0]
+    gradient = torch.autograd.grad(network_torch.loss(workload.model(*batch), batch[0]), weights)[0]
     assert workload.step(batch).item() == pytest.approx(expected, rel=1e-5)
     # Adam's first step is the learning rate times the gradient's sign, but for its epsilon of 1e-8.
     torch.testing.assert_close(weights.detach(), before - 1e-3 * gradient / (gradient.abs() + 1e-8))
@@ -75,7 +76,7 @@ def test_a_step_reports_the_loss_per_image_and_is_a_step_of_adam(tiny):
 
 
 def test_without_noise_the_device_draws_its_own(tiny):
-    network, images = vae.Network(), torch.rand(3, 1, 28, 28)
+    network, images = network_torch.Network(), torch.rand(3, 1, 28, 28)
     first, mean, log_variance = network(images)
     assert not torch.equal(first, network(images)[0])
     torch.testing.assert_close(network(images, torch.zeros(3, 20))[0], network.decode(mean))
@@ -109,8 +110,8 @@ def test_batches_are_images_from_0_to_1_in_an_order_of_the_seed(tiny, data_resid
 @pytest.mark.parametrize(("kind", "workers", "pinned"), [("cpu", 0, False), ("mps", 1, False), ("cuda", 1, True)])
 def test_reference_has_the_scripts_loaders(tiny, monkeypatch, kind, workers, pinned):
     made = []
-    move = vae.Network.to
-    monkeypatch.setattr(vae.Network, "to", lambda self, where: move(self, where) if where == "meta" else self)
+    move = network_torch.Network.to
+    monkeypatch.setattr(network_torch.Network, "to", lambda self, where: move(self, where) if where == "meta" else self)
     monkeypatch.setattr(mnist, "DataLoader", lambda *values, **options: made.append(options) or [])
     workload = vae.build(tiny, Device(kind, "a chip"))
     workload.batches(0)
@@ -136,7 +137,7 @@ def test_a_loss_that_is_no_number_is_a_diverged_row_and_the_run_goes_on(tiny, tm
 def test_a_guard_against_nan_changes_no_number():
     reconstruction, images = torch.rand(4, 784, requires_grad=True), torch.rand(4, 1, 28, 28)
     zeros = torch.zeros(4, 20)
-    loss = vae.loss((reconstruction, zeros, zeros), images)
+    loss = network_torch.loss((reconstruction, zeros, zeros), images)
     plain = torch.nn.functional.binary_cross_entropy(reconstruction, images.flatten(1), reduction="sum")
     assert loss.item() == plain.item()
     assert torch.equal(*(torch.autograd.grad(value, reconstruction)[0] for value in (loss, plain)))
@@ -155,7 +156,7 @@ def test_injected_noise_is_the_same_each_time_and_differs_between_steps(tiny):
 def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
     workload, state = resident(tiny), torch.get_rng_state()
     state = torch.get_rng_state()
-    pictures = vae.draw_images(workload, tiny, count=6)
+    pictures = network_torch.draw_images(workload, tiny, count=6)
     assert [picture.shape for picture in pictures] == [(6, 28, 28)] * 3
     assert all(0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
     assert numpy.array_equal(pictures[0], (tiny.test_images[:6] / numpy.float32(255)))
@@ -166,7 +167,7 @@ def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
     ("options", "message"),
     [
         ({"variant": "tuned"}, "variant 'tuned'; allowed: reference, controlled"),
-        ({"data_resident": True}, "data_resident True; allowed with variant reference: False"),
+        ({"data_resident": True}, "data_resident True; allowed: False with variant reference"),
         ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
         ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
     ],

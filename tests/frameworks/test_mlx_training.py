@@ -12,7 +12,7 @@ from benchbook.frameworks.workload import Settings
 from benchbook.measuring import calibration, parity, protocol, sensors, tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule

@@ -8,9 +8,9 @@ from benchbook.frameworks.keras.training import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
 from benchbook.studies import datasets
-from benchbook.studies.segmentation_scaling import network
-from benchbook.studies.segmentation_scaling import workload as segmentation
-from benchbook.studies.segmentation_scaling.loss import intersection_over_union, squares_and_overlap
+from benchbook.studies.segmentation_scaling import network_keras as network
+from benchbook.studies.segmentation_scaling import plan as segmentation
+from benchbook.studies.segmentation_scaling.network_keras import intersection_over_union, squares_and_overlap
 from fakes import run
 from processes import FRAMEWORK
 
@@ -109,10 +109,10 @@ def test_a_right_mask_has_no_loss_and_an_empty_one_no_overlap():
 
 
 def test_the_rate_falls_between_epochs_and_then_stays():
-    schedule = segmentation.schedule(31, 2)
+    schedule = network.schedule(31, 2)
     found = [float(schedule(step)) for step in (0, 30, 31, 61, 200)]
     assert found == pytest.approx([0.25, 0.25, *[0.25 * 0.5**0.9] * 3])
-    assert segmentation.schedule(31, 1) == 0.25
+    assert network.schedule(31, 1) == 0.25
 
 
 @only_tensorflow
@@ -143,7 +143,7 @@ def test_it_learns_and_says_what_it_is(made):
 
 @only_tensorflow
 def test_an_evaluation_is_the_iou_of_what_the_network_makes_of_the_test_images(data, made):
-    images, masks = segmentation.scale(data.test_images), data.test_labels[..., None]
+    images, masks = network.scale(data.test_images), data.test_labels[..., None]
     wanted = float(intersection_over_union(made.network.predict(images), masks))
     assert float(made.evaluate().accuracy) == pytest.approx(wanted, rel=1e-4)
 
@@ -198,6 +198,6 @@ def test_what_makes_no_sense_is_refused(data, options, message):
 @only_tensorflow
 def test_sizes_that_do_not_fit_and_labels_that_are_no_masks_are_refused(data):
     with pytest.raises(ValueError, match="image_size 192; allowed: multiples of 128"):
-        network.make_model(192)
+        workload(datasets.triangles(8, 4, size=192))
     with pytest.raises(ValueError, match="allowed: a mask for each image"):
         workload(datasets.load("digits"))

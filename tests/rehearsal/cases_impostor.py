@@ -17,11 +17,12 @@ from benchbook.measuring import parity, protocol, tuned
 from benchbook.measuring.protocol import Plan
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.datasets.collections import Collection, Pictures
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.studies.simclr_epochs import workload as simclr
-from benchbook.studies.vae_stability import workload as vae
+from benchbook.studies.simclr_epochs import plan as simclr
+from benchbook.studies.vae_stability import network_torch as vae_network
+from benchbook.studies.vae_stability import plan as vae
 from fakes import run
 
 KIND = os.environ["BENCHBOOK_TEST_KIND"]
@@ -199,7 +200,7 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
 
 def test_drawn_images_come_back_to_the_host(device):
     workload = build_vae(device, Settings())
-    assert [part.shape for part in vae.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
+    assert [part.shape for part in vae_network.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
 
 
 @pytest.mark.skipif(KIND != "mps", reason="a table of MPS")

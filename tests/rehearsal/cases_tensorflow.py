@@ -23,7 +23,7 @@ from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from benchbook.studies.resnet50_cost import workload as resnet50
-from benchbook.studies.segmentation_scaling import workload as segmentation
+from benchbook.studies.segmentation_scaling import plan as segmentation
 from fakes import run
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))

@@ -16,7 +16,7 @@ from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, protocol, sensors, tuned
 from benchbook.studies import datasets
-from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, run
 
 # What torch, its compiler and its libraries read; the old and the new ones exclude each other in torch 2.10 and 2.11.

@@ -5,6 +5,7 @@ Started as `python -m benchbook.commands.doctor.checks torch mps`.
 A line of JSON for each check, before it begins and after it: what ends the process is found by the check that began.
 """
 
+import functools
 import importlib
 import json
 import math
@@ -23,6 +24,7 @@ from benchbook.judging.parity import TOLERANCES
 from benchbook.measuring import calibration, parity, protocol, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.rows import records
+from benchbook.studies.plan import StudyPlan
 
 RIGHT, WRONG, MISSING = "right", "wrong", "missing"
 PARITY_STEPS = 3
@@ -104,9 +106,9 @@ def check_transfers(device: Device) -> Answer:
     return RIGHT, detail, ""
 
 
-def check_study(device: Device, module: str) -> Answer:
+def check_study(device: Device, plan: type[StudyPlan]) -> Answer:
     """Build a study's smallest workload, compare it with float64, take a step, go back and evaluate."""
-    workload = importlib.import_module(module).build(device)
+    workload = plan.smallest(device)
     with tempfile.TemporaryDirectory() as folder:
         names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "doctor")
         scratch = Run(Path(folder), "doctor", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
@@ -145,11 +147,16 @@ def checks(device: Device) -> dict[str, Callable[[], Answer]]:
         "energy": lambda: check_energy(device),
         "transfers": lambda: check_transfers(device),
     }
-    folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
-    for name in folders:
-        module = f"{studies.__name__}.{name}.smallest"
-        if importlib.util.find_spec(module) and device.framework in importlib.import_module(module).FRAMEWORKS:
-            tried[name] = lambda module=module: check_study(device, module)
+    for name in (each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg):
+        module = f"{studies.__name__}.{name}.plan"
+        plan = importlib.import_module(module).Plan if importlib.util.find_spec(module) else None
+        if not (plan and issubclass(plan, StudyPlan)):  # a study that is not moved yet
+            module = f"{studies.__name__}.{name}.smallest"
+            plan = importlib.import_module(module) if importlib.util.find_spec(module) else None
+            if plan:
+                plan.smallest = plan.build
+        if plan and device.framework in plan.FRAMEWORKS:
+            tried[name] = functools.partial(check_study, device, plan)
     return tried
 
 

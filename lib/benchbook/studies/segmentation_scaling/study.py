@@ -18,7 +18,7 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines, plot
 from benchbook.studies.prediction_charts import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
-from benchbook.studies.segmentation_scaling.network import ARTICLE_SIZE
+from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
 from benchbook.studies.study import Chart, Drawing, Evidence, Rule, Study, once
 
 NAME = "segmentation_scaling"

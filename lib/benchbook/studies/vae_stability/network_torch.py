@@ -1,8 +1,4 @@
-"""The variational autoencoder of the PyTorch examples, whose loss ran away on an early MPS build.
-
-Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022; figures of the Chinese PyTorch
-blog post of 2022-05-19.
-"""
+"""The variational autoencoder of the PyTorch examples, whose loss ran away on an early MPS build; see `plan`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,16 +8,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook.frameworks.batches import order_seed
-from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
-from benchbook.frameworks.workload import Evaluation, check_options
+from benchbook.frameworks.workload import Evaluation
 from benchbook.studies import datasets
-from benchbook.studies.mnist_speedup.workload import columns, inputs
+from benchbook.studies.mnist_speedup.network_torch import inputs
+from benchbook.studies.vae_stability.plan import Plan
 
-BATCH_SIZE = 128
 LATENT_SIZE = 20
-VARIANTS = ("reference", "controlled")
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -86,59 +80,33 @@ class VariationalAutoencoder(TorchWorkload):
         return Evaluation(total / samples, float("nan"), samples, metric=None)
 
 
-def build(
-    dataset: datasets.Dataset,
-    device: Device,
-    variant: str = "reference",
-    data_resident: bool = False,
-    num_workers: int = 1,
-    batch_size: int = BATCH_SIZE,
-    seed: int = 1,
-) -> VariationalAutoencoder:
-    """Return the study's workload: Adam at learning rate 0.001, noise drawn on the device.
-
-    Args:
-        dataset: 28x28 images.
-        device: where to train.
-        variant: `reference` takes the script's loaders: no worker on the CPU, one worker and pinned memory on
-            an accelerator. `controlled` takes `num_workers` everywhere.
-        data_resident: with `controlled`, keep all images on the device instead.
-        num_workers: with `controlled`, processes that prepare images (0: the training process itself).
-        batch_size: images a step.
-        seed: of weights, noise and data order.
-
-    Raises:
-        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
-    """
-    check_options(VARIANTS, variant, data_resident, num_workers, batch_size)
-    if variant == "reference":
-        num_workers = 0 if device.is_cpu else 1
-    torch.manual_seed(seed)
-    model = Network().to(device.kind)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    options = {"normalised": False, "test_batch_size": batch_size}
-    train, test = inputs(dataset, device, None if data_resident else num_workers, batch_size, seed, **options)
+def build(plan: Plan) -> VariationalAutoencoder:
+    """Return the study's workload; see `Plan`."""
+    torch.manual_seed(plan.seed)
+    model = Network().to(plan.device.kind)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
+    train, test = inputs(plan, plan.batch_size, normalised=False)
     return VariationalAutoencoder(
-        device=device,
-        batch_size=batch_size,
+        device=plan.device,
+        batch_size=plan.batch_size,
         model=model,
         loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
         train_batches=lambda epoch: _without_labels(train(epoch)),
         test_batches=lambda: _without_labels(test()),
-        columns=columns("vae", dataset, 0 if data_resident else num_workers)
-        | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
+        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
-        plain=plain(batch_size, seed),
+        plain=plain(plan),
+        settings=plan.settings,
     )
 
 
-def plain(batch_size: int, seed: int) -> Plain:
+def plain(plan: Plan) -> Plain:
     """Return what training is held against: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
 
     def with_noise(batch: Batch, place: int) -> Batch:
-        generator = torch.Generator().manual_seed(order_seed(seed, place))
+        generator = torch.Generator().manual_seed(order_seed(plan.seed, place))
         return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=generator)
 
     return Plain(
@@ -146,7 +114,7 @@ def plain(batch_size: int, seed: int) -> Plain:
         loss=loss,
         is_sum=True,
         make_optimizer=lambda: Adam(lambda step: 1e-3),
-        batch_size=batch_size,
+        batch_size=plan.batch_size,
         inputs=lambda batch: (batch, batch[0]),
         noise=with_noise,
     )

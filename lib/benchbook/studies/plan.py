@@ -1,0 +1,145 @@
+"""What the plans of all studies share: a point's choices, checked, and the workload that is built of them."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy
+
+from benchbook.frameworks import batches
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.studies.datasets import Dataset
+
+Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A point's choices; each study's `Plan` adds its own. `build` makes the workload.
+
+    Attributes:
+        dataset: what to train on.
+        device: where to train, and with which framework.
+        variant: `reference` is the article's protocol, `tuned` the fastest that the device can.
+        batch_size: images a step.
+        data_resident: not with `reference`: keep all images on the device, so that nothing is loaded.
+        num_workers: threads or processes that prepare batches ahead (0: the training thread itself).
+        seed: of weights, dropout and data order.
+        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`.
+
+    Raises:
+        ValueError: a choice that makes no sense.
+        NotImplementedError: a framework that the study is not written in.
+    """
+
+    MODEL: ClassVar[str]
+    FRAMEWORKS: ClassVar[tuple[str, ...]]
+    VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
+
+    dataset: Dataset
+    device: Device
+    variant: str = "reference"
+    batch_size: int = 64
+    data_resident: bool = False
+    num_workers: int = 1
+    seed: int = 1
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
+        loaded = self.variant != "reference" or not self.data_resident
+        self.require("data_resident", loaded, "False with variant reference (the article had loaders)")
+        self.check_workers()
+        self.require("batch_size", self.batch_size >= 1, "1 or more")
+        if self.device.framework not in self.FRAMEWORKS:
+            allowed = f"{self.MODEL}; allowed: {', '.join(self.FRAMEWORKS)}"
+            raise NotImplementedError(f"{self.device.framework} with {allowed}")
+
+    def check_workers(self) -> None:
+        """Refuse a number of workers that cannot be."""
+        self.require("num_workers", self.num_workers >= 0, "0 or more")
+
+    def require(self, name: str, right: bool, allowed: str) -> None:
+        """Refuse the value of a choice, unless it is right."""
+        if not right:
+            raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
+
+    @classmethod
+    def build(cls, *values: Any, **choices: Any) -> Workload:
+        """Return the workload of these choices, in the framework of the device; no other is imported."""
+        plan = cls(*values, **choices)
+        return cls._network(plan.device.framework).build(plan)
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest: to see whether a device computes it rightly, not how fast."""
+        raise NotImplementedError
+
+    @classmethod
+    def source(cls, device: Device) -> Any:
+        """Return the class or function that makes the network in the framework of a device, for a reader to see."""
+        module = cls._network(device.framework)
+        return getattr(module, "Network", None) or module.make_model
+
+    @classmethod
+    def _network(cls, framework: str) -> ModuleType:
+        package = cls.__module__.rpartition(".")[0]
+        return importlib.import_module(f"{package}.network_{FRAMEWORKS[framework].library}")
+
+    def plain_in_torch(self) -> Plain:
+        """Return what training is held against, for a framework that has no float64 of its own."""
+        return self._network("torch").plain(self)
+
+    @property
+    def image_size(self) -> int:
+        """Return the pixels a side of what the network takes: as the data set has them."""
+        return self.dataset.train_images.shape[1]
+
+    @property
+    def workers(self) -> int:
+        """Return the workers that prepare batches."""
+        return 0 if self.data_resident else self.num_workers
+
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework."""
+        return {
+            "model": self.MODEL,
+            "dataset": self.dataset.name,
+            "dataset_samples": len(self.dataset.train_labels),
+            "image_size": self.image_size,
+            "num_workers": self.workers,
+        }
+
+    def order(self, epoch: int) -> list[numpy.ndarray]:
+        """Return the indices of an epoch's batches; images that do not fill one are left out."""
+        return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
+
+    def inputs(self, reside: Callable, load: Callable, test_batch_size: int) -> Inputs:
+        """Return functions to an epoch's training batches and to the test batches.
+
+        Args:
+            reside: from all images and labels to what keeps them on the device and has `batches(order)`.
+            load: from some images and labels on the host to a batch, for threads.
+            test_batch_size: images in a batch of the test.
+        """
+        data = self.dataset
+        test_order = batches.plain_order(len(data.test_labels), test_batch_size)
+        if self.data_resident:
+            train, test = reside(data.train_images, data.train_labels), reside(data.test_images, data.test_labels)
+            return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
+
+        def load_train(indices: numpy.ndarray) -> tuple:
+            return load(data.train_images[indices], data.train_labels[indices])
+
+        def load_test(indices: numpy.ndarray) -> tuple:
+            return load(data.test_images[indices], data.test_labels[indices])
+
+        return (
+            lambda epoch: batches.loaded(self.order(epoch), load_train, self.workers),
+            lambda: batches.loaded(test_order, load_test, self.workers),
+        )

@@ -1,0 +1,202 @@
+"""The article's network, like a U-Net, and its loss, on TensorFlow and on JAX; 20,886,706 parameters at its own size.
+
+Sources: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, neural_networks/CV_net_Benchmark512.py and
+utils/Loss_and_metrics.py.
+"""
+
+import functools
+
+import numpy
+
+from benchbook.frameworks.keras.training import (
+    Array,
+    KerasWorkload,
+    ResidentArrays,
+    evaluation_batch_size,
+    import_keras,
+    kernels_of_zeros,
+)
+from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
+from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STEP, Plan
+
+STEM = 8
+ENCODER = (8, 16, 32, 128, 512)
+DEEP = (1024, 2048)
+DECODER = (512, 384, 160, 56, 24)
+LAST = 24
+END = (32, 16)
+NORM_KEPT, SLOPE = 0.95, 0.2
+LEARNING_RATE, POWER, MOMENTUM = 0.25, 0.9, 0.95  # of the article's release
+PIXELS = (1, 2, 3)  # axes of (n, height, width, 1)
+MOST_PARITY_IMAGES = 2  # in a batch that is repeated in float64, which is slow
+PARITY_SEED, PARITY_NOISE = 0, 0.25  # of brightness; see `plain`
+
+
+def make_model(image_size: int = ARTICLE_SIZE, width: float = 1.0):
+    """Return the network: grey images (n, size, size, 1), 0 to 1, to the probability of each pixel, same shape.
+
+    Args:
+        image_size: pixels a side; the article's is 512.
+        width: factor of every layer's channels; the article's is 1.
+    """
+    import keras
+
+    kernel = image_size // STEP + 1  # two such convolutions halve what the encoder leaves; 5 pixels a side at 512
+    unit = functools.partial(_unit, width=width)
+    pixels = keras.Input((image_size, image_size, 1), name="image")
+    stem = _convolve(pixels, "plain", STEM, 3, width, initializer="glorot_uniform", padding="same")
+    stem = keras.layers.BatchNormalization(momentum=NORM_KEPT)(stem)
+    hidden = keras.layers.Activation("sigmoid", name="stem")(stem)
+    skips = [hidden]
+    for channels in ENCODER:
+        hidden = unit(hidden, "halving", channels, 3, 0.25)
+        sides = unit(hidden, "plain", channels, 1, 0.5), unit(hidden, "separable", channels, 5, 0.5, padding="same")
+        hidden = keras.layers.Concatenate(name=f"encoder_{hidden.shape[1]}")(sides)
+        skips.append(hidden)
+    for channels in DEEP:
+        hidden = unit(hidden, "separable", channels, kernel, 0.25)
+    for channels in (*DECODER, LAST):
+        hidden = keras.layers.UpSampling2D(interpolation="bilinear")(hidden)
+        hidden = unit(hidden, "transposed", channels, 3, 0.25, padding="same")
+        hidden = keras.layers.Concatenate(name=f"decoder_{hidden.shape[1]}")([hidden, skips.pop()])
+    hidden = unit(unit(hidden, "plain", END[0], 3), "transposed", END[1], 3)
+    hidden = keras.layers.Conv2D(1, 1)(keras.layers.Concatenate(name="end")([hidden, pixels]))
+    return keras.Model(pixels, keras.layers.Activation("sigmoid", name="mask")(hidden))
+
+
+def _unit(hidden, kind: str, channels: int, side: int, dropout: float = 0.0, width: float = 1.0, **options):
+    """Return a convolution with what follows it everywhere but in the stem: batch norm, leaky ReLU, dropout."""
+    import keras
+
+    hidden = _convolve(hidden, kind, channels, side, width, **options)
+    hidden = keras.layers.BatchNormalization(momentum=NORM_KEPT)(hidden)
+    hidden = keras.layers.LeakyReLU(negative_slope=SLOPE)(hidden)
+    return keras.layers.Dropout(dropout)(hidden) if dropout else hidden
+
+
+def _convolve(hidden, kind: str, channels: int, side: int, width: float, initializer: str = "he_uniform", **options):
+    """Return a convolution without bias; one that halves is padded at the top and the left, afterwards."""
+    import keras
+
+    channels = max(1, round(channels * width))
+    if kind == "separable":
+        initial = {"depthwise_initializer": initializer, "pointwise_initializer": initializer}
+        return keras.layers.SeparableConv2D(channels, side, use_bias=False, **initial, **options)(hidden)
+    layer = keras.layers.Conv2DTranspose if kind == "transposed" else keras.layers.Conv2D
+    options |= {"strides": 2} if kind == "halving" else {}
+    hidden = layer(channels, side, use_bias=False, kernel_initializer=initializer, **options)(hidden)
+    return keras.layers.ZeroPadding2D(((1, 0), (1, 0)))(hidden) if kind == "halving" else hidden
+
+
+def squares_and_overlap(outputs: Array, masks: Array) -> Array:
+    """Return the mean over images of the squared error a pixel of the union, plus 1 - IoU squared.
+
+    Args:
+        outputs: probabilities, shape (n, height, width, 1).
+        masks: 0 or 1, of any type, same shape.
+    """
+    import keras
+
+    masks = keras.ops.cast(masks, outputs.dtype)
+    overlap, union = _overlap_and_union(outputs, masks)
+    squares = keras.ops.sum(keras.ops.square(outputs - masks), PIXELS)
+    return keras.ops.mean(squares / union + 1 - keras.ops.square(overlap / union))
+
+
+def intersection_over_union(outputs: Array, masks: Array) -> Array:
+    """Return the mean over images of the IoU, of probabilities as they are: a pixel at 0.9 overlaps by 0.9.
+
+    Args:
+        outputs, masks: as `squares_and_overlap` takes them.
+    """
+    import keras
+
+    overlap, union = _overlap_and_union(outputs, keras.ops.cast(masks, outputs.dtype))
+    return keras.ops.mean(overlap / union)
+
+
+def _overlap_and_union(outputs: Array, masks: Array) -> tuple[Array, Array]:
+    """Return pixels in both and pixels in either, shape (n,); the union of an empty mask and no output is 1."""
+    import keras
+
+    union = keras.ops.sum(keras.ops.clip(masks + outputs, 0, 1), PIXELS)
+    overlap = keras.ops.sum(masks, PIXELS) + keras.ops.sum(outputs, PIXELS) - union
+    return overlap, keras.ops.maximum(union, 1)
+
+
+def build(plan: Plan) -> KerasWorkload:
+    """Return the study's workload on TensorFlow or JAX; see `Plan`. Accuracy is the IoU."""
+    keras = import_keras(plan.device.framework)
+    steps_per_epoch = len(plan.order(0))
+    train, test = plan.inputs(
+        lambda images, masks: ResidentArrays(plan.device, images[..., None], masks[..., None], _scale),
+        lambda images, masks: (scale(images), masks[..., None]),
+        evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
+    )
+    return KerasWorkload(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        make_model=functools.partial(make_model, plan.image_size, plan.width),
+        make_optimizer=lambda: keras.optimizers.SGD(
+            schedule(steps_per_epoch, plan.num_epochs), momentum=MOMENTUM, nesterov=True
+        ),
+        train_batches=train,
+        test_batches=test,
+        loss=squares_and_overlap,
+        accuracy=intersection_over_union,
+        metric="iou",
+        columns=plan.columns(),
+        plain=plain(plan),
+        settings=plan.settings,
+        seed=plan.seed,
+    )
+
+
+def plain(plan: Plan) -> Plain:
+    """Return what training is held against: the article's momentum and falling rate, and noise in the images.
+
+    On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
+    that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.
+    """
+    data, steps_per_epoch = plan.dataset, len(plan.order(0))
+    stored = LabelsByImage(data.train_images, data.train_labels)
+
+    def with_noise(batch: tuple, place: int) -> tuple:
+        random = numpy.random.default_rng([PARITY_SEED, place])
+        noise = random.uniform(0, PARITY_NOISE, (len(batch[0]), *data.train_images.shape[1:], 1))
+        return batch[0] + noise.astype("float32"), batch[1]
+
+    def rate(step: int) -> float:
+        return 0.25 * (1 - min(step // steps_per_epoch, plan.num_epochs - 1) / plan.num_epochs) ** 0.9
+
+    return Plain(
+        make_network=kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
+        loss=squares_and_overlap,
+        make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
+        batch_size=min(plan.batch_size, MOST_PARITY_IMAGES),
+        labels=lambda batch, place: stored.fit(batch[0][..., 0] * 255, batch[1][..., 0]),
+        noise=with_noise,
+    )
+
+
+def schedule(steps_per_epoch: int, num_epochs: int):
+    """Return the learning rate by steps as Keras takes it: 0.25 (1 - epoch / epochs) to the power of 0.9."""
+    import keras
+
+    rates = [LEARNING_RATE * (1 - epoch / num_epochs) ** POWER for epoch in range(num_epochs)]
+    if num_epochs == 1:
+        return LEARNING_RATE
+    ends = [steps_per_epoch * epoch - 1 for epoch in range(1, num_epochs)]  # the last step of an epoch has its rate
+    return keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
+
+
+def scale(images: numpy.ndarray) -> numpy.ndarray:
+    """Return grey images as the network takes them: float32, 0 to 1, shape (n, height, width, 1)."""
+    return images[..., None].astype("float32") / numpy.float32(255)
+
+
+def _scale(images: Array) -> Array:
+    """Return what `scale` does, in Keras's operations: on the device."""
+    import keras
+
+    return keras.ops.cast(images, "float32") / 255.0

@@ -1,0 +1,61 @@
+"""What is to be built: the protocol's constants, and one point's choices.
+
+Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS (Takashi Shirakawa, 2021). The milliseconds that the
+article prints came from other code, which was not released.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+from benchbook.frameworks.batches import training_order
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
+from benchbook.studies import datasets
+from benchbook.studies.plan import StudyPlan
+
+ARTICLE_SIZE = 512
+STEP = 128  # sizes are multiples of it, so that the decoder meets the encoder again
+
+
+@dataclass(frozen=True)
+class Plan(StudyPlan):
+    """A point's choices: grey square images with masks; Nesterov's momentum, a rate that falls with every epoch.
+
+    As in the article the order of the images is always the same.
+
+    Attributes:
+        width: factor of every layer's channels; another than 1 is another network.
+        num_epochs: over which the learning rate falls; later epochs keep the last one's.
+    """
+
+    MODEL = "unet_triangles"
+    FRAMEWORKS = ("tensorflow", "jax")
+
+    batch_size: int = 16
+    seed: int = 42
+    width: float = 1.0
+    num_epochs: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        data = self.dataset
+        if data.train_labels.shape != data.train_images.shape:
+            raise ValueError(f"{data.name} has labels of {data.train_labels.shape}; allowed: a mask for each image")
+        self.require("width", self.width > 0, "above 0")
+        self.require("num_epochs", self.num_epochs >= 1, "1 or more")
+        self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
+        self.order(0)  # refuses a batch that the images do not fill
+
+    def order(self, epoch: int) -> list[numpy.ndarray]:
+        """Return the indices of an epoch's batches: the data set's order."""
+        return training_order(len(self.dataset.train_images), self.batch_size)
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest."""
+        data = datasets.triangles(4, 2, size=STEP)
+        return cls.build(data, device, "tuned", batch_size=2, width=0.25, data_resident=True, num_workers=0)
+
+
+build, source = Plan.build, Plan.source

@@ -1,0 +1,86 @@
+"""What is to be built: the protocol's constants, and one point's choices.
+
+Source: https://github.com/lightly-ai/lightly, docs/source/getting_started/benchmarks/cifar10_benchmark.py of June 2023,
+and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
+
+The source reads a PNG file for each image; here images come from memory.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
+from benchbook.machine import identity
+from benchbook.studies.datasets.generated import shapes
+from benchbook.studies.plan import StudyPlan
+
+BATCH_SIZE = 128  # of the article; its learning rate is for so many images in a step
+REFERENCE_WORKERS = 8
+EVERY_CORE = -1
+
+
+@dataclass(frozen=True)
+class Plan(StudyPlan):
+    """A point's choices: colour images; SGD at 0.06 for 128 images, momentum, weight decay, a cosine schedule.
+
+    `reference` augments one image at a time in 8 worker processes, `controlled` in `num_workers`. `tuned` keeps the
+    images on the device and makes both views of a batch there: when the batch is asked for, so that it is input (on the
+    CPU all of it is host wait; on an accelerator it is queued before the step's work).
+
+    Attributes:
+        num_workers: with `controlled`; -1 is one for each core that this process may use.
+        joint_views: with `tuned`: both views go through the network at once, which is another function.
+        schedule_epochs: epochs after which the cosine ends at 0.
+        num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
+        parity_batch_size: images in a step that is compared with float64.
+    """
+
+    MODEL = "simclr_resnet18"
+    FRAMEWORKS = ("torch",)
+    VARIANTS = ("reference", "controlled", "tuned")
+
+    batch_size: int = BATCH_SIZE
+    num_workers: int = EVERY_CORE
+    seed: int = 0
+    joint_views: bool = False
+    schedule_epochs: int = 200
+    num_bank_images: int = 0
+    num_test_images: int = 0
+    parity_batch_size: int = 16
+
+    def check_workers(self) -> None:
+        """Refuse a number of worker processes that cannot be."""
+        right = self.num_workers >= 1 or self.num_workers == EVERY_CORE
+        self.require("num_workers", right, f"1 or more, or {EVERY_CORE} for one on each core")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape, count = self.dataset.train_images.shape, len(self.dataset.train_labels)
+        if len(shape) != 4:
+            raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
+        self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
+        apart = "False (views go through separately)"
+        self.require("joint_views", self.variant == "tuned" or not self.joint_views, f"{apart} without variant tuned")
+        self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
+        self.require("schedule_epochs", self.schedule_epochs >= 1, "1 or more")
+
+    @property
+    def workers(self) -> int:
+        """Return the worker processes that make views."""
+        chosen = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(self.variant, self.num_workers)
+        return identity.usable_cores() if chosen == EVERY_CORE else chosen
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest."""
+        return cls.build(shapes(2, 1, size=16), device, "tuned", batch_size=8, parity_batch_size=8)
+
+
+def spread(length: int, count: int) -> numpy.ndarray:
+    """Return positions spread evenly over a data set, which may be sorted by class; 0 is all of them."""
+    return numpy.arange(count) * length // count if count else numpy.arange(length)
+
+
+build, source = Plan.build, Plan.source
