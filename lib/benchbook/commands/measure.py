@@ -1,19 +1,21 @@
 """The command `benchbook measure`: one network of the user's own, measured as a study is."""
 
+import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchbook.judging import wording
+from benchbook.judging import verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.identity import identify
+from benchbook.rows import ceilings, records
 from benchbook.running import profiles, session
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
-MINUTES = 60  # that one kernel may take
+FIRST_NUMBER_POLL_SECONDS = 0.3
 
 
 def measure(
@@ -28,10 +30,8 @@ def measure(
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
     learning_rate: Annotated[float, typer.Option(help="of all steps")] = 0.01,
     batch_size: Annotated[int, typer.Option(help="samples a step")] = 32,
-    batch_sizes: Annotated[str, typer.Option(help='others to try, such as "8 64 128"')] = "",
+    batch_sizes: Annotated[str, typer.Option(help='others to try, such as "8 64" or "largest", to look for it')] = "",
     precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
-    dataset: Annotated[str, typer.Option(help="synthetic, image_folder, cifar10 or mnist")] = "synthetic",
-    data_root: Annotated[str, typer.Option(help="folder of the data set")] = "",
     tuned: Annotated[
         bool, typer.Option("--tuned", help="look for the fastest settings first, for two minutes")
     ] = False,
@@ -39,23 +39,29 @@ def measure(
         int, typer.Option(help="starts of a process; an interval takes five, or a calibration before")
     ] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
+    minutes: Annotated[int, typer.Option(help="that a process may take at most")] = 30,
     machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
-    given = {name: value for name, value in locals().items() if name not in ("tuned", "kernels", "machine")}
+    given = {name: value for name, value in locals().items() if name not in ("tuned", "kernels", "minutes", "machine")}
     given |= {name: _absolute(given[name]) for name in loading.NAMED}
-    given |= {"data_root": str(Path(data_root).expanduser().resolve()) if data_root else ""}
     given |= {"variant": "tuned" if tuned else "reference"}
-    if not 1 <= kernels <= 9:
-        raise ValueError(f"kernels {kernels}; allowed: 1 to 9")
+    for option, value, most in (("kernels", kernels, 9), ("minutes", minutes, 24 * 60)):
+        if not 1 <= value <= most:
+            raise ValueError(f"{option} {value}; allowed: 1 to {most}")
     choices.check(given)
-    entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": MINUTES}
+    entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
     if not session.is_cut_short(points, name):  # the code behind the same name may be another one by now
         for point in points:
             session.forget(layout.point(name, STUDY, point.name))
-    session.measure(points, name, retry=True)
+    ended = threading.Event()
+    threading.Thread(target=_say_first, args=(layout.point(name, STUDY, points[0].name), ended), daemon=True).start()
+    try:
+        session.measure(points, name, retry=True)
+    finally:
+        ended.set()
     lines = session.summary(points, name)
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
@@ -68,18 +74,40 @@ def _absolute(name: str) -> str:
     return f"{Path(place).expanduser().resolve()}{colon}{attribute}" if place.endswith(".py") else name
 
 
+def _say_first(folder: Path, ended: threading.Event) -> None:
+    """Print the rate of the first row that a new run writes, as soon as it is there."""
+    before = set(folder.glob("*.csv"))
+    while not ended.wait(FIRST_NUMBER_POLL_SECONDS):
+        for path in set(folder.glob("*.csv")) - before:
+            rates = records.gather([path], lambda line: None)["samples_per_second"].dropna()
+            if len(rates):
+                typer.echo(f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); measuring goes on.")
+                return
+
+
 def _say_results(points: list, lines) -> None:
     from benchbook.studies.your_network import study
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # calibrations as well
     names = [point.name for point in points]
+    peaks = study.rates(evidence).set_index("point")["peak_memory_bytes"]
+    shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
+    trained = evidence.newest(STUDY).query("phase == 'train'").drop_duplicates("point", keep="last")
+    tokens = {row["point"]: row["settings"].get("sequence_length") for row in trained.to_dict("records")}
     for line in lines.to_dict("records"):
         if line["status"] != "ok":
             typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
             continue
-        bounds = f"{line['interval']} {line['low']:,.3g} to {line['high']:,.3g}"
+        rate, point = line["samples_per_second"], line["point"]
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
-        typer.echo(f"{name}: {line['samples_per_second']:,.3g} samples/s ({bounds})")
+        typer.echo(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
+        said = [f"{1000 * line['batch_size'] / rate:,.3g} ms per step of {line['batch_size']:.0f}"]
+        said += [f"{tokens[point] * rate:,.3g} tokens/s"] if tokens.get(point) else []
+        said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
+        said += [f"{shares[point]:.0%} of this machine's fastest matrix product"] if shares.get(point, 0) > 0 else []
+        typer.echo(f"  {', '.join(said)}")
+        if line["verdict"].codes(verdicts.UNPROVEN):
+            typer.echo(f"  Not checked: {line['verdict'].text(verdicts.UNPROVEN)}")
     tried = study.batch_sizes(evidence)
     tried = tried[tried["point"].isin(names)]
     if len(tried):
@@ -92,9 +120,7 @@ def _say_results(points: list, lines) -> None:
     folder = layout.runs(lines["machine"].iloc[0]) / STUDY
     typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
     if len(measured):
-        typer.echo(
-            "Next: `make report` shows it beside other chips; `benchbook compare` holds two of its commits together."
-        )
+        typer.echo("Next: `make report` draws it next to other chips; `benchbook compare` compares two of its commits.")
 
 
 def _say_elsewhere(table) -> None:

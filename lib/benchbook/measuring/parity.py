@@ -34,6 +34,7 @@ OF_DEVIATION = 0.01
 # Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, as of
 # an offset before a batch norm; where a framework differentiates twice, each time rounds in its own way.
 LEAST_ELEMENT = 1e-4
+ROUNDED = 4  # times a step's change is rounded: its momentum is kept as the weights are
 LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by itself
 
 
@@ -143,7 +144,13 @@ def _compare_step(
     line |= {"update_layer": layer}
     statistics, buffer = statistics_error(subject.statistics(), right.next_statistics, right.statistics)
     line |= {"statistics_error": _finite(statistics), "statistics_layer": buffer} if buffer else {}
-    return line | (compare(trained, right.gradients, least_share) if differentiated else {})
+    if not differentiated:
+        return line
+    line |= compare(trained, right.gradients, least_share)
+    for name, slope in right.slopes.items():  # a function of the network's own, whose gradient both sides share
+        if line["worst_norm_ratio"] is not None and abs(slope - 1) > abs(line["worst_norm_ratio"] - 1):
+            line |= {"worst_norm_ratio": _finite(slope), "worst_norm_ratio_layer": f"{name}.backward"}
+    return line
 
 
 def _worse(line: dict, again: dict) -> dict:
@@ -230,7 +237,8 @@ def update_error(
             expected = subject.rounded(name, moved[name]) if name in moved else before
             change, error = expected - before, _few(end[name]) - expected
             if name in moved:  # one unit in the last place is rounding; what is not finite is judged
-                error = error[~((abs(few[name]) < least) | (abs(error) <= subject.resolution * abs(before)))]
+                rounding = subject.resolution * (abs(before) + ROUNDED * abs(change))
+                error = error[~((abs(few[name]) < least) | (abs(error) <= rounding))]
             scale = _norm(change) + subject.resolution * _norm(before)
             errors[name] = _norm(error) / scale if error.any() else 0.0
     worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pandas
@@ -27,6 +28,7 @@ from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.rows import records
 
+time = SimpleNamespace(**vars(time))  # as it is before the user's own code runs, which may replace a clock
 PROBE_SECONDS = 0.5  # a window this long shows how long a step is
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 SUSTAINED_SECONDS = 10.0  # of a window in minutes without a pause
@@ -121,6 +123,7 @@ class Plan:
             windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
         evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
             end.
+        evaluates: whether there is an evaluation at all.
         window_seconds: where above 0, a window has as many steps as last so long on this device, and samples_per_window
             is the least it has; how many steps that are is tried out before, in rows of phase `warmup`.
 
@@ -135,6 +138,7 @@ class Plan:
     widest_interval: float = 0.0
     evaluate_each_epoch: bool = False
     window_seconds: float = 0.0
+    evaluates: bool = True
 
     MOST = 4  # no annotation: a constant, not a field
 
@@ -251,8 +255,9 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
         for repeat in itertools.count():
             for part in plan.parts():
                 last = _train(workload, record, sensor, part, num_steps, repeat, bar, rates)
-                with record.during("evaluate"):
-                    _evaluate(workload, record, sensor, repeat, last["epoch"])
+                if plan.evaluates:
+                    with record.during("evaluate"):
+                        _evaluate(workload, record, sensor, repeat, last["epoch"])
                 if last["status"] == "diverged":
                     break
             if not plan.has_next(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):

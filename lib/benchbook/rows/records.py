@@ -55,9 +55,13 @@ __all__ = [
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure."""
+    """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure.
+
+    Nor is it one that float64 lacks an operation of a network: its training is unproven.
+    """
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
+    refused |= rows["phase"].eq("parity") & rows["status"].eq("unsupported")
     short = tried & rows["status"].eq("out_of_memory")  # a failure, unless a batch size was tried
     if short.any():
         refused |= short & rows["settings"].map(lambda settings: settings.get("tried") == "batch_size").astype(bool)

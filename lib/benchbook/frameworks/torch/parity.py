@@ -1,15 +1,26 @@
 """A torch workload that takes the steps it is timed with, one at a time, for each to be looked at."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy
 import torch
 from torch import nn
+from torch.autograd.function import BackwardCFunction
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from benchbook.frameworks.plain import Arrays
 from benchbook.frameworks.workload import MOST_HALVINGS, ParitySubject
+
+# Functions that drop parts at random; in a comparison they return what they are given.
+DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
+DROPOUTS |= {torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout}
+DROPOUT_PLACE = 4  # of the share among the arguments of F.scaled_dot_product_attention
+SLOPE_STEP = 1e-6  # of an argument's size, by which a finite difference moves it
+SMOOTH = 1e-3  # of a finite difference: as near as that of half the step comes where there is a slope
 
 
 class TorchSubject(ParitySubject):
@@ -20,28 +31,28 @@ class TorchSubject(ParitySubject):
     """
 
     def __init__(self, workload: Any) -> None:
-        self.dtype = next(workload.model.parameters()).dtype
+        self.dtypes = {name: part.dtype for name, part in workload.model.named_parameters()}
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy has it: what is not whole in float64."""
-        return tuple(_on_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
+        return tuple(on_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
 
     def weights(self) -> Arrays:
-        """Return every parameter by name, trainable or not, in float64."""
-        return {name: _on_host(part) for name, part in self.workload.model.named_parameters()}
+        """Return every parameter by name, trainable or not, in float64; see `on_host`."""
+        return {name: on_host(part) for name, part in self.workload.model.named_parameters()}
 
     def statistics(self) -> Arrays:
         """Return the moving statistics of batch norms by name, in float64."""
         buffers = self.workload.model.named_buffers()
-        return {name: _on_host(part) for name, part in buffers if part.is_floating_point()}
+        return {name: on_host(part) for name, part in buffers if part.is_floating_point()}
 
     @torch.no_grad()
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         """Take over weights and moving statistics by name, rounded to what the workload keeps."""
         parts = dict(self.workload.model.named_parameters()) | dict(self.workload.model.named_buffers())
         for name, array in (weights | statistics).items():
-            parts[name].copy_(torch.from_numpy(array).to(parts[name].dtype))
+            fill(parts[name], array)
 
     def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
         """Train on a batch; return its loss and, if they are wanted, the gradients that the optimiser took.
@@ -60,17 +71,17 @@ class TorchSubject(ParitySubject):
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         """Return numbers as the parameter of this name keeps them."""
-        return torch.from_numpy(array).to(self.dtype).double().numpy()
+        return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
 
     @property
     def resolution(self) -> float:
-        """Return how far numbers of about 1 lie apart where weights are kept."""
-        return torch.finfo(self.dtype).eps
+        """Return how far numbers of about 1 lie apart where weights are kept; the farthest, where in several ways."""
+        return max(torch.finfo(dtype).eps for dtype in self.dtypes.values())
 
     def _gradients(self) -> Arrays:
         """Return gradients by name; a parameter that has none has zeros."""
         named = self.workload.model.named_parameters()
-        return {name: _on_host(torch.zeros_like(part) if part.grad is None else part.grad) for name, part in named}
+        return {name: on_host(torch.zeros_like(part) if part.grad is None else part.grad) for name, part in named}
 
 
 def random_layers(model: nn.Module) -> list[nn.Module]:
@@ -80,21 +91,155 @@ def random_layers(model: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def without_dropout(model: nn.Module) -> Iterator[None]:
+def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]:
     """Put a model's dropout off inside a `with` block.
 
     Its layers are set to inference, not their share to 0: a compiler makes code for both modes, and what it makes for
     training stays as it would have been.
+
+    Args:
+        model: the network.
+        functions: whether functions such as `F.dropout` may be called outside of such layers, and are put off as well.
     """
     layers = [layer for layer in random_layers(model) if layer.training]
     for layer in layers:
         layer.eval()
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.train()
+    with ExitStack() as stack:
+        if functions:
+            stack.enter_context(_WithoutDropout())
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.train()
 
 
-def _on_host(tensor: torch.Tensor) -> numpy.ndarray:
-    return tensor.detach().cpu().double().numpy().copy()
+class _WithoutDropout(TorchFunctionMode):
+    """Functions of torch that drop nothing."""
+
+    def __torch_function__(self, function: Callable, types: Any, arguments: tuple = (), named: dict | None = None):
+        named = named or {}
+        if function in DROPOUTS:
+            return arguments[0] if arguments else named["input"]
+        if function is F.scaled_dot_product_attention:
+            if len(arguments) > DROPOUT_PLACE:
+                arguments = (*arguments[:DROPOUT_PLACE], 0.0, *arguments[DROPOUT_PLACE + 1 :])
+            else:
+                named = named | {"dropout_p": 0.0}
+        elif function is F.multi_head_attention_forward:
+            named = named | {"training": False}  # which decides about dropout alone
+        return function(*arguments, **named)
+
+
+def call(network: Callable, inputs: tuple | dict) -> Any:
+    """Return what a network makes of its inputs, of which a dictionary is keyword arguments."""
+    return network(**inputs) if isinstance(inputs, dict) else network(*inputs)
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy of a network; attributes that autograd computed, as by weight_norm, are copied as values."""
+    attributes = [part for layer in model.modules() for part in vars(layer).values() if isinstance(part, torch.Tensor)]
+    return copy.deepcopy(model, {id(part): part.detach().clone() for part in attributes if part.grad_fn is not None})
+
+
+def cast(model: nn.Module, dtype: torch.dtype) -> None:
+    """Convert a network's parameters, buffers and attributes: floats to a type, complex numbers to that of its parts.
+
+    `Module.to` drops the imaginary parts, and passes over attributes that are no buffers.
+    """
+
+    def converted(part: torch.Tensor) -> torch.Tensor:
+        if part.is_complex():
+            return part.to(torch.promote_types(dtype, torch.complex64))
+        return part.to(dtype) if part.is_floating_point() else part
+
+    model._apply(converted)
+    for layer in model.modules():
+        for name, part in vars(layer).items():
+            if isinstance(part, torch.Tensor):
+                setattr(layer, name, converted(part))
+
+
+def on_host(tensor: torch.Tensor) -> numpy.ndarray:
+    """Return a tensor as NumPy has it in float64; of complex numbers the parts, in one more dimension."""
+    tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return tensor.double().numpy().copy()
+
+
+def fill(tensor: torch.Tensor, array: numpy.ndarray) -> None:
+    """Take over what `on_host` returned, rounded to what the tensor keeps."""
+    part = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    part.copy_(torch.from_numpy(array).to(part.dtype))
+
+
+def function_slopes(loss: torch.Tensor, compute: Callable[[], torch.Tensor]) -> dict[str, float]:
+    """Return, for each autograd.Function that a loss goes through, its gradient over a finite difference.
+
+    Both are of one direction, with random gradients of its outputs. What has no slope is left out, and so is what
+    returns its argument: they change gradients on purpose (straight through a rounding, or reversed).
+
+    Args:
+        loss: in float64.
+        compute: to the same loss once more.
+    """
+    nodes, functions = [loss.grad_fn], {}
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, BackwardCFunction):
+            functions[type(node)._forward_cls] = None
+        following = {other for other, _ in node.next_functions if other is not None} - seen
+        seen |= following
+        nodes += following
+    slopes = {}
+    for function in functions:
+        called, forward = [], function.forward
+
+        def remembering(*arguments: Any, forward: Callable = forward, called: list = called) -> Any:
+            called.append([part for part in arguments if not isinstance(part, BackwardCFunction)])
+            return forward(*arguments)
+
+        function.forward = staticmethod(remembering)
+        try:
+            compute()
+        finally:
+            function.forward = staticmethod(forward)
+        slope = _slope(function, called[0]) if called else None
+        slopes |= {} if slope is None else {function.__qualname__: slope}
+    return slopes
+
+
+def _slope(function: type[torch.autograd.Function], arguments: list) -> float | None:
+    """Return a function's own slope over that of a finite difference; None where it has none."""
+    random = torch.Generator().manual_seed(0)
+    kept = [part.detach().clone() if isinstance(part, torch.Tensor) else part for part in arguments]
+    moving = [place for place, part in enumerate(arguments) if isinstance(part, torch.Tensor) and part.requires_grad]
+    if any(kept[place].dtype != torch.float64 for place in moving):
+        return None
+    ways = {place: torch.randn(kept[place].shape, generator=random, dtype=torch.float64) for place in moving}
+    ways = {place: way * kept[place].square().mean().sqrt().clamp(min=SLOPE_STEP) for place, way in ways.items()}
+
+    def outputs(step: float = 0.0) -> list[torch.Tensor]:
+        moved = [part + step * ways[place] if place in ways else part for place, part in enumerate(kept)]
+        made = function.apply(*(part.requires_grad_() if place in ways else part for place, part in enumerate(moved)))
+        made = made if isinstance(made, tuple) else (made,)
+        leaves[:] = [moved[place] for place in moving]
+        return [part for part in made if isinstance(part, torch.Tensor) and part.requires_grad]
+
+    leaves: list[torch.Tensor] = []
+    made = outputs()
+    if any(part.shape == leaf.shape and torch.equal(part, leaf) for part in made for leaf in leaves):
+        return None
+    weights = [torch.randn(part.shape, generator=random, dtype=torch.float64) for part in made]
+    gradients = torch.autograd.grad(made, leaves, weights, materialize_grads=True)
+    own = sum(float((gradient * ways[place]).sum()) for place, gradient in zip(moving, gradients, strict=True))
+
+    def difference(step: float) -> float:
+        ends = [sum(float((part * weight).sum().detach()) for part, weight in zip(outputs(end), weights, strict=True))
+                for end in (step, -step)]
+        return (ends[0] - ends[1]) / (2 * step)
+
+    whole, half = difference(SLOPE_STEP), difference(SLOPE_STEP / 2)
+    return own / whole if whole and abs(whole - half) <= SMOOTH * abs(whole) else None

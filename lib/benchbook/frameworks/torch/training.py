@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from benchbook.frameworks.devices import Device
@@ -72,7 +73,7 @@ def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, p
         return network(*inputs)
     with torch.autocast(device.kind, dtype=getattr(torch, wanted.computed)):
         outputs = network(*inputs)
-    return tuple(part.float() for part in outputs) if isinstance(outputs, tuple) else outputs.float()
+    return tree_map_only(torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs)
 
 
 def memory_format(part: torch.Tensor, settings: Settings) -> torch.memory_format:
@@ -258,7 +259,7 @@ class TorchWorkload:
         self.device.check_precision(precision)
         with switched(settings):
             workload = self if settings == self.settings else self._computing_as(settings)
-            with without_dropout(workload.model):
+            with without_dropout(workload.model, self.plain.may_draw):
                 subject = TorchSubject(workload)
                 try:
                     yield subject

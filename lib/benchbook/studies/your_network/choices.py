@@ -1,25 +1,23 @@
-"""What may be asked of a network of one's own; a wrong choice is refused before a framework or the user's code runs."""
+"""What may be asked of a network of the user's own; a wrong choice is refused before a framework or its code runs."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from benchbook.measuring import support
-from benchbook.studies import datasets
 from benchbook.studies.your_network import loading, sizes
 
-VARIANTS = ("reference", "tuned")
-FRAMEWORKS = ("torch", "tensorflow", "jax")
-OPTIMIZERS = ("sgd", "adam", "adamw")
-SYNTHETIC, EXAMPLE = "synthetic", "example"
-DATASETS = (SYNTHETIC, "image_folder", "cifar10", "mnist")
-LEAST = {"image_size": 1, "channels": 1, "num_classes": 2, "batch_size": 1, "num_workers": 0}
 ALLOWED = {
-    "variant": VARIANTS,
-    "framework": FRAMEWORKS,
-    "optimizer": OPTIMIZERS,
+    "variant": ("reference", "tuned"),
+    "framework": ("torch", "tensorflow", "jax"),
+    "optimizer": ("sgd", "adam", "adamw"),
     "precision": support.PRECISIONS,
-    "dataset": DATASETS,
+}
+LEAST = {"image_size": 1, "channels": 1, "num_classes": 2, "batch_size": 1}
+# Callables that look a network up by a name among their arguments, the name's argument, and where networks are.
+REGISTRIES = {
+    "timm:create_model": ("model_name", "timm.models"),
+    "torchvision.models:get_model": ("name", "torchvision.models"),
 }
 
 
@@ -27,15 +25,14 @@ def check(chosen: Mapping[str, Any]) -> None:
     """Refuse choices that cannot be measured.
 
     Args:
-        chosen: parameters of the notebook by name, those that were chosen; what is not in it is not looked at.
+        chosen: parameters of the notebook by name; those that are missing are not looked at.
 
     Raises:
         ValueError: names the first that is wrong, its value and what is allowed.
     """
     for name, allowed in ALLOWED.items():
         if chosen.get(name, allowed[0]) not in allowed:
-            more = ", or an example" if name == "dataset" else ""
-            raise ValueError(f"{name} {chosen[name]!r}; allowed: {', '.join(allowed)}{more}")
+            raise ValueError(f"{name} {chosen[name]!r}; allowed: {', '.join(allowed)}")
     for name, least in LEAST.items():
         if chosen.get(name, least) < least:
             raise ValueError(f"{name} {chosen[name]}; allowed: {least} or more")
@@ -45,21 +42,10 @@ def check(chosen: Mapping[str, Any]) -> None:
     if chosen.get("variant") == "tuned" and chosen.get("precision", "fp32") != "fp32":
         raise ValueError(f"precision {chosen['precision']!r}; allowed with variant tuned: fp32, the search chooses one")
     sizes.read(chosen.get("batch_sizes", ""))
-    loading.keywords(chosen.get("arguments", ""))
-    _check_data(chosen)
+    arguments = loading.keywords(chosen.get("arguments", ""))
     for what in loading.NAMED:
         if chosen.get(what):
             loading.check(chosen[what], what)
-
-
-def _check_data(chosen: Mapping[str, Any]) -> None:
-    """Refuse a data set that does not go with the example or the loss, or that is not where it was said to be."""
-    dataset, data_root = chosen.get("dataset", SYNTHETIC), chosen.get("data_root", "")
-    if dataset != SYNTHETIC:
-        if chosen.get("example"):
-            raise ValueError(f"dataset {dataset!r}; allowed beside an example: {SYNTHETIC}")
-        if chosen.get("loss"):
-            raise ValueError(f"loss {chosen['loss']!r}; allowed with dataset {dataset}: none, it is cross-entropy")
-        datasets.check_place(dataset, data_root)
-    elif data_root:
-        raise ValueError(f"data_root {data_root!r}; allowed with dataset {SYNTHETIC}: none, it is read by the others")
+    argument, place = REGISTRIES.get(chosen.get("network", ""), ("", ""))
+    if isinstance(arguments.get(argument), str):
+        loading.check(f"{place}:{arguments[argument].partition('.')[0]}", argument)  # timm: a tag follows the point

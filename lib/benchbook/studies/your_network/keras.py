@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample, import_keras, top1
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample, import_keras
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
@@ -23,7 +23,7 @@ class Trained(KerasWorkload):
 
 
 def build(plan: Plan, settings: Settings) -> Trained:
-    """Return the workload; see `workload.build`."""
+    """Return the workload; see `plan.build`."""
     keras = import_keras(plan.device.framework)
     optimizers = {
         "sgd": lambda: keras.optimizers.SGD(plan.learning_rate, momentum=MOMENTUM),
@@ -36,19 +36,17 @@ def build(plan: Plan, settings: Settings) -> Trained:
         _check_model(plan, keras, model)
         return model
 
-    loss, classifies = _checked(plan, keras), plan.classifies and plan.data is not None
+    loss = _checked(plan, keras)
     workload = Trained(
         device=plan.device,
         batch_size=plan.batch_size,
         make_model=make_model,
         make_optimizer=optimizers[plan.optimizer],
         train_batches=plan.batches,
-        test_batches=plan.test_batches,
+        test_batches=tuple,
         loss=loss,
-        accuracy=top1 if classifies else lambda outputs, target: keras.ops.convert_to_tensor(float("nan"), "float32"),
-        metric="top1" if classifies else None,
         columns=plan.columns(),
-        plain=plan.plain(make_model, loss, lambda: _offsets(workload.network.model)),
+        plain=plan.plain(make_model, loss, lambda: _offsets(workload.network.model), tuple),
         settings=settings,
         seed=plan.seed,
     )

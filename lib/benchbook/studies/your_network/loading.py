@@ -1,11 +1,13 @@
-"""Your own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it is measured, never before."""
+"""The user's own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it is measured."""
 
 import ast
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,17 +18,44 @@ from typing import Any
 from benchbook.measuring import runs
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
-HINT = "packages beside the lock come from a file: make study EXTRAS=my-requirements.txt"
+HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
 NAMED = ("network", "example", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
+MOST_PRINTED = 100_000  # characters that a process keeps of what it prints
+# What gives a module names that its source does not spell.
+UNSPELT = r"^def __getattr__|sys\.modules\[__name__\]|globals\(\)\[|^from \w[\w.]* import \*"
 
 
 class Misfit(ValueError):
     """What the user named does not fit what it is used for; the message says which, and what is allowed."""
 
 
+class Capped:
+    """A stream that passes on the first MOST_PRINTED characters: an executed notebook keeps all it is given."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.left = stream, MOST_PRINTED
+
+    def write(self, text: str) -> int:
+        """Pass a text on as far as there is room; where there no longer is, say so once."""
+        if self.left > 0:
+            self.stream.write(text[: self.left])
+            self.left -= len(text)
+            if self.left <= 0:
+                self.stream.write(f"\n[only the first {MOST_PRINTED:,} characters are kept]\n")
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def cap_output() -> None:
+    """Keep only the beginning of what this process prints from here on."""
+    sys.stdout, sys.stderr = Capped(sys.stdout), Capped(sys.stderr)
+
+
 def resolve(name: str, what: str) -> Callable:
-    """Return a callable by its name; its module is imported, or its file run.
+    """Return a callable by its name; its module is imported, or its file run, once for each content.
 
     Args:
         name: see the module.
@@ -36,7 +65,13 @@ def resolve(name: str, what: str) -> Callable:
         ValueError: no such file, module or callable; the message says what there is.
     """
     place, attribute = _parts(name, what)
-    module = _module(place, what, name)
+    with blamed(f"{what} {name!r}: {Path(place).name}"):
+        if place.endswith(".py"):
+            path = _file(place, what, name)
+            module = _run(path, path.read_bytes())
+        else:
+            _see_present_folder()
+            module = importlib.import_module(place)
     value = getattr(module, attribute, None)
     if not callable(value):
         own = [key for key, each in vars(module).items() if callable(each) and not key.startswith("_")]
@@ -46,32 +81,32 @@ def resolve(name: str, what: str) -> Callable:
 
 
 def check(name: str, what: str) -> None:
-    """Refuse a name that cannot be resolved, as far as that is seen without importing a module or running a file.
+    """Refuse a name that cannot be resolved, as far as the source says so: nothing is imported or run.
 
     Raises:
-        ValueError: no such package or file, a file that is not Python, or one that gives nothing that name.
+        ValueError: no such package or file, a file that is not Python, or a name that its source never mentions.
     """
     place, attribute = _parts(name, what)
-    if not place.endswith(".py"):
-        package = place.partition(".")[0]
-        if importlib.util.find_spec(package) is None:
-            raise ValueError(f"{what} {name!r}: no module named {package!r}; {HINT}")
+    if place.endswith(".py"):
+        source = _file(place, what, name).read_bytes()
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError) as error:  # ValueError: a zero among its bytes
+            line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else error
+            raise ValueError(f"{what} {name!r}: the file is not Python: {line}") from error
+        texts = [source.decode(errors="replace")]
+    else:
+        texts = _sources(place, what, name)
+    if not texts or re.search(UNSPELT, texts[0], re.MULTILINE):
         return
-    source = _file(place, what, name).read_bytes()
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:  # ValueError: a zero among its bytes
-        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else error
-        raise ValueError(f"{what} {name!r}: the file is not Python: {line}") from error
-    names = _names_in(tree)
-    if not names & {attribute, "*", "__getattr__"}:
-        own = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    if not any(re.search(rf"\b{attribute}\b", text) for text in texts):
+        own = [word for text in texts for word in re.findall(r"^(?:def|class) ([A-Za-z]\w*)", text, re.MULTILINE)]
         raise ValueError(f"{what} {name!r}: {attribute} is not in it; it has {_nearest(attribute, own)}")
 
 
 @contextmanager
 def blamed(what: str) -> Iterator[None]:
-    """Say of an error in the user's own code what raised it; one for want of memory stays what it is.
+    """Name what of the user's own code raised an error; one for want of memory stays what it is.
 
     Args:
         what: begins the sentence that says so.
@@ -88,7 +123,7 @@ def blamed(what: str) -> Iterator[None]:
         if runs.status_of(kind, str(error)) == "out_of_memory":
             raise
         hint = f"; {HINT}" if isinstance(error, ImportError) else ""
-        raise ValueError(f"{what} raised {kind}: {runs.last_line(str(error))}{hint}") from error
+        raise Misfit(f"{what} raised {kind}: {runs.last_line(str(error))}{hint}") from error
 
 
 def call(make: Callable, options: dict[str, Any], arguments: str, what: str) -> Any:
@@ -129,9 +164,7 @@ def keywords(arguments: str) -> dict[str, Any]:
 
 
 def origins(names: dict[str, str]) -> dict[str, dict]:
-    """Return, of the callables that stand in files, the file's name, the digest of its bytes and its commit.
-
-    That is what a manifest keeps of a user's code: neither the code nor where it lies.
+    """Return name, digest and commit of the files that hold the callables, which is what a manifest keeps of them.
 
     Args:
         names: callables by parameter; empty ones and those of modules are left out.
@@ -162,44 +195,55 @@ def _parts(name: str, what: str) -> tuple[str, str]:
     return place, attribute
 
 
-def _names_in(tree: ast.Module) -> set[str]:
-    """Return every name that a file gives to something, wherever in it; "*" where it imports whatever there is."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
+def _sources(place: str, what: str, name: str) -> list[str]:
+    """Return a module's source, then those of the modules beside it where it is a package; none where unknown.
+
+    Raises:
+        ValueError: no such package.
+    """
+    _see_present_folder()
+    package, *parts = place.split(".")
+    spec = importlib.util.find_spec(package)  # which imports nothing, as one of a module inside would
+    if spec is None:
+        raise ValueError(f"{what} {name!r}: no module named {package!r}; {HINT}")
+    path = Path(spec.origin or ".")
+    for part in parts:
+        folder = path.parent / part
+        path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    if path.suffix != ".py" or not path.is_file():
+        return []
+    beside = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" and parts else []
+    return [file.read_text(errors="replace") for file in [path, *beside]]
+
+
+def _see_present_folder() -> None:
+    """Let modules of the present folder be imported, after all others."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
 
 
 def _nearest(wanted: str, names: list[str]) -> str:
     """Return the names that are most like what was wanted."""
-    listed = difflib.get_close_matches(wanted, names, n=MOST_NAMED, cutoff=0.0)
+    listed = difflib.get_close_matches(wanted, dict.fromkeys(names), n=MOST_NAMED, cutoff=0.0)
     return ", ".join(listed) + (" and others" if len(names) > MOST_NAMED else "") or "none"
 
 
-def _module(place: str, what: str, name: str) -> Any:
-    if not place.endswith(".py"):
-        with blamed(f"{what} {name!r}: {place}"):
-            return importlib.import_module(place)
-    path = _file(place, what, name)
+@functools.cache
+def _run(path: Path, source: bytes) -> Any:
+    """Return the module that a file is; what it registers with a framework can be registered once only."""
     if str(path.parent) not in sys.path:  # for what the file imports from beside it
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    with blamed(f"{what} {name!r}: {path.name}"):
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
 def _file(place: str, what: str, name: str) -> Path:
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise ValueError(f"{what} {name!r}: {place} is not a file; allowed: {FORMS}")
+        raise Misfit(f"{what} {name!r}: {place} is not a file; allowed: {FORMS}")
     return path
 
 

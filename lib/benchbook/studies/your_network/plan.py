@@ -1,29 +1,31 @@
-"""What is to be built: a point's choices, checked, and its batches as NumPy arrays, the same for every framework."""
+"""What is to be built: a point's choices, checked, and its batches as NumPy arrays; built, and one step tried."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy
 
-from benchbook.frameworks import batches
-from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
-from benchbook.frameworks.workload import Settings
-from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy.inputs import nearest
-from benchbook.studies.your_network import loading
-from benchbook.studies.your_network.choices import EXAMPLE, SYNTHETIC
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.measuring import protocol
+from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.studies.your_network import choices, loading
 
 MOMENTUM = 0.9  # of sgd
-POOL = 4  # different batches of synthetic data or of an example, which an epoch repeats
-STEPS = 16  # of an epoch of them
+POOL = 4  # different batches, which an epoch repeats
+STEPS = 16  # of an epoch
 OPEN = 3.0  # deviations above 0 at which batch norms lie where gradients are compared
 COARSER = 20  # gates and offsets, whose gradients are sums that nearly cancel, are no more than a few hundredths
+LONG_SECONDS = 1.0  # of a step on a CPU, whose start is little of it
 MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
+KEPT_AS = {"f": "float32", "c": "complex64", "b": "bool", "i": "int64", "u": "int64"}  # by kind, as frameworks compute
 
-Batch = tuple[numpy.ndarray, ...]  # what the network takes, and last what its outputs are compared with
+Batch = tuple[numpy.ndarray, ...]  # the arrays of (inputs, target), one after the other
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,19 @@ class Plan:
         device: where to train, and with which framework.
         network: `module:callable` or `file.py:callable`, to a torch.nn.Module or a keras.Model.
         arguments: further keyword arguments of that callable, as Python writes them.
-        image_size, channels, num_classes: of the images; the callable is given those that its signature names.
-        example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of images; inputs are an
-            array or a tuple of arrays, and all arrays are as long as the batch.
-        loss: `file.py:callable` from outputs and target to a scalar; empty is the cross-entropy of logits.
-        optimizer: one of `choices.OPTIMIZERS`.
+        image_size, channels, num_classes: of random images; the callable is given those that its signature names.
+        example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of images. Inputs are an
+            array, a tuple of what the network takes, or a dictionary of its keyword arguments; lists and dictionaries
+            of arrays may be inside. A dictionary alone is inputs with which the network computes its own loss.
+        loss: `file.py:callable` from outputs and target to a scalar; empty is the network's own loss, or the
+            cross-entropy of logits.
+        optimizer: one of `choices.ALLOWED`.
         learning_rate: of all steps.
         batch_size: samples a step.
-        data: images to train on; None is random pixels, or the example.
-        num_workers: threads that prepare images ahead.
-        seed: of weights, pixels and data order.
-        settings: how the network is computed.
+        seed: of weights and batches.
 
     Raises:
-        ValueError: images that the batch or the classes do not fit. What is wrong with the rest, `choices.check` says.
+        ValueError: see `choices.check`.
     """
 
     device: Device
@@ -61,18 +62,10 @@ class Plan:
     optimizer: str = "sgd"
     learning_rate: float = 0.01
     batch_size: int = 32
-    data: Dataset | None = field(default=None, repr=False)
-    num_workers: int = 2
     seed: int = 1
-    settings: Settings = Settings()  # noqa: RUF009 (it is immutable)
 
     def __post_init__(self) -> None:
-        if self.data is None:
-            return
-        check_fits(self.batch_size, len(self.data.train_labels))
-        classes = int(self.data.train_labels.max()) + 1
-        if self.num_classes < classes:
-            raise ValueError(f"num_classes {self.num_classes}; allowed with {self.data.name}: {classes} or more")
+        choices.check(vars(self) | {"framework": self.device.framework})
 
     def __getstate__(self) -> dict:
         """Return the choices alone: another process cannot import your file, but run it and make batches itself."""
@@ -84,19 +77,10 @@ class Plan:
         return self.device.framework == "torch"
 
     @property
-    def classifies(self) -> bool:
-        """Return whether outputs are logits of classes, so that an accuracy means something."""
-        return not self.loss
-
-    @property
-    def model_name(self) -> str:
-        """Return what rows call the network: the callable's name."""
-        return self.network.rpartition(":")[2]
-
-    @cached_property
-    def make_batch(self) -> Callable[[int, int], tuple]:
-        """Return what makes a batch of a size from a seed."""
-        return loading.resolve(self.example, "example") if self.example else self._random_images
+    def sequence_length(self) -> int | None:
+        """Return the tokens of a sample, where the network takes whole numbers of shape (n, tokens) first."""
+        first = self._pool[0][0]
+        return first.shape[1] if first.ndim == 2 and first.dtype.kind == "i" else None
 
     def make_network(self, allowed: type) -> object:
         """Return a new network.
@@ -104,11 +88,9 @@ class Plan:
         Raises:
             ValueError: the callable is not there, cannot be called so, or returns something else than `allowed`.
         """
-        names = ("image_size", "channels", "num_classes")
-        options = {name: getattr(self, name) for name in names}
-        network = loading.call(
-            loading.resolve(self.network, "network"), options, self.arguments, f"network {self.network!r}"
-        )
+        options = {name: getattr(self, name) for name in ("image_size", "channels", "num_classes")}
+        make = loading.resolve(self.network, "network")
+        network = loading.call(make, options, self.arguments, f"network {self.network!r}")
         if not isinstance(network, allowed):
             kind = f"{type(network).__module__}.{type(network).__name__}"
             wanted = f"{allowed.__module__}.{allowed.__name__}"
@@ -119,127 +101,162 @@ class Plan:
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
-        made = EXAMPLE if self.example else SYNTHETIC
         return {
-            "model": self.model_name,
-            "dataset": made if self.data is None else self.data.name,
-            "dataset_samples": STEPS * self.batch_size if self.data is None else len(self.data.train_labels),
+            "model": self.network.rpartition(":")[2],
+            "dataset": "example" if self.example else "synthetic",
+            "dataset_samples": STEPS * self.batch_size,
             "image_size": None if self.example else self.image_size,
-            "num_workers": 0 if self.data is None else self.num_workers,
+            "num_workers": 0,
         }
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield an epoch's batches: of images in a new order, or the pool again and again."""
-        if self.data is None:
-            yield from (self._pool[step % POOL] for step in range(STEPS))
-            return
-        order = self._order(epoch)
-        images, labels = self.data.train_images, self.data.train_labels
-        yield from batches.loaded(order, lambda chosen: self._load(images, labels, chosen), self.num_workers)
+        """Yield an epoch's batches: the pool again and again."""
+        yield from (self._pool[step % POOL] for step in range(STEPS))
 
-    def test_batches(self) -> Iterator[Batch]:
-        """Yield the batches of an evaluation; of data without a test set, the pool."""
-        if self.data is None:
-            yield from self._pool
-            return
-        images, labels = self.data.test_images, self.data.test_labels
-        whole = max(self.batch_size, len(labels) // self.batch_size * self.batch_size)
-        for chosen in batches.plain_order(min(whole, len(labels)), self.batch_size):
-            yield self._load(images, labels, chosen)
+    def small(self, number: int, size: int = MOST_PARITY_SAMPLES) -> Batch:
+        """Return a batch of so many samples at most, for the comparison with float64 and for counting operations."""
+        return self._batch(min(self.batch_size, size), number % POOL)
 
-    def example_batch(self) -> Batch:
-        """Return a small batch, by which a network is counted."""
-        return self._batch(min(self.batch_size, MOST_PARITY_SAMPLES), 0) if self.data is None else self._first()
+    def parts(self, batch: tuple) -> tuple[tuple | dict, Any]:
+        """Return inputs (of which a dictionary is keyword arguments) and target, as the example has them.
 
-    def plain(self, make_network: Callable, loss: Callable, offsets: Callable[[], list[str]]) -> Plain:
+        Args:
+            batch: arrays of a batch that this plan made, or a framework's tensors in their place.
+        """
+        inputs, target = _refilled(self._made[len(batch)], iter(batch))
+        return inputs if isinstance(inputs, tuple | dict) else (inputs,), target
+
+    def plain(self, make_network: Callable, loss: Callable, offsets: Callable[[], list[str]], tensors: Callable) -> Plain:
         """Return what training is held against: the same network, in plain code.
 
         In a fresh network rounding to bfloat16 opens and shuts so many ReLUs that it turns the gradient: of twelve of
-        torchvision's networks none agreed with float64. So both are compared where hardly any is shut.
+        torchvision's networks none agreed with float64. So both are compared where hardly any is shut. A batch is made
+        small, not cut: the edges of a graph name nodes, and a detector's images have boxes.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
             offsets: to the names of the batch norms' offsets.
+            tensors: from a batch to what the workload's loader delivers.
         """
-
-        def labels(batch: Batch, place: int) -> numpy.ndarray:
-            count = len(self.data.train_labels)
-            epoch, number = divmod(place, count // self.batch_size)
-            return batch[-1] == self.data.train_labels[self._order(epoch)[number]]
-
         return Plain(
             make_network=make_network,
             loss=loss,
             make_optimizer=self._plain_optimizer,
             batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
-            labels=labels if self.data is not None else None,
+            inputs=self.parts,
+            noise=lambda batch, place: tensors(self.small(place)),
             settle=lambda make, weights: weights | {name: weights[name] + OPEN for name in offsets()},
             coarser=COARSER,
             may_draw=True,
         )
 
+    def of_size(self, batch_size: int) -> "Plan":
+        """Return the same plan with another batch size."""
+        return replace(self, batch_size=batch_size)
+
     def _plain_optimizer(self) -> Optimizer:
         """Return the optimiser with its framework's constants: those of torch, or Keras's own."""
         keras = self.device.framework != "torch"
         if self.optimizer == "sgd":
-            return SGD(lambda step: self.learning_rate, momentum=0.9)
+            return SGD(lambda step: self.learning_rate, momentum=MOMENTUM)
         decay = {"adam": 0.0, "adamw": 0.004 if keras else 0.01}[self.optimizer]
         return Adam(lambda step: self.learning_rate, 1e-7 if keras else 1e-8, keras, decay)
-
-    def _order(self, epoch: int) -> list[numpy.ndarray]:
-        return batches.training_order(len(self.data.train_labels), self.batch_size, self.seed, epoch)
-
-    def _first(self) -> Batch:
-        chosen = numpy.arange(min(self.batch_size, MOST_PARITY_SAMPLES))
-        return self._load(self.data.train_images, self.data.train_labels, chosen)
-
-    def of_size(self, batch_size: int) -> "Plan":
-        """Return the same plan with another batch size."""
-        return replace(self, batch_size=batch_size)
 
     @cached_property
     def _pool(self) -> list[Batch]:
         return [self._batch(self.batch_size, number) for number in range(POOL)]
 
+    @cached_property
+    def _made(self) -> dict[int, Any]:
+        """Return inputs and targets as they were made, by the number of their arrays."""
+        return {}
+
     def _batch(self, size: int, number: int) -> Batch:
         """Return one made batch, checked.
 
         Raises:
-            ValueError: the example does not return arrays of the batch's length.
+            ValueError: the example does not return inputs and target, or anything but arrays of numbers in them.
         """
+        make = loading.resolve(self.example, "example") if self.example else self._random_images
         with loading.blamed(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
-            made = self.make_batch(size, self.seed + number)
+            made = make(size, self.seed + number)
+        made = (made, None) if isinstance(made, Mapping) else made
         if not isinstance(made, tuple) or len(made) != 2:
             raise ValueError(f"example {self.example!r} returns a {type(made).__name__}; allowed: (inputs, target)")
-        inputs, target = made
-        parts = tuple(numpy.asarray(part) for part in (*(inputs if isinstance(inputs, tuple) else (inputs,)), target))
-        for part in parts:
-            if part.dtype.kind not in "fiub":
+        batch = tuple(numpy.asarray(part) for part in leaves(made))
+        for part in batch:
+            if part.dtype.kind not in KEPT_AS:
                 raise ValueError(f"example {self.example!r} returns an array of {part.dtype}; allowed: numbers")
-            if not part.ndim or len(part) != size:
-                raise ValueError(
-                    f"example {self.example!r} returns an array of shape {part.shape} for batch_size {size};"
-                    f" allowed: shapes ({size}, ...)"
-                )
-        # As frameworks compute them: floats in single precision, whole numbers as indices.
-        return tuple(part.astype("float32" if part.dtype.kind == "f" else "int64") for part in parts)
+        if not batch or batch[0].ndim == 0 or (isinstance(made[0], numpy.ndarray) and len(batch[0]) != size):
+            raise ValueError(
+                f"example {self.example!r} returns inputs of shape {batch[0].shape if batch else ()} for batch_size"
+                f" {size}; allowed: ({size}, ...)"
+            )
+        self._made[len(batch)] = made
+        return tuple(numpy.asarray(part, KEPT_AS[part.dtype.kind]) for part in batch)
 
-    def _random_images(self, size: int, seed: int) -> Batch:
+    def _random_images(self, size: int, seed: int) -> tuple:
         random = numpy.random.default_rng([seed, size])
         side = self.image_size
         shape = (size, self.channels, side, side) if self.channels_first else (size, side, side, self.channels)
         return random.random(shape, numpy.float32), random.integers(self.num_classes, size=size)
 
-    def _load(self, images: numpy.ndarray, labels: numpy.ndarray, chosen: numpy.ndarray) -> Batch:
-        """Return images 0 to 1 at the wanted size, by nearest neighbours, with as many channels as asked for."""
-        some = images[chosen]
-        some = some if some.ndim == 4 else some[..., None]
-        sides = [nearest(side, self.image_size) for side in some.shape[1:3]]
-        some = some[:, sides[0]][:, :, sides[1]]
-        if some.shape[-1] == 1 and self.channels > 1:
-            some = numpy.repeat(some, self.channels, axis=-1)
-        if some.shape[-1] != self.channels:
-            raise ValueError(f"channels {self.channels}; allowed with these images: {some.shape[-1]}")
-        pixels = some.astype(numpy.float32) / numpy.float32(255)
-        pixels = numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2)) if self.channels_first else pixels
-        return pixels, labels[chosen].astype("int64")
+
+def build(plan: Plan, settings: Settings = Settings()) -> Workload:  # noqa: B008 (it is immutable)
+    """Return the workload in the framework of the plan's device; no other is imported.
+
+    Raises:
+        ValueError: the network, its example or its loss is not what it has to be; the message says what is.
+    """
+    if plan.device.framework == "torch":
+        from benchbook.studies.your_network import torch
+
+        return torch.build(plan, settings)
+    from benchbook.studies.your_network import keras
+
+    return keras.build(plan, settings)
+
+
+def check(workload: Workload, record: Run) -> float:
+    """Take a step, append it as a rough first row, go back, and return its loss.
+
+    What does not fit together is found before anything is measured. Where a first step may have been slow (a GPU loads
+    its kernels), the row is of a second one.
+
+    Raises:
+        ValueError: a step that raises something, or whose loss is no finite number.
+    """
+    record.describe(**workload.description())
+    fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
+    shapes = ", ".join(f"{str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}" for part in batch)
+    with record.during("warmup"):
+        with loading.blamed(f"a step of {workload.description()['model']} on a batch of ({shapes})"):
+            first = rough = protocol.train_window(workload, NO_SENSOR, [batch])
+        if not math.isfinite(first["loss"]):
+            raise ValueError(
+                f"the loss of the first step is {first['loss']}; allowed: a finite number. Look at the learning rate,"
+                " the precision and the numbers in the batch"
+            )
+        if not (workload.device.is_cpu and first["seconds"] > LONG_SECONDS):
+            rough = protocol.train_window(workload, NO_SENSOR, [batch])
+        record.append(**rough)
+    workload.restore(fresh)
+    return first["loss"]
+
+
+def leaves(part: Any) -> Iterator:
+    """Yield what is inside tuples, lists and dictionaries, in order."""
+    if isinstance(part, Mapping | list | tuple):
+        for inside in part.values() if isinstance(part, Mapping) else part:
+            yield from leaves(inside)
+    elif part is not None:
+        yield part
+
+
+def _refilled(part: Any, leaves: Iterator) -> Any:
+    """Return the same tuples, lists and dictionaries with other leaves."""
+    if isinstance(part, Mapping):
+        return {name: _refilled(inside, leaves) for name, inside in part.items()}
+    if isinstance(part, list | tuple):
+        return type(part)([_refilled(inside, leaves) for inside in part])
+    return None if part is None else next(leaves)

@@ -10,20 +10,22 @@ from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.runs import Run
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
+LARGEST = "largest"  # among batch sizes: look for the largest that memory holds
 NUM_WINDOWS = 2
-HELD_BYTES = 2**30  # of batches that lie ready on the device
+LONGEST_STEP = 20.0  # seconds; a batch of longer steps is large enough
+NEAR = 1.125  # the largest batch that worked is found where one this many times as large did not
 ROOM = 0.9  # of the memory that is free: beyond it a computer without a GPU begins to swap
 
 
 def read(text: str) -> list[int]:
-    """Return batch sizes written with blanks between them, the smallest first.
+    """Return batch sizes written with blanks between them, the smallest first; LARGEST among them is passed over.
 
     Raises:
-        ValueError: something else than whole numbers from 1 on.
+        ValueError: something else than whole numbers from 1 on and LARGEST.
     """
-    words = text.split()
+    words = [word for word in text.split() if word != LARGEST]
     if not all(word.isdigit() and int(word) for word in words):
-        raise ValueError(f"batch_sizes {text!r}; allowed: whole numbers from 1 on, with blanks between them")
+        raise ValueError(f"batch_sizes {text!r}; allowed: whole numbers from 1 on, or {LARGEST}, with blanks between them")
     return sorted({int(word) for word in words})
 
 
@@ -41,40 +43,61 @@ def steps_lasting(workload: Workload, seconds: float) -> int:
     return max(1, round(count * seconds / needed))
 
 
-def steps_held(batch: tuple, num_steps: int) -> int:
-    """Return how many steps' batches may lie on a device at once: as many as were asked for, HELD_BYTES at most."""
-    return max(1, min(num_steps, HELD_BYTES // sum(part.nbytes for part in batch)))
-
-
-def try_each(build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float) -> None:
-    """Measure training at each batch size, as rows of phase `calibrate`; after one that memory lacks no more follow.
+def try_each(
+    build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float, largest_from: int = 0
+) -> None:
+    """Measure training at each batch size, as rows of phase `calibrate`; after one that memory lacks no larger follows.
 
     Args:
         build: from a batch size to a workload with fresh weights.
         record: the run that takes the rows.
         batch_sizes: the smallest first.
         seconds: that each of NUM_WINDOWS windows should last.
+        largest_from: a batch size that works, from which the largest is looked for: twice as large each time, then
+            half-way between those that work and those that do not. 0: none is looked for.
+    """
+    waiting, works, fails, bytes_each = list(batch_sizes), largest_from, 0, 0.0
+    with record.during("calibrate"):
+        while batch_size := waiting.pop(0) if waiting else _following(works, fails):
+            before = psutil.Process().memory_info().rss
+            step_seconds = _try(build, record, batch_size, seconds, bytes_each)
+            if step_seconds is None:
+                waiting, fails = [], batch_size
+                continue
+            bytes_each = max(bytes_each, (psutil.Process().memory_info().rss - before) / batch_size)
+            works = max(works, batch_size) if largest_from else 0
+            if step_seconds > LONGEST_STEP and not waiting:
+                return
+
+
+def _following(works: int, fails: int) -> int:
+    """Return the batch size to try next, of which it is known what works and what does not; 0: none."""
+    if works and fails:
+        return (works + fails) // 2 if fails > max(NEAR * works, works + 1) else 0
+    return 2 * works
+
+
+def _try(
+    build: Callable[[int], Workload], record: Run, batch_size: int, seconds: float, bytes_each: float
+) -> float | None:
+    """Append the rows of a batch size and return the seconds of a step; None where memory does not hold it.
+
+    A computer that is out of memory ends the process without a word: on a CPU, what cannot fit is not tried.
     """
     settings = record.settings_with(tried=TRIED)
-    with record.during("calibrate"):
-        for number, batch_size in enumerate(batch_sizes):
-            before = psutil.Process().memory_info().rss
-            try:
-                workload = build(batch_size)
-                steps = steps_lasting(workload, seconds)
-                for _ in range(NUM_WINDOWS):
-                    taken = list(itertools.islice(protocol.endless(workload), steps))
-                    window = protocol.train_window(workload, sensors.open_sensor(workload.device), taken)
-                    record.append(settings=settings, batch_size=batch_size, **window)
-            except Exception as error:  # a framework may raise anything where memory is short
-                record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))
-                return
-            following = batch_sizes[number + 1 : number + 2]
-            if workload.device.is_cpu and following:
-                # A computer that is out of memory ends the process without a word: what cannot fit is not tried.
-                grown = max(0, psutil.Process().memory_info().rss - before)
-                needed, free = grown * following[0] / batch_size, ROOM * psutil.virtual_memory().available
-                if needed > free:
-                    message = f"not tried: it would need about {needed / 2**30:.3g} GiB, {free / 2**30:.3g} are free"
-                    record.append(settings=settings, batch_size=following[0], status="unsupported", message=message)
-                    return
+    needed, free = bytes_each * batch_size, ROOM * psutil.virtual_memory().available
+    if record.common.get("device") == "cpu" and needed > free:
+        message = f"not tried: it would need about {needed / 2**30:.3g} GiB, {free / 2**30:.3g} are free"
+        record.append(settings=settings, batch_size=batch_size, status="unsupported", message=message)
+        return None
+    try:
+        workload = build(batch_size)
+        steps = steps_lasting(workload, seconds)
+        for _ in range(NUM_WINDOWS):
+            taken = list(itertools.islice(protocol.endless(workload), steps))
+            window = protocol.train_window(workload, sensors.open_sensor(workload.device), taken)
+            record.append(settings=settings, batch_size=batch_size, **window)
+    except Exception as error:  # a framework may raise anything where memory is short
+        record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))
+        return None
+    return window["seconds"] / steps

@@ -9,7 +9,7 @@ from benchbook.measuring import support
 from benchbook.record import estimate
 from benchbook.record.naming import Names
 from benchbook.rows import records
-from benchbook.studies import findings, input_shares
+from benchbook.studies import findings
 from benchbook.studies.charts import Bars, Points, plot
 from benchbook.studies.study import Chart, Evidence, Study, longest, once
 from benchbook.studies.your_network import sizes
@@ -55,13 +55,6 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
     measures |= {"peak_memory_bytes": ("peak_memory_bytes", "max")}
     measures |= {name: (name, "last") for name in ("status", "message")}
     return tried.groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
-
-
-@once
-def shares(evidence: Evidence) -> pandas.DataFrame:
-    """Return how much of a training step is the input of images that are loaded; see `input_shares.table`."""
-    points = evidence.points(NAME)
-    return input_shares.beside_ready(evidence, points[points["num_workers"].gt(0).fillna(False)])
 
 
 @once
@@ -271,13 +264,6 @@ STUDY = Study(
                 shows="Lines of samples a second over the batch size",
                 height=4.0,
             ),
-        ),
-        input_shares.chart(
-            "your-network-input",
-            "Of data sets that are loaded: how long the device waited, and what a batch on the device would save.",
-            shares,
-            lambda line, names: f"{names.place(line)}, {line['dataset']}",
-            "the images were on the device",
         ),
         Chart(
             "your-network-elsewhere",

@@ -1,65 +1,89 @@
 """A torch network of the user's own, trained."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from torch.nn.parameter import is_lazy
 
-from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
-from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.frameworks.torch.parity import call, cast, copied
+from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, flops_per_sample
+from benchbook.frameworks.workload import Settings
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.studies.your_network import loading
-from benchbook.studies.your_network.plan import MOMENTUM, Plan
+from benchbook.studies.your_network.plan import MOMENTUM, OPEN, Plan, leaves
+
+COUNTED_SAMPLES = 2  # by which operations are counted
+HALVES = ("fp16", "bf16")  # the coarser last
 
 
 @dataclass
 class Trained(TorchWorkload):
-    """Somebody's network: the last part of a batch is what its outputs are compared with.
+    """Somebody's network: the target is None where the network computes its own loss."""
 
-    Attributes:
-        classifies: whether outputs are logits of classes; else an evaluation has a loss alone.
-    """
+    plan: Plan | None = None
 
-    classifies: bool = True
-
-    @staticmethod
-    def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
+    def split(self, batch: Batch) -> tuple[tuple, Any]:
         """Return what the network takes of a batch, and what its outputs are compared with."""
-        *inputs, target = batch
-        return tuple(inputs), target
+        inputs, target = self.plan.parts(batch)
+        return (inputs,), target
+
+    def num_samples(self, batch: Batch) -> int:
+        """Return the samples in a batch."""
+        return self.batch_size
 
     def end_epoch(self) -> None:
         """Advance the epoch; the learning rate stays."""
         self.epoch += 1
 
-    @torch.no_grad()
-    def evaluate(self) -> Evaluation:
-        """Return mean loss over the test batches, and accuracy where the network classifies real images."""
-        self.model.eval()
-        total, correct, samples = 0.0, 0, 0
-        for batch in self.test_batches():
-            inputs, target = self.split(self.to_device(batch))
-            outputs = self._outputs(*inputs)
-            total = total + self.loss(outputs, target) * len(target)
-            correct = correct + (outputs.argmax(1) == target).sum() if self.classifies else 0
-            samples += len(target)
-        self.model.train()
-        if not self.classifies:
-            return Evaluation(total / samples, float("nan"), samples, None)
-        return Evaluation(total / samples, correct / samples, samples)
+    def _outputs(self, inputs: tuple | dict) -> Any:
+        return compute(lambda given: call(self.network, given), (inputs,), self.device, self.settings.precision)
+
+
+class _Counted(torch.nn.Module):
+    """A network that takes the arrays of a batch one after the other, and returns the outputs that have a gradient."""
+
+    def __init__(self, network: torch.nn.Module, plan: Plan) -> None:
+        super().__init__()
+        self.network, self.parts = network, lambda batch: plan.parts(batch)  # a copy of it is the same function
+
+    def forward(self, *batch: torch.Tensor) -> list[torch.Tensor]:
+        outputs = _opened(call(self.network, self.parts(batch)[0]))
+        return [part for part in leaves(outputs) if isinstance(part, torch.Tensor) and part.requires_grad]
 
 
 def build(plan: Plan, settings: Settings) -> Trained:
-    """Return the workload; see `workload.build`."""
+    """Return the workload; see `plan.build`. Weights that the network keeps in half precision decide the precision."""
     torch.manual_seed(plan.seed)
     model = plan.make_network(torch.nn.Module).train()
-    example = _tensors(plan.example_batch())
-    columns = plan.columns() | _counted(model, example[:-1])
+    small = _tensors(plan.small(0, COUNTED_SAMPLES))
+    if any(is_lazy(part) for part in (*model.parameters(), *model.buffers())):
+        with loading.blamed(f"network {plan.network!r}, whose layers take their shapes from a batch,"), torch.no_grad():
+            call(model.eval(), plan.parts(small)[0])
+        model.train()
+    kinds = {parameter.dtype for parameter in model.parameters()}
+    halves = [name for name in HALVES if STORED[name] in kinds]
+    if halves and not PRECISIONS[settings.precision].autocast:
+        settings = replace(settings, precision=halves[-1])
+    elif not halves:
+        cast(model, STORED[settings.precision])
+    columns = plan.columns() | _counted(model, plan, small)
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise ValueError(f"network {plan.network!r} has no parameter that is trained; allowed: one or more")
-    optimizer = _optimizer(plan, trained, settings)
+    optimizer, norms = _optimizer(plan, trained, settings), _norms(model)
+
+    def twin() -> torch.nn.Module:
+        """Return the same network, frozen offsets of its batch norms opened as `plain` opens the trained ones."""
+        made = copied(model)
+        for layer in _norms(made).values():
+            layer.bias.data += OPEN
+        return made
+
     return Trained(
         device=plan.device,
         batch_size=plan.batch_size,
@@ -68,18 +92,17 @@ def build(plan: Plan, settings: Settings) -> Trained:
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0),
         train_batches=lambda epoch: map(_tensors, plan.batches(epoch)),
-        test_batches=lambda: map(_tensors, plan.test_batches()),
+        test_batches=tuple,
         columns=columns,
-        plain=plan.plain(lambda: plan.make_network(torch.nn.Module).train(), _checked(plan), lambda: _offsets(model)),
+        plain=plan.plain(twin, _checked(plan), lambda: [f"{name}.bias".lstrip(".") for name in norms], _tensors),
         settings=settings,
-        classifies=plan.classifies and plan.data is not None,
+        plan=plan,
     )
 
 
-def _offsets(model: torch.nn.Module) -> list[str]:
-    """Return the names of the batch norms' offsets."""
-    norms = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine]
-    return [f"{name}.bias".lstrip(".") for name in norms]
+def _norms(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """Return the batch norms that have an offset, by name."""
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine}
 
 
 def _optimizer(plan: Plan, parameters: list, settings: Settings) -> torch.optim.Optimizer:
@@ -93,11 +116,8 @@ def _checked(plan: Plan):
     """Return the loss; it says what is wrong with outputs that do not fit it."""
     own = loading.resolve(plan.loss, "loss") if plan.loss else None
 
-    def loss(outputs, target: torch.Tensor) -> torch.Tensor:
-        if own is None:
-            _check_logits(plan, outputs)
-            return F.cross_entropy(outputs, target)
-        value = own(outputs, target)
+    def loss(outputs: Any, target: Any) -> torch.Tensor:
+        value = own(outputs, target) if own else _default_loss(plan, outputs, target)
         if not isinstance(value, torch.Tensor) or value.dim():
             given = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
             raise loading.Misfit(f"loss {plan.loss!r} returns {given}; allowed: a scalar tensor, such as a mean")
@@ -106,31 +126,49 @@ def _checked(plan: Plan):
     return loss
 
 
-def _check_logits(plan: Plan, outputs) -> None:
-    """Refuse outputs of which there is no cross-entropy with the labels."""
-    if not isinstance(outputs, torch.Tensor):
-        raise loading.Misfit(
-            f"network {plan.network!r} returns a {type(outputs).__name__}; allowed without a loss: logits"
-        )
-    if outputs.dim() != 2 or outputs.shape[1] < plan.num_classes:
-        raise loading.Misfit(
-            f"network {plan.network!r} returns shape {tuple(outputs.shape)}; allowed with num_classes"
-            f" {plan.num_classes}: ({len(outputs)}, {plan.num_classes}). Say what it is to be made with, such as"
-            f' arguments "num_classes={plan.num_classes}", or name a loss'
-        )
+def _opened(outputs: Any) -> Any:
+    """Return a network's outputs; of an object its attributes by name."""
+    return outputs if isinstance(outputs, torch.Tensor | Mapping | list | tuple) else getattr(outputs, "__dict__", {})
 
 
-def _counted(model: torch.nn.Module, inputs: Batch) -> dict:
+def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
+    """Return the loss that a network computes itself, or else the cross-entropy of its logits, of all heads together.
+
+    A detector returns several losses, which add up; a library for language models returns `.loss` and `.logits`.
+    """
+    outputs = _opened(outputs)
+    named = outputs if isinstance(outputs, Mapping) else {}
+    if named.get("loss") is not None:
+        return named["loss"]
+    tensors = [part for part in leaves(outputs) if isinstance(part, torch.Tensor)]
+    if named and tensors and not any(part.dim() for part in tensors):
+        return sum(tensors)
+    heads = [named["logits"]] if named.get("logits") is not None else tensors
+    if not heads or target is None:
+        lacks = "no target" if heads else f"a {type(outputs).__name__}"
+        raise loading.Misfit(f"network {plan.network!r} returns {lacks}; allowed without a loss: logits, or its own loss")
+    for logits in heads:
+        if logits.dim() < 2 or (target.dim() == 1 and (logits.dim() != 2 or logits.shape[1] < plan.num_classes)):
+            raise loading.Misfit(
+                f"network {plan.network!r} returns shape {tuple(logits.shape)}; allowed with num_classes"
+                f" {plan.num_classes}: ({len(target)}, {plan.num_classes}). Say what it is to be made with, such as"
+                f' arguments "num_classes={plan.num_classes}", or name a loss'
+            )
+    return sum(F.cross_entropy(logits, target) for logits in heads)
+
+
+def _counted(model: torch.nn.Module, plan: Plan, batch: Batch) -> dict:
     """Return the operations of a step for one sample; a network that cannot be counted has none, and that is said."""
-    reason = ""
+    reason, samples = "", min(plan.batch_size, COUNTED_SAMPLES)
     for device in ("meta", "cpu"):
         try:
-            return {"flops_per_sample": flops_per_sample(model, *inputs, device=device)}
+            counted = flops_per_sample(_Counted(model, plan), *batch, device=device)
+            return {"flops_per_sample": counted * len(batch[0]) / samples}
         except Exception as error:  # a network may do anything with tensors that have no numbers
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
     print(f"Its operations were not counted: {reason}")
     return {}
 
 
-def _tensors(batch) -> Batch:
-    return tuple(torch.from_numpy(part) for part in batch)
+def _tensors(batch: tuple) -> Batch:
+    return tuple(map(torch.from_numpy, batch))
