@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from benchbook import report, studies
-from benchbook.record import articles, model, money, networks
+from benchbook.record import articles, estimate, networks
 from benchbook.record.forecast import Forecaster, Question, Range, of_the_record
 from benchbook.report import answers, headline
 from benchbook.report.answers import accuracy, derive, marks, page
@@ -77,7 +77,7 @@ def test_a_prediction_stands_only_where_nothing_is_published(every):
     assert not of(every, "mnist", source="predicted")  # too unlike the record
 
 
-def test_what_the_record_says_is_kept_until_tables_or_observations_change(monkeypatch, tmp_path):
+def test_what_the_record_says_is_kept_until_tables_code_or_observations_change(monkeypatch, tmp_path):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     made = derive.read()
     assert derive.read(of_the_record()) == json.loads((tmp_path / derive.FILE).read_text()) == made
@@ -85,8 +85,10 @@ def test_what_the_record_says_is_kept_until_tables_or_observations_change(monkey
     assert derive.read() == made
     further = of_the_record().model.observations.tail(1).assign(rate=1.0)
     assert derive.read(Forecaster(further))["chips"] == "made again"
-    monkeypatch.setitem(model.NOISE, "the record", 0.5)
-    assert derive.inputs(None) != {"tables": made["tables"]}
+    before = derive.inputs(None)
+    (tmp_path / "model.py").write_text("NOISE = 0.5")
+    monkeypatch.setattr(derive, "CODE", (*derive.CODE, tmp_path))
+    assert derive.inputs(None) != before == {"made_from": made["made_from"]}
 
 
 def test_the_pages_say_what_the_forecaster_says(every):
@@ -238,11 +240,11 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
 
 def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     (mark,) = of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=1, family="half")
-    offers = money.rented(mark.chip, datetime.date.today())
+    offers = estimate.rented(mark.chip, datetime.date.today())
     strange = pandas.concat([offers, offers.assign(provider="Salad", usd_per_hour=0.01)])
-    assert money.usual_rent(strange) == money.usual_rent(offers)
-    assert money.usual_rent(offers.assign(provider="Salad", usd_per_hour=0.01)) == 0.01  # there are no others
-    offers = money.usual(offers)
+    assert estimate.usual_rent(strange) == estimate.usual_rent(offers)
+    assert estimate.usual_rent(offers.assign(provider="Salad", usd_per_hour=0.01)) == 0.01  # there are no others
+    offers = estimate.usual(offers)
     assert mark.rent == pytest.approx(offers["usd_per_hour"].median(), rel=0.001)
     assert f"the median of {len(offers)} listed offers" in mark.rent_note
     assert f"${offers['usd_per_hour'].min():.2g}" in mark.rent_note

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from benchbook import record
 from benchbook.commands.cli import app
-from benchbook.record import chips
+from benchbook.record import articles, chips
 from benchbook.record.observations import Unknown
 from benchbook.rows import records
 
@@ -63,8 +63,7 @@ def test_what_cannot_be_answered_is_refused_before_any_work():
 @pytest.mark.parametrize("words", [["chips", "4090"], ["predict", "--chip", "T4", "--work", "resnet50"], ["validate"]])
 def test_asking_needs_no_framework(words, tmp_path):
     if words == ["validate"]:
-        rows = record.rows()
-        records.as_text(rows).to_csv(tmp_path / "rows.csv", index=False)
+        records.as_text(articles.rows()).to_csv(tmp_path / "rows.csv", index=False)
         words = ["validate", str(tmp_path / "rows.csv")]
     for name in ("torch", "torchvision", "tensorflow", "keras", "jax", "kornia", "zeus"):
         (tmp_path / f"{name}.py").write_text("raise ModuleNotFoundError(__name__, name=__name__)")

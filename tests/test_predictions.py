@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, forecast, money, observations, power
-from benchbook.record import errors as judged
+from benchbook.record import articles, chips, estimate, forecast, observations
+from benchbook.record import model as judged
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import NOISE, SPREADS, Model
 from benchbook.record.observations import Unknown
@@ -146,18 +146,18 @@ def test_several_devices_are_slower_than_as_many_times_one_and_less_certain(fore
 def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
     joules = forecaster.ask(Question("A100 40GB SXM", "resnet50", "tf32"), TODAY).joules_per_image
     assert "all GPU boards (NVML)" in joules.basis
-    watts = power.measured(forecaster.figures)
+    watts = forecast.watts_measured(forecaster.figures)
     assert watts["watts"].between(20, 1000).all()
 
 
 def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was_read():
-    offers = money.rented("NVIDIA A100 80GB SXM", TODAY)
+    offers = estimate.rented("NVIDIA A100 80GB SXM", TODAY)
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
     assert offers["includes"].ne("").all()
-    assert money.rented("NVIDIA RTX 5090", TODAY).empty
-    assert money.bought("NVIDIA RTX 5090", TODAY)["usd"].tolist() == [1999.0]
-    assert money.bought("Huawei Ascend 910", TODAY).empty
+    assert estimate.rented("NVIDIA RTX 5090", TODAY).empty
+    assert estimate.bought("NVIDIA RTX 5090", TODAY)["usd"].tolist() == [1999.0]
+    assert estimate.bought("Huawei Ascend 910", TODAY).empty
 
 
 def test_ones_own_prices_come_first(tmp_path):
@@ -166,7 +166,7 @@ def test_ones_own_prices_come_first(tmp_path):
     pandas.DataFrame([line | dict.fromkeys(["includes", "region", "source"], "mine") | {"date": "2026-11-01"}]).to_csv(
         path, index=False
     )
-    offers = money.rented("NVIDIA RTX 4090", TODAY, articles.prices(path))
+    offers = estimate.rented("NVIDIA RTX 4090", TODAY, articles.prices(path))
     assert offers["usd_per_hour"].iloc[0] == 0.5
     assert offers["age_years"].iloc[0] < 0.1
 

@@ -54,13 +54,13 @@ def predict(
 ) -> None:
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
     # The import of scikit-learn takes a second: only who predicts pays for it.
-    from benchbook.record import articles, errors, forecast
+    from benchbook.record import articles, forecast, model
     from benchbook.studies import prediction_tables
 
     if judge is not None:
         learnt = forecast.of_the_record()
-        lines, reasons = errors.judge(judge, learnt.model, learnt.residuals)
-        summary = errors.summarise(lines)
+        lines, reasons = model.judge(judge, learnt.model, learnt.residuals)
+        summary = model.summarise(lines)
         if as_json:
             refused = reasons.value_counts().to_dict()
             say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))

@@ -2,7 +2,9 @@
 
 import datetime
 import functools
+import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,11 +13,12 @@ import pandas
 
 from benchbook import record
 from benchbook.judging import wording
-from benchbook.record import articles, chips, errors, estimate, money, networks, observations, power
+from benchbook.record import articles, chips, estimate, model, networks, observations
 from benchbook.record.model import Model
 from benchbook.record.observations import BATCH, DATE, HERE, RECORD, Unknown
 from benchbook.rows import records
 
+IMAGENET = 1_281_167  # training images
 NEAREST = 5  # figures shown with an answer
 BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
 NEW = "not on record"  # the publication of a work that nobody published: the user's own
@@ -45,7 +48,7 @@ class Question:
     image_size: float | None = None
     batch_size: float | None = None
     count: int = 1
-    images: float = 1_281_167.0
+    images: float = IMAGENET
 
 
 @dataclass(frozen=True)
@@ -101,20 +104,20 @@ class Forecaster:
 
     @functools.cached_property
     def residuals(self) -> pandas.DataFrame:
-        """Return what the record's rates would have been predicted as; see `errors.residuals`.
+        """Return what the record's rates would have been predicted as; see `model.residuals`.
 
         Intervals rest on what was published alone: a machine's own rows are too few, and of one publication.
         """
-        return errors.residuals(self.model) if self is of_the_record() else of_the_record().residuals
+        return model.residuals(self.model) if self is of_the_record() else of_the_record().residuals
 
     @functools.cached_property
     def published(self) -> pandas.DataFrame:
-        """Return every known rate as it would have been predicted; see `errors.published`."""
-        return errors.published(self.residuals)
+        """Return every known rate as it would have been predicted; see `model.published`."""
+        return model.published(self.residuals)
 
     @functools.cached_property
     def _reaches(self) -> dict[str, float]:
-        return {situation: errors.reach(self.residuals, situation) for situation in errors.SITUATIONS}
+        return {situation: model.reach(self.residuals, situation) for situation in model.SITUATIONS}
 
     @functools.cached_property
     def efficiencies(self) -> pandas.DataFrame:
@@ -123,8 +126,8 @@ class Forecaster:
 
     @functools.cached_property
     def drawn(self) -> pandas.DataFrame:
-        """Return what chips draw in training; see `power.measured`."""
-        return power.measured(self.figures)
+        """Return what chips draw in training; see `watts_measured`."""
+        return watts_measured(self.figures)
 
     @functools.cached_property
     def _known(self) -> dict[str, dict]:
@@ -190,12 +193,12 @@ class Forecaster:
             raise Unknown(f"{chip} has no units for TF32; ask for fp32")
         product, vendor = chips.product(chip), chips.table()["vendor"][chip]
         here = vendor in self._known["here"]
-        situation = errors.PUBLICATION if product in self._known["product"] else errors.BOTH
+        situation = model.PUBLICATION if product in self._known["product"] else model.BOTH
         return dict.fromkeys(observations.COLUMNS) | figures | self._work(question) | {
             "publication": HERE if here else NEW, "setting": NEW, "precision": question.precision,
             "framework": "pytorch", "chip": chip, "product": product, "vendor": vendor,
             "batch_size": question.batch_size or BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "origin": RECORD,
-            "situation": errors.ONE_KNOWN if here else situation,
+            "situation": model.ONE_KNOWN if here else situation,
         }  # fmt: skip
 
     def ask(self, question: Question, today: datetime.date, hourly: float | None = None, own=None) -> Answer:
@@ -213,15 +216,15 @@ class Forecaster:
         rate, chip = self.rate(question), chips.resolve(question.chip)
         bounds = (question.images / value for value in (rate.value, rate.high, rate.low))
         seconds = Range(*bounds, f"{question.images:g} images at that rate")
-        offers = money.rented(chip, today, own)
+        offers = estimate.rented(chip, today, own)
         if hourly is not None:
             stated = {"chip": chip, "provider": "as stated", "usd_per_hour": hourly, "includes": "as stated"}
-            offers = pandas.DataFrame([stated], columns=money.OFFERS)
+            offers = pandas.DataFrame([stated], columns=estimate.OFFERS)
         for name in ("value", "low", "high"):
             hours = getattr(seconds, name) / estimate.SECONDS_PER_HOUR * question.count
             offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
-        purchases = money.bought(chip, today, own)
-        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / money.usual_rent(offers)
+        purchases = estimate.bought(chip, today, own)
+        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / estimate.usual_rent(offers)
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
         return Answer(
@@ -286,12 +289,12 @@ class Forecaster:
         family, vendor, situation = map(self.target(question).get, ("family", "vendor", "situation"))
         alike = self.published[self.published["situation"].eq(situation)]
         own = alike[alike["vendor"].eq(vendor) & alike["family"].eq(family)]
-        words, own = (f"{vendor}, {family}", own) if len(own) >= errors.FEWEST else ("all makers", alike)
-        off = errors.measures(own)["median_error"]
+        words, own = (f"{vendor}, {family}", own) if len(own) >= model.FEWEST else ("all makers", alike)
+        off = model.measures(own)["median_error"]
         return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
 
     def _joules(self, question: Question, rate: Range) -> Range | None:
-        drawn = power.of(chips.resolve(question.chip), self.drawn)
+        drawn = watts_of(chips.resolve(question.chip), self.drawn)
         if drawn is None:
             return None
         watts, least, most, boundary, source = drawn
@@ -348,5 +351,65 @@ def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
         for product, group in table.groupby("product")
     ]
     off = numpy.sort(pandas.concat(off).to_numpy()) * doublings
-    far = off[min(len(off), math.ceil(errors.LEVEL * (len(off) + 1))) - 1]
+    far = off[min(len(off), math.ceil(model.LEVEL * (len(off) + 1))) - 1]
     return math.log(count) + float(table["per_doubling"].median()) * doublings, float(far)
+
+
+def watts_measured(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the watts that a device drew in each training whose energy and time are both on record.
+
+    Energy over time where the source tells both; else joules an image times the images a second of the same setting.
+
+    Args:
+        figures: from `record.read`.
+
+    Returns:
+        Columns: chip, product, watts (of one device), boundary, network, device_count, article, source, mark.
+    """
+    energy = figures[figures["metric"].eq("energy_per_image") & figures["phase"].isin(["train", "total"])]
+    energy = energy[energy["refused"].eq("")]
+    rates = {_watts_key(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
+    lines = []
+    for line in energy.to_dict("records"):
+        details = json.loads(line["settings"])
+        images, seconds = _images(line, details), details.get("seconds")
+        rate = images / seconds if images and seconds else rates.get(_watts_key(line))
+        if rate:
+            kept = {name: line[name] for name in ("chip", "network", "device_count", "article", "source", "mark")}
+            watts = line["value"] * rate / (line["device_count"] or 1)
+            kept |= {"product": chips.product(line["chip"]), "watts": watts, "boundary": details["energy_boundary"]}
+            lines.append(kept)
+    return pandas.DataFrame(lines)
+
+
+def watts_of(chip: str, table: pandas.DataFrame) -> tuple[float, float, float, str, str] | None:
+    """Return the median watts of a chip, the least and the most, the boundary, and the source; None without.
+
+    The board's own sensor is taken before that of a node, whose host is inside.
+
+    Args:
+        chip: its one name.
+        table: from `watts_measured`.
+    """
+    own = table[table["product"] == chips.product(chip)]
+    if own.empty:
+        return None
+    boards = own[own["boundary"].str.contains("board")]
+    own = boards if len(boards) else own
+    watts = own["watts"]
+    where = "; ".join(sorted(set(own["article"] + ": " + own["source"])))
+    return float(watts.median()), float(watts.min()), float(watts.max()), own["boundary"].iloc[0], where
+
+
+def _watts_key(line: dict) -> tuple:
+    details = json.loads(line["settings"])
+    return line["article"], line["chip"], line["network"], details.get("power_limit_watts"), details.get("batch_size")
+
+
+def _images(line: dict, details: dict) -> float | None:
+    """Return the images of a whole training: those that the note tells, or epochs of ImageNet."""
+    stated = re.search(r"J / (\d+) images", line["note"])
+    if stated:
+        return float(stated[1])
+    epochs = float(details.get("epochs") or math.nan)
+    return epochs * IMAGENET if details.get("dataset") == "imagenet" and epochs > 0 else None

@@ -1,4 +1,4 @@
-"""The public record: figures of publications as a ledger, what contradicts itself in it, and the rows made of it."""
+"""The public record: figures of publications as a ledger, and what contradicts itself in it."""
 
 import functools
 import json

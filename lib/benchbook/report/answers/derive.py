@@ -9,14 +9,15 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy
 import pandas
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import chips, model, money, power
-from benchbook.record.forecast import Forecaster, Question, Range, of_the_record
+from benchbook.record import chips, estimate
+from benchbook.record.forecast import Forecaster, Question, Range, of_the_record, watts_of
 from benchbook.record.observations import Unknown
 from benchbook.report.answers import accuracy
 from benchbook.report.answers.tasks import IMAGENET, MINUTE, TASKS, task
@@ -26,6 +27,7 @@ OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11,
 MOST_DEVICES = 16  # of a machine that a reader may want; for the accuracy any
 DIGITS = 4
 FILE = ".record.json"  # in the outputs folder
+CODE = (Path(record.__file__).parent, Path(__file__).parent)  # constants and formulas are in it
 BOUNDS = {"seconds": "value", "low": "low", "high": "high"}  # of a range
 
 
@@ -49,10 +51,10 @@ def read(forecaster: Forecaster | None = None) -> dict:
 
 
 def inputs(forecaster: Forecaster | None) -> dict[str, str]:
-    """Return the hashes of all that it is made from: published tables, the model, and what the model learnt from."""
+    """Return the hashes of all that it is made from: published tables, code, and what the model learnt from."""
     tables = [*sorted((layout.published() / "record").glob("*.csv")), *layout.published_rows()]
-    parts = [path.read_bytes() for path in tables] + [repr((model.SPREADS, model.NOISE, TASKS)).encode()]
-    hashes = {"tables": hashlib.sha256(b"".join(parts)).hexdigest()}
+    code = [path for folder in CODE for path in sorted(folder.glob("*.py"))]
+    hashes = {"made_from": hashlib.sha256(b"".join(path.read_bytes() for path in [*tables, *code])).hexdigest()}
     if forecaster is not None:
         learnt = forecaster.model.observations.to_csv().encode()
         hashes["learnt"] = hashlib.sha256(learnt).hexdigest()
@@ -187,18 +189,18 @@ def _chip(chip: str, drawn: pandas.DataFrame) -> dict:
     """Return what is printed of a chip, its usual rent with all offers' range, its newest price, and its power."""
     printed = chips.specification(chip) if chip in chips.table().index else {"chip": chip}
     today = pandas.Timestamp.now().date()
-    offers = money.rented(chip, today).dropna(subset="usd_per_hour") if "product" in printed else pandas.DataFrame()
-    prices = money.bought(chip, today).dropna(subset="usd") if "product" in printed else pandas.DataFrame()
+    offers = estimate.rented(chip, today).dropna(subset="usd_per_hour") if "product" in printed else pandas.DataFrame()
+    prices = estimate.bought(chip, today).dropna(subset="usd") if "product" in printed else pandas.DataFrame()
     resnet = drawn[drawn["network"].eq("resnet50")]  # other networks' steps keep a chip less busy
-    watts = (power.of(chip, resnet) or power.of(chip, drawn)) if "product" in printed else None
+    watts = (watts_of(chip, resnet) or watts_of(chip, drawn)) if "product" in printed else None
     kept = ("product", "vendor", "memory_gb", "released", "tdp_watts")
     line = {name: printed[name] for name in kept if name in printed}
     if len(offers):
-        offers = money.usual(offers)
+        offers = estimate.usual(offers)
         hourly = offers["usd_per_hour"].astype(float)
-        line["rent"] = {"usd_per_hour": rounded(money.usual_rent(offers)), "offers": len(offers)}
+        line["rent"] = {"usd_per_hour": rounded(estimate.usual_rent(offers)), "offers": len(offers)}
         line["rent"] |= {"least": rounded(hourly.min()), "most": rounded(hourly.max())}
-        line["rent"] |= {"marketplace": bool(offers["provider"].isin(money.MARKETPLACES).all())}
+        line["rent"] |= {"marketplace": bool(offers["provider"].isin(estimate.MARKETPLACES).all())}
         line["rent"] |= {"first": offers["date"].min(), "last": offers["date"].max()}
         line["rent"] |= _origin(offers.iloc[0], "provider") if len(offers) == 1 else {}
     if len(prices):
