@@ -1,5 +1,7 @@
 """How points look: hatched, crossed, or a cross and a word; the number of windows, the legend, the two views."""
 
+import itertools
+
 import matplotlib
 import pandas
 import pytest
@@ -8,11 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benchbook.judging.verdicts import Verdict
+from benchbook.record.naming import Name, Names
 from benchbook.studies import figures
+
+COLOURS = figures.machine_colours({"desk", "attic"})
 
 
 def line(value=2.0, **columns):
-    told = {"device": "cpu", "source": "measured", "variant": "reference", "status": "ok", "verdict": Verdict()}
+    told = {
+        "machine": "desk",
+        "device": "cpu",
+        "source": "measured",
+        "variant": "reference",
+        "status": "ok",
+        "verdict": Verdict(),
+    }
     return told | {"value": value, "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8} | columns
 
 
@@ -33,8 +45,9 @@ def drawn(*lines, draw=figures.draw_bars, **options):
     with figures.style():
         axes = Figure().subplots()
         if draw is figures.draw_bars:
-            names = map(str, range(len(lines)))
-            draw(axes, table, "value", name=lambda _: next(names), text=lambda one: f"{one['value']:.1f}", **options)
+            best = figures.ranked(table.assign(name=list(map(str, range(len(lines))))), "value")
+            texts = [f"{value:.1f}" for value in best["value"].fillna(0)]
+            draw(axes, best, "value", labels=best["name"].tolist(), texts=texts, colours=COLOURS, **options)
         else:
             draw(axes, table, "batch_size", "value", {"fmt": "o-", "color": "black"})
         axes.figure.draw_without_rendering()
@@ -85,13 +98,13 @@ def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rou
     assert kinds & set(legend(drawn(PRINTED))) == {"published: its rounding"}
     assert kinds & set(legend(drawn(line(interval="interval")))) == {"95 % interval"}
     assert kinds & set(legend(drawn(line()))) == {"range: least and most"}  # what is not called an interval is none
-    assert legend(drawn(line(low=None, high=None))) == ["CPU"]
+    assert legend(drawn(line(low=None, high=None))) == []
 
 
 def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading():
     axes = drawn(line(variant="tuned"), line(), line(variant="tuned, joint views"), line(variant="controlled"))
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["2", "0", "3", "1"]  # from below
+    assert labels == ["1", "3", "0", "2"]  # from the top
     heads = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text().endswith(":")}
     ticks = dict(zip(labels, axes.get_yticks(), strict=True))
     assert set(heads) == {f"{figures.SAME}:", f"{figures.BEST}:"}
@@ -102,23 +115,51 @@ def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading
 
 def test_a_bar_of_parts_is_as_long_as_they_are_and_hatched_all_along():
     table = line(first=0.5, second=1.5, verdict=Verdict((("spread", 0.08),)))
-    axes = drawn(table, parts={"first": "setup", "second": ""}, names={"setup": "set-up"})
+    axes = drawn(table, parts={"first": "set-up", "second": "training"})
     assert [(bar.get_x(), bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [
         (0, 0.5, "///"),
         (0.5, 1.5, "///"),
     ]
-    assert {"set-up", "CPU", "unstable"} <= set(legend(axes))
+    assert {"set-up", "training", "unstable"} <= set(legend(axes))
 
 
-def test_panels_of_one_figure_share_a_legend_without_doubles():
-    with figures.style():
-        figure = Figure()
-        for axes, lines in zip(figure.subplots(1, 2), ([line(), FAILED], [line(device="cuda"), PRINTED]), strict=True):
-            figures.draw_bars(axes, pandas.DataFrame(lines), "value", name=lambda _: "a", text=lambda _: "")
-    (found,) = figure.legends
-    texts = [text.get_text() for text in found.get_texts()]
-    assert len(texts) == len(set(texts))
-    assert {"CPU", "accelerator", "published", figures.MEANINGS["failed"]} <= set(texts)
+def test_a_machine_has_one_colour_published_is_grey_and_predicted_hollow():
+    lines = [line(), line(device="cuda"), line(machine="attic"), PRINTED, line(source="predicted")]
+    axes = drawn(*(one | {"value": 9.0 - place} for place, one in enumerate(lines)))
+    shades = [
+        matplotlib.colors.to_hex(bar.get_edgecolor() if not bar.get_fill() else bar.get_facecolor())
+        for bar in axes.patches
+    ]
+    own, same, other, grey, _ = shades
+    assert own == same == COLOURS["desk"].lower()
+    assert other == COLOURS["attic"].lower() != own
+    assert grey == figures.COLOURS["published"]
+    assert axes.patches[4].get_facecolor()[3] == 0
+    assert figures.machine_colours(["b", "a"]) == figures.machine_colours(["a", "b"])
+    assert len(set(figures.HATCHES.values())) == len(figures.HATCHES)
+
+
+def test_bars_stand_by_value_and_failures_last():
+    lines = [line(1.0), FAILED, line(3.0), line(2.0), line(5.0, variant="tuned")]
+    assert figures.ranked(pandas.DataFrame(lines), "value").index.tolist() == [2, 3, 0, 1, 4]
+    assert figures.ranked(pandas.DataFrame(lines), "value", least_first=True).index.tolist() == [0, 3, 2, 1, 4]
+
+
+def test_a_label_says_where_a_line_differs_from_the_others_and_from_the_usual():
+    lines = pandas.DataFrame([line(dataset="mnist", loader="a"), line(dataset="digits-28px", loader="a"), PRINTED])
+    names = Names({"desk": Name("Chip A")}, {})
+    first, second, printed = figures.labels(lines, names, ("loader", "dataset", "batch_size"), {"dataset": "mnist"})
+    assert first == "Chip A, CPU"
+    assert "digits" in second
+    assert "published" in printed
+
+
+def test_labels_at_the_ends_of_lines_stand_apart():
+    _, axes = figures.canvas(4.0)
+    axes.plot([0, 1], [0, 1])
+    figures.label_ends(axes, [(1.0, y, "words", "black") for y in (0.5, 0.5, 0.51)])
+    heights = sorted(text.get_position()[1] for text in axes.texts)
+    assert min(second - first for first, second in itertools.pairwise(heights)) > 0.04
 
 
 @pytest.mark.parametrize(
@@ -143,14 +184,7 @@ def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
 
 @pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])
 def test_a_label_says_how_many_windows_its_points_have(counts, text):
-    assert figures.num_windows(pandas.DataFrame({"num_windows": counts})) == text
-
-
-def test_no_colour_and_no_hatch_stands_for_two_things():
-    axes = drawn(line(), line(device="cuda"), PRINTED)
-    colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches}
-    assert len(colours) == 3
-    assert len(set(figures.HATCHES.values())) == len(figures.HATCHES)
+    assert figures.counted(pandas.DataFrame({"num_windows": counts})) == text
 
 
 def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
@@ -165,7 +199,7 @@ def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
 
 
 def test_the_legend_stays_within_its_figure():
-    axes = drawn(*LINES.values(), line(device="cuda"), names={"cpu": "training on the CPU, with all its cores"})
+    axes = drawn(*LINES.values(), line(device="cuda"), parts={"value": "training on the CPU, with all its cores"})
     box, (found,) = axes.figure.bbox, axes.figure.legends
     around = found.get_window_extent()
     assert box.x0 <= around.x0 < around.x1 <= box.x1
@@ -176,14 +210,12 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
         {"device": "cpu", "rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)
     ]
     table = pandas.DataFrame([*lines, {"device": "cpu", "rate": 0.5, "source": "published", "num_windows": None}])
-    _, axes = figures.canvas(1000.0)
-    words = {"name": lambda line: f"{line['rate']:g}", "text": lambda line: ""}
-    figures.draw_bars(axes, table, "rate", **words)
-    drawn = {float(tick.get_text()) for tick in axes.get_yticklabels()}
-    assert drawn == {0.5, *range(71, 100)}
-    assert any("30 of 100" in text.get_text() for text in axes.texts)
-    assert axes.figure.get_figheight() < 20
-    assert figures.shown(table, "rate", least_first=True)["rate"].max() == 29
+    assert set(figures.ranked(table, "rate")["rate"]) == {0.5, *range(71, 100)}
+    assert figures.ranked(table, "rate", least_first=True)["rate"].max() == 29
+    figure, axes = figures.canvas(1000.0)
+    figures.say_left_out(axes, table[:30], table, "the best")
+    assert "30 of 100" in axes.texts[0].get_text()
+    assert figure.get_figheight() < 20
 
 
 def test_the_bounds_of_a_machine_predicted_without_itself_are_no_rounding():

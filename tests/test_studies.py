@@ -16,7 +16,6 @@ CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts
 each_chart = pytest.mark.parametrize(("study", "chart"), CHARTS, ids=[chart.name for _, chart in CHARTS])
 VALUES = {  # of each chart's table, between its low and high
     "ceilings": "rate",
-    "efficiency": "efficiency",
     "mnist-epochs": "seconds",
     "mnist-speedup": "speedup",
     "mnist-step-time": "seconds_per_step",
@@ -34,6 +33,7 @@ VALUES = {  # of each chart's table, between its low and high
     "your-network-batch-sizes": "samples_per_second",
     "your-network-elsewhere": "samples_per_second",
 }
+UNDRAWN = {"segmentation-masks", "resnet50-accuracy"}  # no manifest holds masks; no run reaches the accuracy
 # The quantities that an accelerator's rows make, and those of a CPU, for claims.
 QUANTITIES = {
     "calibrate": set(),
@@ -72,16 +72,17 @@ def drawn(study, chart, rows, published):
 @each_input
 def test_a_chart_draws_whatever_there_is(study, chart, rows, published):
     drawing = drawn(study.name, chart.name, rows, published)
-    if drawing.figure is None:
-        assert chart.name == "segmentation-masks"  # no manifest holds any
+    if rows == "two machines" and chart.name not in UNDRAWN:
+        assert len(drawing.table) > 1
+        assert drawing.figure
+    if drawing.figure is None:  # nothing to compare: no figure of empty data, nor of a single bar
         return
+    assert len(drawing.table) > 1 or chart.name == "sustained"
     drawing.figure.draw_without_rendering()  # a chart that does not fit its figure warns here
     for axes in drawing.figure.axes:
         title = " ".join(axes.get_title(loc="left").split())
         assert title
         assert title in drawing.alt
-    if rows == "two machines":
-        assert len(drawing.table)
 
 
 @each_chart
@@ -112,7 +113,7 @@ def test_the_same_rows_give_the_same_files(study, chart, tmp_path):
     for folder in ("first", "second"):
         chart.draw(given(study.name, "two machines", True)).save(tmp_path / folder, chart.name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    if chart.name != "segmentation-masks":
+    if chart.draw(given(study.name, "two machines", True)).figure:
         assert {f"{chart.name}.{ending}" for ending in ("csv", "json", "svg")} <= set(files)
     for file in files:
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
@@ -148,10 +149,7 @@ def test_a_finding_has_at_most_two_sentences_and_three_digits(name, rows, publis
     text = findings.finding(STUDIES[name], given(name, rows, published))
     assert 1 <= len(re.findall(r"\S.*?[.?!](?= [A-Z]|$)", text)) <= 2
     assert not re.search(r"[1-9]\d*\.\d{3}|\d[1-9]\d{3}", text.replace("100,000", ""))
-    assert ("the fastest of 2 machines" in text) == (rows == "two machines" and name in MEASURED_SPEED)
-
-
-MEASURED_SPEED = {"mnist_speedup", "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling", "resnet50_cost"}
+    assert ("the fastest of 2 machines" in text) == (rows == "two machines" and name != "vae_stability")
 
 
 @pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.epoch_seconds])

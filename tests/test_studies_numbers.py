@@ -148,7 +148,7 @@ def test_the_input_share_is_what_a_resident_batch_of_the_same_device_and_data_wo
     assert line["share"] == pytest.approx(1 - 60 / 75)
 
 
-@pytest.mark.parametrize(("fastest", "share"), [("attic", "about half"), ("desk", "about a fifth")])
+@pytest.mark.parametrize(("fastest", "share"), [("attic", "50 %"), ("desk", "20 %")])
 def test_a_finding_tells_the_input_share_of_the_machine_that_it_names(fastest, share):
     loaders, views = [], []
     for machine, resident in (("attic", 2.0), ("desk", 1.25)):  # times as fast as with the article's loader
@@ -156,19 +156,19 @@ def test_a_finding_tells_the_input_share_of_the_machine_that_it_names(fastest, s
         loaders += [loader([rate], **own), loader([resident * rate], "resident", **own)]
         run = point("simclr_epochs", (rate,), **own)
         views += [run, tried(run[3], "resident", (resident * rate,))]
-    assert share in mnist.STUDY.finding(evidence(*loaders))
-    assert {"about half": " 50 %", "about a fifth": " 20 %"}[share] in simclr.STUDY.finding(evidence(*views))
-    unknown = evidence(*loaders, loader([9000.0], machine="cellar", chip="Chip cellar"))
-    assert "Chip cellar" in mnist.STUDY.finding(unknown)
-    assert "of a training step" not in mnist.STUDY.finding(unknown)
+    for study, runs in ((mnist.STUDY, loaders), (simclr.STUDY, views)):
+        assert f" {share} of a training step" in findings.finding(study, evidence(*runs))
+    unknown = findings.finding(mnist.STUDY, evidence(*loaders, loader([9e3], machine="cellar", chip="Chip cellar")))
+    assert "Chip cellar" in unknown
+    assert "of a training step" not in unknown
 
 
 def test_a_finding_tells_the_speedup_of_the_machine_that_it_names():
     attic = [loader([1000], machine="attic"), loader([4000], machine="attic", device="cuda")]
     desk = [loader([6000]), loader([8000], device="cuda")]
     ratio = only(mnist.speedups(mnist.epochs(evidence(*desk))))["speedup"]
-    assert f" {ratio:.2f} times" in mnist.STUDY.finding(evidence(*attic, *desk))
-    assert "times as fast" not in mnist.STUDY.finding(evidence(*attic, desk[0]))
+    assert f" {ratio:.2f} times" in findings.finding(mnist.STUDY, evidence(*attic, *desk))
+    assert "times as fast" not in findings.finding(mnist.STUDY, evidence(*attic, desk[0]))
 
 
 def test_tables_carry_the_verdict_with_what_the_conditions_add():
@@ -209,7 +209,7 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
     assert drawn == pytest.approx(sorted([*parts[~numpy.isnan(parts)], *printed]))
     ends = {round(bar.get_x() + bar.get_width(), 6) for bar in bars}
     assert {round(seconds, 6) for seconds in table["seconds"]} <= ends
-    assert words(drawing)[:2] == ["20.4 s", "34.2 s"]
+    assert words(drawing)[:2] == ["19.6 s", "20.4 s"]
 
 
 def test_the_last_calibration_of_each_device_counts_and_an_efficiency_is_of_its_own_session():
@@ -222,7 +222,6 @@ def test_the_last_calibration_of_each_device_counts_and_an_efficiency_is_of_its_
     left = calibrate.STUDY.charts[0].draw(both)
     assert [bar.get_width() for bar in left.figure.axes[0].patches] == [2e10, 5e9]
     assert words(left) == ["20 GFLOP/s, n=1", "5 GFLOP/s, n=3"]
-    assert [bar.get_width() for bar in left.figure.axes[1].patches] == [2e10]
     table = calibrate.efficiency(both)
     assert len(table) == 2
     assert table["efficiency"].dropna().tolist() == [0.25]
@@ -254,8 +253,6 @@ def test_a_setting_is_its_median_rate_and_its_joules_over_its_images_and_of_two_
     assert mobilenetv2.settings(evidence(failed, quick))["images_per_second"].tolist() == [10]
     midway = only(mobilenetv2.settings(evidence(point(NET, (50,), ended="crashed"))))
     assert midway[["images_per_second", "status"]].tolist() == [50, "crashed"]
-    three = [point(NET, framework=name) for name in ("torch", "jax", "tensorflow")]
-    assert mobilenetv2.settings(evidence(*three))["framework"].tolist() == ["tensorflow", "jax", "torch"]
 
 
 def test_a_curve_is_each_windows_loss_at_its_middle_and_the_median_of_runs():
@@ -419,7 +416,7 @@ def test_ms_an_image_with_bounds_hours_memory_and_the_iou_of_the_last_epoch():
     for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
         smaller = evidence(point("segmentation_scaling", **change))
         assert segmentation.image_times(smaller)["note"].tolist() == [segmentation.SMALLER]
-        assert "512 px" in title(segmentation.STUDY.charts[0].draw(smaller))  # no title boasts of a smaller network
+        assert segmentation.TIME.line(segmentation.image_times(smaller)) is None  # none boasts of a smaller network
 
 
 def test_masks_come_back_from_the_newest_manifest_over_their_images(tmp_path):

@@ -1,6 +1,5 @@
 """Charts declared as data: which columns, which words. Three kinds: bars, points with intervals, lines over steps."""
 
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,104 +9,103 @@ from matplotlib.axes import Axes
 
 from benchbook.record.naming import Names
 from benchbook.studies import figures
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies.study import Chart, Drawing, Evidence
 
 Table = Callable[[Evidence], pandas.DataFrame]
-LETTERS, LABELS = 11.5, 0.6  # of a title in an inch of a panel; inches for the labels of its axis
-LEGEND_LINE = 0.15  # inches
-
-
-def plot(
-    table: Table,
-    *panels: "Bars | Points",
-    shows: str,
-    width: float = 8.0,
-    height: float | None = None,
-    tables: Mapping[str, Table] = {},
-    legend: str = "best",
-    sharey: bool = False,
-) -> Callable[[Evidence], Drawing]:
-    """Return what draws a chart: its panels side by side, with the table behind it.
-
-    Args:
-        table: from the evidence to the numbers behind the chart.
-        panels: each shows lines of the table.
-        shows: what kind of chart it is, for those who do not see it; the titles follow.
-        width, height: in inches; without height, there is room for every bar.
-        tables: further tables, by file name.
-        legend: where the lines of a chart are named: in the panel, or `right` of all panels.
-        sharey: whether panels show the same lines at the same heights.
-    """
-
-    def make(evidence: Evidence) -> Drawing:
-        every = table(evidence)
-        drawn = [every if panel.lines is None else panel.lines(every, evidence) for panel in panels]
-        inches = height or 1.6 + 0.45 * max(1, *map(len, drawn), 1)
-        figure, axes = figures.canvas(inches, width, len(panels), sharey=sharey, squeeze=False)
-        if sharey and isinstance(panels[0], Bars):
-            best = figures.shown(drawn[0], panels[0].column)
-            figures.say_left_out(axes[0, -1], best, drawn[0], "the best")
-            drawn = [lines.loc[best.index] for lines in drawn]
-        for panel, own, lines in zip(panels, axes[0], drawn, strict=True):
-            panel.draw(own, lines, evidence.names)
-            title, places = panel.title(every, evidence.names), len(panels) + (legend == "right") + 0.5 * sharey
-            own.set_title(title if places == 1 else textwrap.fill(title, int(LETTERS * (width / places - LABELS))))
-        entries = axes[0, 0].get_legend_handles_labels()
-        if entries[1] and legend == "right":
-            num_lines = len("\n".join(entries[1]).splitlines())
-            figure.set_figheight(min(figures.TALLEST, max(inches, 1 + LEGEND_LINE * num_lines)))
-            place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "handlelength": 4}
-            axes[0, -1].legend(*entries, fontsize=7, **place)
-        else:
-            for own in axes[0]:
-                if own.get_legend_handles_labels()[1]:
-                    own.legend(fontsize=7, loc=legend)
-        return Drawing.titled(figure, every, shows, {name: make(evidence) for name, make in tables.items()})
-
-    return make
+DASHES = ("-", "--", ":", "-.")
+MARKERS = "os^vDP*X"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bars:
-    """Bars with their intervals; see `figures.draw_bars`.
+class Plot(Chart):
+    """A chart of a table's lines; without two places to compare there is no figure.
+
+    Attributes:
+        table: from the evidence to the numbers behind the chart.
+        title: from the table to the sentence above the figure; see `findings.Says`.
+        label: columns that tell the lines apart, see `figures.labels`.
+        usual: values of these columns that go without saying.
+        lines: from the table and the evidence to the lines that are drawn; all without.
+        bounds: columns with low, high and the kind of the bounds, where these have other names.
+        xlabel: what is at the axis.
+        percent: whether values are shares.
+        reference: a value to compare with, marked by a line.
+        look: further settings for `Axes.set`.
+        tables: further tables, by file name.
+        width: inches.
+    """
+
+    table: Table
+    title: Callable[[pandas.DataFrame, Names], str]
+    label: tuple[str, ...] = ()
+    usual: Mapping[str, object] = field(default_factory=dict)
+    lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
+    bounds: tuple[str, str, str] = ("low", "high", "interval")
+    xlabel: str
+    percent: bool = False
+    reference: float | None = None
+    look: dict[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    width: float = 9.0
+
+    def draw(self, evidence: Evidence) -> Drawing:
+        """Return the chart of some evidence; it has no figure where there is nothing to compare."""
+        every = self.table(evidence)
+        tables = {name: make(evidence) for name, make in self.tables.items()}
+        lines = every if self.lines is None else self.lines(every, evidence)
+        bounds = zip(("low", "high", "interval"), self.bounds, strict=True)
+        lines = lines.assign(**{name: lines[column] for name, column in bounds if column in lines})
+        if lines[self.value].isna().all() or self.places(lines) < 2:
+            return Drawing(None, every, "", tables)
+        with figures.style():
+            figure, axes = figures.canvas(self.height(lines), self.width)
+            axes.set_title(self.title(every, evidence.names), parse_math=False)  # dollars are money
+            axes.set(**self.look)
+            self.draw_lines(axes, lines, evidence)
+        return Drawing.titled(figure, every, self.shows(), tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(Plot):
+    """Bars with their intervals, the best first; see `figures.draw_bars`.
 
     Attributes:
         column: the bars' lengths.
-        label: from a line of the table to what its bar is called.
         text: what follows a bar: a format string over the line's columns, or a function of the line.
-        title: from the table to the sentence above the panel.
-        xlabel: what the lengths are.
-        lines: from the table to the lines with bars; all without.
-        parts, names, least_first: see `figures.draw_bars`.
-        percent: whether lengths are shares.
+        parts, least_first: see `figures.draw_bars` and `figures.ranked`.
         formatter: of the lengths at the axis, as `Axis.set_major_formatter` takes it.
-        reference: a length to compare with, marked by a vertical line.
-        margin: room for the text, as a share of the width.
-        look: further settings for `Axes.set`, where there are bars.
     """
 
     column: str
-    label: Callable[[dict, Names], str]
     text: str | Callable[[dict], str]
-    title: Callable[[pandas.DataFrame, Names], str]
-    xlabel: str
-    lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
-    parts: dict[str, str] | None = None
-    names: dict[str, str] | None = None
+    parts: Mapping[str, str] | None = None
     least_first: bool = False
-    percent: bool = False
     formatter: Callable[[float, int], str] | None = None
-    reference: float | None = None
-    margin: float = 0.25
-    look: dict[str, Any] = field(default_factory=dict)
 
-    def draw(self, axes: Axes, lines: pandas.DataFrame, names: Names) -> None:
+    value = property(lambda self: self.column, doc="The column that is drawn.")
+
+    def places(self, lines: pandas.DataFrame) -> int:
+        """Return how many bars there would be."""
+        return len(lines)
+
+    def shows(self) -> str:
+        """Return what kind of chart it is."""
+        return f"Bars: {self.xlabel}"
+
+    def height(self, lines: pandas.DataFrame) -> float:
+        """Return inches with room for every bar."""
+        return 1.6 + 0.42 * min(len(lines), figures.MOST_BARS)
+
+    def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a bar for each line."""
-        text = (lambda line: self.text.format(**line)) if isinstance(self.text, str) else self.text
-        options = {"parts": self.parts, "names": self.names, "least_first": self.least_first}
-        figures.draw_bars(axes, lines, self.column, name=lambda line: self.label(line, names), text=text, **options)
-        axes.set(xlabel=self.xlabel, **self.look if len(lines) else {})
-        axes.margins(x=self.margin)
+        best = figures.ranked(lines, self.column, least_first=self.least_first)
+        figures.say_left_out(axes, best, lines, "the best")
+        write = self.text if callable(self.text) else lambda line: self.text.format(**line)
+        texts = [write(line) if pandas.notna(line[self.column]) else "" for line in best.to_dict("records")]
+        labels = figures.labels(best, evidence.names, self.label, self.usual)
+        named = {"labels": labels, "texts": texts, "colours": evidence.colours, "parts": self.parts}
+        figures.draw_bars(axes, best, self.column, **named)
+        axes.set(xlabel=self.xlabel)
         if self.percent or self.formatter:
             axes.xaxis.set_major_formatter(self.formatter or "{x:.0%}")
         if self.reference is not None:
@@ -115,53 +113,67 @@ class Bars:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points:
+class Points(Plot):
     """Points on two axes, joined where they are alike, each with its interval; see `figures.draw_points`.
+
+    Each line is called by its name at its end. A machine's lines have its colour and differ in marker and dash.
 
     Attributes:
         x, y: columns of the table.
         by: columns in which the points of one line agree.
-        label: from the points of a line to its entry in the legend; without it there is none.
-        fmt: marker and dash of a line, by its first point.
-        title: from the table to the sentence above the panel.
-        xlabel, ylabel: what the axes are.
-        lines: from the table to the points that are drawn; all without.
-        percent: whether y is a share.
+        ylabel: what the axis is.
         from_zero: whether the axis of y begins at 0, so that small differences look small.
-        reference: a value of y to compare with, marked by a grey line.
         batches: whether x is a batch size, with a tick for each on an axis of powers of two.
-        look: further settings for `Axes.set`, where there are points.
+        joined: whether the points of a line are joined.
         also: what draws more of a line, from the axes, its points and its style.
     """
 
     x: str
     y: str
     by: list[str]
-    title: Callable[[pandas.DataFrame, Names], str]
-    xlabel: str
     ylabel: str
-    label: Callable[[pandas.DataFrame, Names], str] | None = None
-    fmt: Callable[[dict], str] = lambda line: "o-"
-    lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
-    percent: bool = False
     from_zero: bool = False
-    reference: float | None = None
     batches: bool = False
-    look: dict[str, Any] = field(default_factory=dict)
+    joined: bool = True
     also: Callable[[Axes, pandas.DataFrame, dict], None] | None = None
     draw_one: ClassVar[Callable] = staticmethod(figures.draw_points)
 
-    def draw(self, axes: Axes, lines: pandas.DataFrame, names: Names) -> None:
+    value = property(lambda self: self.y, doc="The column that is drawn.")
+
+    def places(self, lines: pandas.DataFrame) -> int:
+        """Return how many places of x have a point."""
+        return lines.loc[lines[self.y].notna(), self.x].nunique()
+
+    def shows(self) -> str:
+        """Return what kind of chart it is."""
+        return f"{self.ylabel} over {self.xlabel}"
+
+    def height(self, lines: pandas.DataFrame) -> float:
+        """Return inches with room for every name."""
+        return max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
+
+    def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a line for each group of points; of many machines, the first."""
         few = figures.of_few_machines(axes, lines)
-        for _, points in few.groupby(self.by, dropna=False, sort=True):
-            points, first = points.sort_values(self.x, kind="stable"), points.iloc[0].to_dict()
-            style = {"color": figures.colour(first), "fmt": self.fmt(first), "markersize": 5}
-            if self.label:
-                style["label"] = self.label(points, names)
+        groups = [points.sort_values(self.x, kind="stable") for _, points in few.groupby(self.by, dropna=False)]
+        firsts = pandas.DataFrame([points.iloc[0] for points in groups])
+        labels, ends = figures.labels(firsts, evidence.names, self.label, self.usual), []
+        rank = firsts.groupby("machine", sort=False).cumcount().tolist()
+        for points, label, place in zip(groups, labels, rank, strict=True):
+            shade = figures.colour(points.iloc[0].to_dict(), evidence.colours)
+            style = {"color": shade, "markersize": 5}
+            style["fmt"] = MARKERS[place % len(MARKERS)] + (DASHES[place % len(DASHES)] if self.joined else "")
             self.draw_one(axes, points, self.x, self.y, style)
             if self.also:
                 self.also(axes, points, style)
+            drawn = points[points[self.y].notna() & points[self.x].notna()]
+            if len(drawn):
+                end = drawn.iloc[-1]
+                ends.append((end[self.x], end[self.y], label.replace("\n", ", ") + figures.counted(points), shade))
+        self._set_axes(axes, lines)
+        figures.label_ends(axes, ends)
+
+    def _set_axes(self, axes: Axes, lines: pandas.DataFrame) -> None:
         if self.reference is not None:
             axes.axhline(self.reference, color=figures.COLOURS["published"], linewidth=1)
         sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []
@@ -175,9 +187,9 @@ class Points:
             axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(visible=True)
         axes.margins(y=0.15)
-        if self.from_zero and len(few):
+        if self.from_zero:
             axes.set_ylim(0, 1.15 * axes.dataLim.ymax)
-        axes.set(xlabel=self.xlabel, ylabel=self.ylabel, **self.look if lines[self.y].notna().any() else {})
+        axes.set(xlabel=self.xlabel, ylabel=self.ylabel)
 
 
 class Lines(Points):

@@ -3,22 +3,20 @@
 Measured rows keep training, evaluation and set-up apart; here they are added, each scaled to the article's images.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record.naming import Names
-from benchbook.studies import charts, figures, findings, quantities, tables
-from benchbook.studies.study import Chart, Evidence
+from benchbook.studies import charts, quantities, tables
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
-PARTS = {"setup": "set-up and first call", "cpu": "training on the CPU", "accelerator": "on an accelerator"}
+PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 NONE = (numpy.nan, numpy.nan)
 PLACE = ("machine", "device", "framework", "dataset")  # a study without a choice of framework has no such column
-PARTS |= {"evaluate": "evaluation", "published": "published (its parts were not printed)"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ class ArticleEpoch:
             )
         way, order = self.ways
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
-        columns += ["source", "dataset", *self._parts(), self.unit, "low", "high", "interval"]
+        parts = [f"{part}_{self.unit}" for part in ("setup", "train", "evaluate")][not self.setup_phases :]
+        columns += ["source", "dataset", *parts, self.unit, "low", "high", "interval"]
         columns += ["num_windows", "verdict", "status", "point"]
         table = pandas.DataFrame(times, columns=columns)
         ranked = table.assign(rank=table[way].map(order.index)).sort_values(["source", "machine", "device", "rank"])
@@ -110,91 +109,44 @@ class ArticleEpoch:
             for epoch, processor in zip(whole.to_dict("records"), processors, strict=True)
         ]
 
-    def chart(self, name: str, heading: str, note: str, table: charts.Table, what: str, **bars) -> Chart:
+    def says(self, what: str, none: str) -> Says:
+        """Return the sentence on the fastest epoch; `what` is trained, as in `One MNIST epoch`."""
+        size, way = SECONDS[self.unit], self.ways[0]
+        text = f"{what} ({{{way}}}) takes {{value}} on {{place}}"
+        return Says(text, none, self.unit, lambda time: wording.duration(time * size), "least")
+
+    def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Says, **bars) -> charts.Bars:
         """Return a chart with a bar for each epoch, made of its parts; published ones in grey.
 
         Args:
             name, heading, note: of the chart.
             table: from the evidence to `table`.
-            what: is trained, as in `One MNIST epoch`.
+            title: from `says`.
             bars: further attributes of `charts.Bars`; its xlabel says what is timed.
         """
-        own = charts.Bars(
-            column=self.unit,
-            parts=self._parts(),
-            names=PARTS,
-            least_first=True,
-            title=lambda times, names: self._title(times, what, names),
-            **bars,
-        )
-        return Chart(name, heading, note, charts.plot(table, own, shows=f"Bars of {own.xlabel}"))
-
-    def _title(self, table: pandas.DataFrame, what: str, names: Names) -> str:
-        """Return which measured epoch is the fastest."""
-        if self.measured(table).empty:
-            return f"{what}: not measured here yet"
-        best = self.fastest(table).to_dict()
-        scaled = ", scaled up" if figures.stand_in(best, self.dataset) else ""
-        seconds = best[self.unit] * SECONDS[self.unit]
-        return f"{what} takes {wording.duration(seconds)} on {names.in_sentence(best)}{scaled}"
-
-    def measured(self, table: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the measured epochs of a table that did not fail."""
-        return table[(table["source"] == "measured") & table["status"].eq("ok") & table[self.unit].notna()]
-
-    def fastest(self, table: pandas.DataFrame) -> pandas.Series:
-        """Return the fastest of the epochs that were measured and did not fail, of which there is at least one."""
-        own = self.measured(table)
-        return own.loc[own[self.unit].idxmin()]
+        held = [part for part in PARTS if part != "setup" or self.setup_phases]
+        parts = {f"{part}_{self.unit}": PARTS[part] for part in held}
+        look = {"column": self.unit, "parts": parts, "least_first": True, "usual": {"dataset": self.dataset}}
+        return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
 
     def beside_fastest(self, table: pandas.DataFrame, lines: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the lines, of this or another table, of the place where the fastest epoch of `table` was measured."""
+        """Return the lines, of this or another table, of the place where the fastest measured epoch was; else all."""
+        best = self.says("", "").line(table)
+        if best is None or best["source"] != "measured":
+            return lines
         place = [name for name in PLACE if name in table and name in lines]
-        return lines[(lines[place] == self.fastest(table)[place]).all(axis=1)]
+        return lines[(lines[place] == pandas.Series(best)[place]).all(axis=1)]
 
-    def input_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> float | None:
-        """Return how much of a step is input where the fastest epoch was measured; None where that is unknown.
+    def first_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> pandas.DataFrame:
+        """Return how much of a step is input where the fastest epoch was measured; of several ways the article's.
 
         Args:
-            table: from `table`, with at least one epoch that was measured.
-            shares: from `input_shares.table`; of several ways the first counts, the article's.
+            table: from `table`.
+            shares: from `input_shares.table`.
         """
         way, order = self.ways
         own = self.beside_fastest(table, shares).dropna(subset="share")
-        return own.loc[own[way].map(order.index).idxmin(), "share"] if len(own) else None
-
-    def printed_sentence(self, table: pandas.DataFrame) -> str:
-        """Return what the article's machines take; empty where it printed no epoch."""
-        printed = table.loc[(table["source"] != "measured") & table[self.unit].notna(), self.unit] * SECONDS[self.unit]
-        return f"The article's machines take {wording.span(printed, wording.duration)}." if len(printed) else ""
-
-    def sentence(self, evidence: Evidence, table: pandas.DataFrame, what: str, ways: Mapping[str, str]) -> str:
-        """Return how long the article's epoch takes on the fastest machine, in its way and in the fastest one.
-
-        Args:
-            evidence: with the points of the table.
-            table: from `table`, with at least one epoch that was measured.
-            what: is trained, as in `One MNIST epoch`.
-            ways: by value of the column of ways, how a sentence names it.
-        """
-        own, best = self.measured(table), self.fastest(table)
-        alike = self.beside_fastest(table, own)
-        way, (first, *_) = self.ways
-        named = pandas.concat([alike[alike[way] == first].head(1), alike.loc[[best.name]]]).drop_duplicates(way)
-        lines = named.to_dict("records")
-        size = SECONDS[self.unit]
-        times = [f"{wording.duration(line[self.unit] * size)} {ways.get(line[way], line[way])}" for line in lines]
-        scaled = findings.stand_in(best.to_dict(), self.dataset)
-        hedges = findings.hedged(
-            evidence, lines, f"scaled up from {scaled.partition(' in place')[0]}" if scaled else ""
-        )
-        place = findings.place(evidence, best.to_dict(), own)
-        return f"{what} takes {wording.joined(times)} on {place}{hedges}"
-
-    def _parts(self) -> dict[str, str]:
-        """Return the columns of an epoch's parts, with the names of their colours; empty is the device's."""
-        setup = {f"setup_{self.unit}": "setup"} if self.setup_phases else {}
-        return setup | {f"train_{self.unit}": "", f"evaluate_{self.unit}": "evaluate"}
+        return own.sort_values(way, key=lambda ways: ways.map(order.index)).head(1)
 
     def _beside_training(self, rows: pandas.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
         """Return the seconds of set-up, and images a second of evaluation, of each machine's points; NaN without."""

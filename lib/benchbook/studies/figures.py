@@ -1,8 +1,9 @@
 """How figures look: the house style, bars with intervals, points on two axes, lines over steps; and their files."""
 
 import io
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,11 +27,10 @@ COLOURS = {
     "cpu": "#0072B2",
     "accelerator": "#D55E00",
     "published": "#999999",
-    "setup": "#CC79A7",
-    "evaluate": "#56B4E9",
     "line": "#000000",
 }
-NAMES = {"cpu": "CPU", "accelerator": "accelerator", "published": "published"}  # of COLOURS, in legends
+MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # of the same palette
+SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
 STYLE = {
     "figure.figsize": (8.0, 4.0),
     "figure.dpi": 120,
@@ -65,7 +65,21 @@ MEANINGS |= {"failed": "failed or wrong, no measure"}
 INTERVAL, RANGE, PUBLISHED, PREDICTED = "interval", "range", "published", "predicted"
 WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
 WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
+LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
+# How labels say a column, where its value alone does not.
+SAID = {
+    "batch_size": "batch {:.0f}".format,
+    "image_size": "{:.0f} px".format,
+    "width": "width {:g}".format,
+    "learning_rate": "rate {:g}".format,
+    "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",
+    "sustained_minutes": "{:g} min".format,
+    "trainable": lambda trainable: "all layers" if trainable else "last layer",
+    "compiled": lambda compiled: "compiled" if compiled else "",
+    "dataset": naming.dataset,
+    "kind": lambda kind: kind.replace("_", " "),
+}
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
@@ -89,11 +103,14 @@ def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tup
     return figure, figure.subplots(**{"ncols": panels, **options})
 
 
-def colour(line: dict) -> str:
-    """Return the colour of a line of a table: grey if published, else that of CPUs or of accelerators."""
-    if not _is_measured(line):
-        return COLOURS["published"]
-    return COLOURS["cpu" if line["device"] == "cpu" else "accelerator"]
+def colour(line: dict, colours: Mapping[str, str]) -> str:
+    """Return the colour of a line of a table: its machine's, of `machine_colours`; grey if it was not measured."""
+    return colours.get(line.get("machine"), MACHINES[0]) if _is_measured(line) else COLOURS["published"]
+
+
+def machine_colours(machines: Iterable[str]) -> dict[str, str]:
+    """Return one colour for each machine, the same in every figure of a report."""
+    return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
 
 
 def outcome(line: dict) -> str:
@@ -115,61 +132,59 @@ def view(line: dict) -> str:
     return BEST if str(line.get("variant")).startswith("tuned") else SAME
 
 
-def size(line: dict) -> str:
-    """Return pixels and images a step, to follow a label; a point that failed early may lack them."""
-    forms = {"image_size": "{:.0f} px", "batch_size": "batch {:.0f}"}
-    return "".join(f", {form.format(line[name])}" for name, form in forms.items() if pandas.notna(line[name]))
-
-
-def num_windows(table: pandas.DataFrame) -> str:
-    """Return how many windows the points of a table have, to follow a label; nothing for published ones."""
-    counts = table["num_windows"].dropna().astype(int)
-    counts = counts[counts > 0]
-    if counts.empty:
-        return ""
-    return f", n={counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
-
-
-def num_runs(curve: pandas.DataFrame) -> str:
-    """Return how many runs the points of a curve are from, to follow a label; nothing for one run."""
-    most = curve["num_runs"].max()
-    return f", range of {most} runs" if most > 1 else ""
-
-
-def name_point(line: dict, *words: str, names: Names, dataset: str) -> str:
-    """Return a point's label: its machine and device; below it words, stand-in data, and the source of a printed one.
+def labels(lines: pandas.DataFrame, names: Names, said: Iterable[str], usual: Mapping[str, object]) -> list[str]:
+    """Return what each line is called: its machine and device, and below it what tells it from the others.
 
     Args:
-        line: with machine, device and dataset; source where the table has it.
-        words: what tells the point from others of its device; empty ones are left out.
+        lines: with machine, device, and source where some were not measured.
         names: of machines.
-        dataset: the study's own.
+        said: columns in which lines may differ; one in which all agree is left out, unless it is in `usual`.
+        usual: values of columns that go without saying.
     """
-    source = line.get("source", "measured")
-    parts = [*words, stand_in(line, dataset), "" if source == "measured" else source]
-    return "\n".join(filter(None, (names.place(line), ", ".join(filter(None, parts)))))
+    told = [name for name in said if name in lines and (name in usual or lines[name].nunique() > 1)]
+    called = []
+    for line in lines.to_dict("records"):
+        kept = {name: line[name] for name in told if pandas.notna(line[name]) and line[name] != usual.get(name)}
+        place = names.place(line) if pandas.notna(line.get("machine")) else ""
+        if place.startswith(f"{kept.get('device_count')} x"):  # several chips of their own are counted there
+            del kept["device_count"]
+        words = [SAID[name](value) if name in SAID else str(value) for name, value in kept.items()]
+        words += [] if _is_measured(line) else [line["source"]]
+        called.append("\n".join(filter(None, (place, ", ".join(filter(None, words))))))
+    return called
 
 
-def stand_in(line: dict, dataset: str) -> str:
-    """Return the name of the data set that stood in for a study's own, else nothing."""
-    return "" if pandas.isna(line["dataset"]) or line["dataset"] == dataset else naming.dataset(line["dataset"])
+def counted(points: pandas.DataFrame) -> str:
+    """Return how many windows, or runs, the points of a line have, to follow its label; nothing for published ones."""
+    runs = points["num_runs"].max() if "num_runs" in points else 1
+    counts = points["num_windows"].dropna().astype(int) if "num_windows" in points else pandas.Series(dtype=int)
+    counts = counts[counts > 0]
+    windows = "" if counts.empty else f", n={counts.min()}" + f" to {counts.max()}" * bool(counts.max() > counts.min())
+    return windows + (f", range of {runs} runs" if runs > 1 else "")
 
 
-def shown(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
-    """Return the lines for which bars are drawn, in the table's order: all, or the best MOST_BARS of them.
+def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
+    """Return the lines for which bars are drawn, the best of each view first: all, or the best MOST_BARS of them.
 
     Args:
-        table: published lines have `source`, and rank before measured ones; a line without a value ranks last.
+        table: lines that were not measured are the last to be left out; one that failed is last.
         column: what the bars show.
         least_first: whether less is better.
     """
-    if len(table) <= MOST_BARS:
-        return table
-    ranked = pandas.DataFrame({"measured": _are_measured(table), "value": table[column].astype(float)})
-    ranked = ranked.reset_index(drop=True).sort_values(
-        ["measured", "value"], ascending=[True, least_first], kind="stable"
+    table = table.reset_index(drop=True)
+    lines = table.to_dict("records")
+    order = pandas.DataFrame(
+        {
+            "view": [view(line) == BEST for line in lines],
+            "failed": [outcome(line) == "failed" for line in lines],
+            "measured": list(map(_is_measured, lines)),
+            "value": table[column].astype(float),
+        }
     )
-    return table.iloc[sorted(ranked.index[:MOST_BARS])]
+    rank = {"kind": "stable", "na_position": "last"}
+    kept = order.sort_values(["measured", "failed", "value"], ascending=[True, True, least_first], **rank)[:MOST_BARS]
+    best = kept.sort_index().sort_values(["view", "failed", "value"], ascending=[True, True, least_first], **rank)
+    return table.loc[best.index]
 
 
 def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
@@ -193,39 +208,36 @@ def draw_bars(
     table: pandas.DataFrame,
     column: str,
     *,
-    name: Callable[[dict], str],
-    text: Callable[[dict], str],
-    parts: dict[str, str] | None = None,
-    names: dict[str, str] | None = None,
-    least_first: bool = False,
+    labels: list[str],
+    texts: list[str],
+    colours: Mapping[str, str],
+    parts: Mapping[str, str] | None = None,
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey, an unstable point's is hatched, an unproven one's dotted, a diverged one's crossed. A point
-    that failed has no bar, but a cross and its status at the axis. Tuned bars form a group under a heading of its own.
+    Published bars are grey, predicted ones hollow, an unstable point's is hatched, an unproven one's dotted, a diverged
+    one's crossed. A point that failed has no bar, but a cross and its status at the axis. Tuned bars form a group under
+    a heading of its own.
 
     Args:
         axes: where to draw; the legend is below its figure.
-        table: with columns device and the bars' lengths; source, variant, status, verdict, low, high, num_windows and
-            shade (a name of COLOURS, in place of the device's) where it has them.
+        table: from `ranked`; with columns device and the bars' lengths; source, variant, status, verdict, low, high and
+            num_windows where it has them.
         column: the bars' lengths.
-        name: from a line to its label.
-        text: what follows the bar of a line that did not fail.
-        parts: columns that a measured bar is made of, each with a name of COLOURS; empty is the device's.
-        names: what the legend calls names of COLOURS, where it is not NAMES.
-        least_first: whether less is better, where only the best are drawn.
+        labels: of the bars.
+        texts: what follows the bar of a line that did not fail.
+        colours: of machines.
+        parts: columns that a measured bar is made of, with what the legend calls them; the first is the darkest.
     """
-    every, table = table, shown(table, column, least_first=least_first)
-    say_left_out(axes, table, every, "the best")
     lines = table.to_dict("records")
-    places = _places(lines)
+    views = [view(line) for line in lines]
+    both = len(set(views)) > 1
+    places = [len(lines) - 1.0 - rank + VIEW_GAP * (both and seen == SAME) for rank, seen in enumerate(views)]
     drawn = set()
-    for place, line in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
-        drawn |= _draw_bar(axes, line, place, column, text, parts or {column: ""})
-    tops = {}
-    for line, place in zip(lines, places, strict=True):
-        tops[view(line)] = max(place, tops.get(view(line), place))
-    for heading, top in tops.items() if len(tops) > 1 else ():
+    for line, place, text in zip(lines, places, texts, strict=True):
+        drawn |= _draw_bar(axes, line, place, column, text, colour(line, colours), parts or {column: ""})
+    for heading in (SAME, BEST) if both else ():
+        top = max(place for place, seen in zip(places, views, strict=True) if seen == heading)
         look = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
         axes.text(0.01, top + 0.45, f"{heading}:", **look)
     bounded = table.set_axis(places)
@@ -235,15 +247,18 @@ def draw_bars(
         values = part[[column, "low", "high"]].astype(float)
         look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
-    ticks = sorted(zip(places, map(name, lines), strict=True))
-    axes.set_yticks([place for place, _ in ticks], [called for _, called in ticks], fontsize=8)
+    axes.set_yticks(places, labels, fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
-    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if len(tops) > 1 else 0.6))  # a lone bar is no thicker than others
-    axes.margins(x=0.25)  # room for the words after the bars
-    words = NAMES | (names or {})
-    shades = [Patch(color=COLOURS[shade], label=words[shade]) for shade in words if shade in drawn]
+    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
+    axes.margins(x=0.35)  # room for the words after the bars
+    shades = [
+        Patch(color=COLOURS["line"], alpha=alpha, label=label)
+        for label, alpha in zip((parts or {}).values(), SHADES, strict=False)
+        if label in drawn
+    ]
+    shades += [Patch(color=COLOURS["published"], label="published")] if "published" in drawn else []
     _add_legend(axes.figure, shades, drawn, kinds)
 
 
@@ -288,6 +303,25 @@ def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) 
     look = {name: value for name, value in style.items() if name != "fmt"}
     axes.plot(values[x], values[y], style["fmt"], **look)
     axes.vlines(values[x], values["low"], values["high"], color=style["color"], linewidth=1)
+
+
+def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+    """Write what each line is called next to its right end, in its colour, and apart from the others.
+
+    Args:
+        axes: with the limits that it will keep.
+        ends: x, y, text and colour of each line.
+    """
+    axes.autoscale_view()
+    to_share = (axes.transData + axes.transAxes.inverted()).transform
+    ends = sorted(ends, key=lambda end: to_share(end[:2])[1])
+    gap, height = LABEL_HEIGHT / axes.figure.get_figheight(), -1.0
+    heights = [height := max(to_share((x, y))[1], height + gap * (1 + text.count("\n"))) for x, y, text, _ in ends]
+    beyond = max(0.0, heights[-1] - 1.0) if heights else 0.0
+    for (x, y, text, shade), at in zip(ends, heights, strict=True):
+        line = {"arrowstyle": "-", "color": shade, "linewidth": 0.5, "alpha": 0.5}
+        look = {"color": shade, "fontsize": 7, "va": "center", "arrowprops": line}
+        axes.annotate(text, (x, y), (1.03, at - beyond), textcoords="axes fraction", **look)
 
 
 def bounds_kind(line: dict) -> str:
@@ -344,39 +378,29 @@ def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     records.as_text(verdicts.as_columns(table)).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
 
-def _places(lines: list[dict]) -> list[float]:
-    """Return the bars' places, the first on top, the tuned ones below the others with room for a heading between."""
-    is_best = [view(line) == BEST for line in lines]
-    if all(is_best):
-        is_best = [False] * len(lines)
-    ranks = sorted(range(len(lines)), key=lambda number: is_best[number])
-    gap = VIEW_GAP if any(is_best) else 0
-    places = {number: len(lines) - 1.0 - rank for rank, number in enumerate(ranks)}
-    return [places[number] + (0 if is_best[number] else gap) for number in range(len(lines))]
-
-
 def _draw_bar(
-    axes: Axes, line: dict, place: float, column: str, text: Callable[[dict], str], parts: dict[str, str]
+    axes: Axes, line: dict, place: float, column: str, text: str, shade: str, parts: Mapping[str, str]
 ) -> set[str]:
-    """Draw a bar with its words, or the cross of a failure; return the colours and outcomes for the legend."""
-    ending, count, end, drawn = outcome(line), line.get("num_windows"), 0.0, set()
+    """Draw a bar with its words, or the cross of a failure; return what the legend has to explain."""
+    ending, count, end = outcome(line), line.get("num_windows"), 0.0
     if ending == "failed":
         axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
-        words, drawn = [line["status"].replace("_", " ")], {ending}
-    else:
-        shade = line.get("shade") or ("cpu" if line["device"] == "cpu" else "accelerator")
-        if not _is_measured(line):
-            shade, parts = "published", {column: ""}
-        left, hatch = 0.0, {"hatch": HATCHES[ending]} if ending in HATCHES else {}
-        for part, name in parts.items():
-            if pandas.notna(line[part]):
-                look = {"color": COLOURS[name or shade], "edgecolor": "white", "linewidth": 0, **hatch}
-                axes.barh(place, line[part], left=left, **look)
-                left, drawn = left + line[part], drawn | {name or shade, ending}
-        counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
-        words = [text(line), counted, "diverged" if ending == "diverged" else ""]
-        end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
-    axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8)
+        axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
+        return {ending}
+    kind, left, drawn = bounds_kind(line), 0.0, {ending}
+    look = {"color": shade, "edgecolor": "white", "linewidth": 0}
+    if kind == PREDICTED:
+        look = {"facecolor": "none", "edgecolor": shade, "linestyle": "--"}
+    look |= {"hatch": HATCHES[ending]} if ending in HATCHES else {}
+    own = parts if _is_measured(line) else {column: "published" if kind == PUBLISHED else ""}
+    for (part, called), alpha in zip(own.items(), SHADES, strict=False):
+        if pandas.notna(line[part]):
+            axes.barh(place, line[part], left=left, alpha=alpha, **look)
+            left, drawn = left + line[part], drawn | {called}
+    counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
+    words = [text, counted, "diverged" if ending == "diverged" else ""]
+    end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+    axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8, parse_math=False)
     return drawn
 
 

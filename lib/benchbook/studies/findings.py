@@ -1,6 +1,7 @@
 """What each study says, in at most two sentences; and, apart from them, the numbers behind. All are made from rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import pandas
 
@@ -37,17 +38,85 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
     return pandas.DataFrame(lines, columns=["study", "title", "finding", "basis"])
 
 
+@dataclass(frozen=True)
+class Says:
+    """A sentence that a table makes: of its best line, or of the span of a column. A chart's title, and a finding.
+
+    What was measured counts; without a measurement what was published, and the sentence says so.
+
+    Attributes:
+        text: with {value}, with {place} (the machine and device of the best line), and with the line's columns.
+        none: what is said without a value.
+        column: whose values it tells.
+        show: how a value reads.
+        best: which line speaks, `most` or `least`; empty: all, with the least and the most.
+        where: which lines count, as `pandas.DataFrame.query` takes it.
+    """
+
+    text: str
+    none: str
+    column: str
+    show: Callable[[float], str] = wording.number
+    best: str = ""
+    where: str = ""
+
+    def lines(self, table: pandas.DataFrame) -> pandas.DataFrame:
+        """Return the lines that count: measured ones, else published ones, that trained and have a value."""
+        own = table.query(self.where, engine="python") if self.where and len(table) else table
+        own = own[own[self.column].notna()]
+        own = own[own["status"].isin(records.TRAINED)] if "status" in own else own
+        measured = own[own["source"] == "measured"] if "source" in own else own
+        return measured if len(measured) else own
+
+    def line(self, table: pandas.DataFrame) -> dict | None:
+        """Return the line that speaks; None without one."""
+        lines = self.lines(table)
+        return fastest(lines, self.column, least=self.best == "least") if self.best and len(lines) else None
+
+    def __call__(self, table: pandas.DataFrame, names: naming.Names, place: str = "") -> str:
+        """Return the sentence, without its full stop.
+
+        Args:
+            table: with its columns.
+            names: of machines.
+            place: of the best line, in other words than `Names.in_sentence` has for it.
+        """
+        lines, line = self.lines(table), self.line(table)
+        if lines.empty:
+            return self.none
+        published = "source" in lines and lines["source"].iloc[0] != "measured"
+        values = line or {}
+        if line and "machine" in line:
+            values |= {"place": place or names.in_sentence(line)}
+        value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)
+        return self.text.format(**values | {"value": value}) + (", published" if published else "")
+
+
 def finding(study: Study, evidence: Evidence) -> str:
-    """Return what a study says of some evidence, in its own sentences, else by its fastest point."""
-    if study.finding is not None:
-        return study.finding(evidence)
-    points = evidence.points(study.name)
-    trained = points[points["status"].isin(records.TRAINED) & points["samples_per_second"].notna()]
-    if trained.empty:
-        return f"{study.title}: nothing was measured here yet."
-    best = fastest(trained, "samples_per_second")
-    rate = f"{wording.number(best['samples_per_second'])} images a second"
-    return f"{study.title} trains {rate} on {place(evidence, best, trained)}{hedged(evidence, [best])}."
+    """Return what a study says of some evidence, in two sentences at most: the first with hedges, then what is known.
+
+    A study without sentences of its own speaks of its fastest point.
+    """
+    says = study.says or ((lambda evidence: evidence.points(study.name), rate(study.title)),)
+    sentences = []
+    for place_in_text, (make, sentence) in enumerate(says):
+        table = make(evidence)
+        line = sentence.line(table) if isinstance(sentence, Says) else None
+        if place_in_text == 0 and line and line.get("source", "measured") == "measured":
+            stood_in = stand_in(line, study.dataset) if study.dataset else ""
+            said = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
+            sentences.append(said + hedged(evidence, [line], stood_in))
+        else:
+            points = [] if isinstance(sentence, Says) else evidence.points(study.name).to_dict("records")
+            hedges = hedged(evidence, points) if place_in_text == 0 else ""
+            sentences.append(sentence(table, evidence.names) + hedges)
+    return " ".join(map(wording.sentence, [sentence for sentence in sentences if sentence][:2]))
+
+
+def rate(title: str) -> Says:
+    """Return what a study says of its fastest point."""
+    none = f"{title}: nothing was measured here yet"
+    return Says(f"{title} trains {{value}} images a second on {{place}}", none, "samples_per_second", best="most")
 
 
 def fastest(table: pandas.DataFrame, column: str, *, least: bool = False) -> dict:

@@ -1,14 +1,14 @@
 """How much of a training step is input: making a batch, waiting for it, moving it."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import pandas
 
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
 from benchbook.measuring import support
-from benchbook.record.naming import Names
 from benchbook.studies import charts
+from benchbook.studies.findings import Says
 from benchbook.studies.study import Chart, Evidence
 
 RATE = ["samples_per_second", "low", "high", "interval"]
@@ -55,50 +55,32 @@ def beside_ready(evidence: Evidence, points: pandas.DataFrame) -> pandas.DataFra
     return table(points, rates.set_axis(RATE[:3], axis=1).assign(interval=intervals.RANGE), statistics.POINT_KEY)
 
 
-def chart(
-    name: str,
-    note: str,
-    shares: charts.Table,
-    label: Callable[[dict, Names], str],
-    ready: str,
-    digits: int = 0,
-) -> Chart:
-    """Return a chart with two bars for each line: the share that the host waited, and what ready batches would save.
+def says(what: str = "Input") -> Says:
+    """Return the sentence on the shares of a table."""
+    return Says(f"{what} takes {{value}} of a training step", "", "share", wording.percent)
+
+
+def chart(name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]) -> Chart:
+    """Return a chart with a bar for the share of each line: what ready batches would save.
 
     Args:
         name, note: of the chart.
-        shares: from the evidence to `table`; a share that is missing is not drawn.
-        label: of a line's bars.
-        ready: what would save the share, after "saved if".
-        digits: of percentages.
+        shares: from the evidence to `table`; a line whose steps on ready batches were not timed is not drawn.
+        label, usual: see `charts.Plot`.
     """
-    bars = charts.Bars(
-        column="value",
-        lines=_bars,
-        label=lambda bar, names: label(bar, names) if bar["shade"] == "evaluate" else "",
-        text=lambda bar: f"{bar['value']:.{digits}%}" if pandas.notna(bar["value"]) else "not timed",
-        names={"evaluate": "host waited for input", "cpu": f"saved if {ready}"},
+    return charts.Bars(
+        name,
+        "How much of a step is input?",
+        note,
+        table=shares,
+        lines=lambda table, evidence: table[table["share"].notna()],
+        column="share",
+        bounds=("share_low", "share_high", "share_interval"),
+        label=label,
+        usual=usual,
+        text="{share:.1%} (the host waited {waited:.0%})",
         percent=True,
         reference=0,
-        xlabel="share of training time",
-        title=_title,
+        xlabel="share of training time that ready batches would save",
+        title=says(),
     )
-    shows = "Bars of the share of training time that is input"
-    return Chart(name, "How much of a step is input?", note, charts.plot(shares, bars, shows=shows))
-
-
-def _bars(shares: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return two bars for each line, the host's wait first."""
-    both = []
-    for column, shade in (("waited", "evaluate"), ("share", "cpu")):
-        bounds = {"low": shares[f"{column}_low"], "high": shares[f"{column}_high"]}
-        kind = shares.get(f"{column}_interval")
-        both.append(shares.assign(value=shares[column].astype(float), shade=shade, interval=kind, **bounds))
-    return pandas.concat(both).sort_index(kind="stable").reset_index(drop=True)
-
-
-def _title(shares: pandas.DataFrame, names: Names) -> str:
-    timed = shares["share"].dropna()
-    if timed.empty:
-        return "Input share: no step on ready batches was timed yet"
-    return f"Input takes {wording.span(timed, wording.percent)} of a training step"

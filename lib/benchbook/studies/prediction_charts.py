@@ -7,7 +7,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchbook.judging import wording
 from benchbook.record import chips
-from benchbook.record import errors as judged
+from benchbook.record import model as judged
 from benchbook.record.forecast import of_the_record
 from benchbook.studies import figures, prediction_tables
 from benchbook.studies.study import Chart, Drawing, Evidence, once

@@ -86,6 +86,11 @@ class Evidence:
         """Return what machines and devices are called for people; see `naming.of`."""
         return naming.of(self.rows, self.folder)
 
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """Return the colour of each machine that measured; see `figures.machine_colours`."""
+        return figures.machine_colours(set(self.measured["machine"]))
+
     def without_wrong(self) -> "Evidence":
         """Return the same evidence without the rows of points that trained wrong; see `verdicts`."""
         wrong = self.summary.loc[self.summary["status"] == verdicts.WRONG, statistics.POINT_KEY]
@@ -196,19 +201,19 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Chart:
-    """One question of a study and the chart that answers it.
+    """One question of a study and the chart that answers it; `charts` has the kinds.
 
     Attributes:
         name: of its files, without extension.
         heading: what it asks, or what it is of.
         note: what a reader has to know to read it; may be empty.
-        make: from the evidence to the drawing.
+        make: from the evidence to the drawing, where no kind of `charts` fits.
     """
 
     name: str
     heading: str
-    note: str
-    make: Callable[[Evidence], Drawing]
+    note: str = ""
+    make: Callable[[Evidence], Drawing] | None = None
 
     def draw(self, evidence: Evidence) -> Drawing:
         """Return the chart, drawn in the house style."""
@@ -240,8 +245,9 @@ class Study:
         title: what people call it.
         charts: in the report's order, the lead chart first.
         article: whose figures it repeats; empty where no article asked.
+        dataset: the article's, for which others stand in; empty where that is nothing to warn of.
         published: quantities that stand in published rows.
-        finding: from the evidence to what the study says of it, in at most two sentences; None: by its fastest point.
+        says: what it finds: one or two sentences, each with the table that it is made of; see `findings.finding`.
         quantities: from the evidence to quantities that were measured or computed, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of what the article calls an epoch, by machine and point; None
             where that is the images of the article's data set over the rate of training.
@@ -251,8 +257,9 @@ class Study:
     title: str
     charts: tuple[Chart, ...]
     article: str = ""
+    dataset: str = ""
     published: tuple[Rule, ...] = ()
-    finding: Callable[[Evidence], str] | None = None
+    says: tuple[tuple[Callable[[Evidence], pandas.DataFrame], Callable], ...] = ()
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
 
@@ -262,6 +269,5 @@ class Study:
         return layout.question(self.name)
 
     def draw(self, evidence: Evidence) -> list[Drawing]:
-        """Return the drawings of the charts for which the evidence has numbers."""
-        drawings = [chart.draw(evidence) for chart in self.charts]
-        return [drawing for drawing in drawings if len(drawing.table)]
+        """Return the drawings of the charts for which the evidence has enough numbers."""
+        return [drawing for chart in self.charts if (drawing := chart.draw(evidence)).figure]

@@ -5,6 +5,7 @@ import pandas
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles
+from benchbook.studies.study import longest
 
 
 def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
@@ -14,8 +15,25 @@ def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
 
 def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:
     """Return published rows with low and high: the rounding of a printed figure."""
-    bounds = [articles.bounds(row, column) for row in printed.to_dict("records")]
-    return printed.assign(low=[low for low, _ in bounds], high=[high for _, high in bounds])
+    known = printed[printed[column].notna()].to_dict("records")
+    bounds = pandas.DataFrame([articles.bounds(row, column) for row in known], printed.index[printed[column].notna()])
+    return printed.assign(**bounds.reindex(columns=[0, 1]).set_axis(["low", "high"], axis=1).astype(float))
+
+
+def beside_printed(
+    measured: pandas.DataFrame, printed: pandas.DataFrame, columns: list[str], alike: list[str]
+) -> pandas.DataFrame:
+    """Return measured points with the published rows next to them; of points that are alike the longest counts.
+
+    Args:
+        measured: lines of a summary.
+        printed: published rows.
+        columns: of the table; what a line lacks is missing.
+        alike: columns in which points have to differ to be kept, see `study.longest`.
+    """
+    lines = [*printed.to_dict("records"), *measured.assign(source="measured").to_dict("records")]
+    table = pandas.DataFrame(lines, columns=list(dict.fromkeys([*columns, "num_samples"])))
+    return longest(table, alike)[columns].reset_index(drop=True)
 
 
 def ratio(line: dict, base: dict, column: str, combine=intervals.divide) -> dict:

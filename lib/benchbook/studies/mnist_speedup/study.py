@@ -4,12 +4,12 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import confirmation, intervals, statistics, wording
-from benchbook.record.naming import Names
-from benchbook.studies import figures, input_shares
+from benchbook.studies import input_shares
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points, plot
+from benchbook.studies.charts import Bars, Points
 from benchbook.studies.epochs import ArticleEpoch
-from benchbook.studies.study import Chart, Evidence, Rule, Study, longest, once
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence, Rule, Study, longest, once
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -24,8 +24,6 @@ EPOCH = ArticleEpoch(
     described=("framework",),
     setup_phases=("setup", "compile"),
 )
-WAYS = {"reference": "with the article's loader", "equal loader": "with an equal loader"}
-WAYS |= {"resident": "with the data on the device", "tuned": "tuned", confirmation.UNCONFIRMED: "tuned"}
 
 
 @once
@@ -102,23 +100,6 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
     return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
 
 
-def finding(evidence: Evidence) -> str:
-    """Return how long the article's epoch takes, and what of it is the chip, or else the loader."""
-    times = epochs(evidence)
-    if EPOCH.measured(times).empty:
-        return f"No MNIST epoch was measured here yet. {EPOCH.printed_sentence(times)}".strip()
-    first = EPOCH.sentence(evidence, times, "One MNIST epoch", WAYS)
-    ratios, share = speedups(times), EPOCH.input_share(times, shares(evidence))
-    own = ratios[(ratios["source"] == "measured") & (ratios["machine"] == EPOCH.fastest(times)["machine"])]
-    if len(own):
-        second = f"Its accelerator is {wording.span(own['speedup'], wording.times)} times as fast as its CPU."
-    elif share is not None:
-        second = f"The loader takes {wording.part(share)} of a training step."
-    else:
-        second = EPOCH.printed_sentence(times)
-    return f"{first}. {second}".strip()
-
-
 def quantities(evidence: Evidence) -> list[dict]:
     """Return the seconds of epochs that repeat the article's, in its own framework, for claims."""
     times = epochs(evidence)
@@ -133,34 +114,11 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return longest(points, [*PLACE, "batch_size", "loader"])
 
 
-def _label(line: dict, names: Names) -> str:
-    return figures.name_point(line, line["loader"], _framework(line), names=names, dataset=EPOCH.dataset)
-
-
-def _framework(line: dict) -> str:
-    """Return the framework of a line where it is not the article's."""
-    framework = line.get("framework")
-    return "" if framework == "torch" or pandas.isna(framework) else framework
-
-
-def _speedups_title(table: pandas.DataFrame, names: Names) -> str:
-    measured = table.loc[table["source"] == "measured", "speedup"]
-    if len(measured):
-        return f"The accelerator is {wording.span(measured, wording.times)} times as fast as its CPU"
-    if len(table):
-        return f"Published: the GPU is {wording.span(table['speedup'], wording.times)} times as fast as its CPU"
-    return "Accelerator and CPU: no machine has both yet"
-
-
-def _step_times_title(table: pandas.DataFrame, names: Names) -> str:
-    if table.empty:
-        return "No machine has two batch sizes yet"
-    return f"A step costs {wording.span(table['fixed_seconds'], wording.duration)} before its first image"
-
-
-def _step_label(points: pandas.DataFrame, names: Names) -> str:
-    first = points.iloc[0].to_dict()
-    return ", ".join(filter(None, (names.place(first), _framework(first)))) + figures.num_windows(points)
+def _beside_fastest(evidence: Evidence, ratios: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the speed-ups of the machine whose epoch is the fastest."""
+    best = SAYS.line(epochs(evidence))
+    is_measured = best is not None and best["source"] == "measured"
+    return ratios[ratios["machine"] == best["machine"]] if is_measured else ratios
 
 
 def _draw_fit(axes: Axes, points: pandas.DataFrame, style: dict) -> None:
@@ -173,77 +131,77 @@ def _in_milliseconds(table: pandas.DataFrame, evidence: Evidence) -> pandas.Data
     return table.assign(**{name: table[name] * 1e3 for name in ("seconds_per_step", "low", "high")})
 
 
+SAYS = EPOCH.says("One MNIST epoch", "No MNIST epoch was measured here yet")
+LABEL = {"label": ("loader", "framework", "dataset"), "usual": {"framework": "torch", "dataset": "mnist"}}
+FASTER = Says("The accelerator is {value} times as fast as its CPU", "", "speedup", wording.times)
 STUDY = Study(
     name=NAME,
     title="MNIST",
     article="Chinese PyTorch blog post, 2022",
+    dataset="mnist",
+    says=(
+        (epochs, SAYS),
+        (lambda evidence: _beside_fastest(evidence, speedups(epochs(evidence))), FASTER),
+        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_shares.says("The loader")),
+    ),
     charts=(
         EPOCH.chart(
             "mnist-epochs",
             "Seconds for one epoch",
             "",
             epochs,
-            "One MNIST epoch",
-            label=_label,
+            SAYS,
+            label=LABEL["label"],
             text="{seconds:.1f} s",
             xlabel="seconds for data set-up, one training epoch and the test",
         ),
-        Chart(
+        Bars(
             "mnist-speedup",
             "Speed-up of the accelerator over its CPU",
             "First with the article's loaders, then with equal ones: what remains is the chip.",
-            plot(
-                lambda evidence: speedups(epochs(evidence)),
-                Bars(
-                    column="speedup",
-                    label=_label,
-                    text="{speedup:.2f}x",
-                    reference=1,
-                    xlabel="CPU seconds / accelerator seconds, same machine",
-                    title=_speedups_title,
-                ),
-                shows="Bars of CPU seconds over accelerator seconds",
-            ),
+            table=lambda evidence: speedups(epochs(evidence)),
+            title=FASTER,
+            column="speedup",
+            text="{speedup:.2f}x",
+            reference=1,
+            xlabel="CPU seconds / accelerator seconds, same machine",
+            **LABEL,
         ),
         input_shares.chart(
             "mnist-input-share",
-            "The host's wait may overlap device work; the share saved is 1 - resident step / loop step, at the"
-            " article's batch size.",
+            "The share saved is 1 - resident step / loop step, at the article's batch size. The host's wait may overlap"
+            " device work.",
             shares,
-            _label,
-            "the data were on the device",
+            **LABEL,
         ),
-        Chart(
+        Points(
             "mnist-step-time",
             "What does a step cost before the first image?",
             "A line through the resident step's time at several batch sizes: its start is what every step pays"
             " (launching), its slope what every image pays (arithmetic). Neither can be negative.",
-            plot(
-                step_times,
-                Points(
-                    x="batch_size",
-                    y="seconds_per_step",
-                    by=PLACE,
-                    fmt=lambda line: "o",
-                    label=_step_label,
-                    lines=_in_milliseconds,
-                    also=_draw_fit,
-                    xlabel="batch size",
-                    ylabel="ms a step, data resident",
-                    from_zero=True,
-                    look={"xlim": (0, None)},
-                    title=_step_times_title,
-                ),
-                shows="Step time over batch size with a fitted line",
-                height=4.0,
+            table=step_times,
+            lines=_in_milliseconds,
+            title=Says(
+                "A step costs {value} before its first image",
+                "No machine has two batch sizes yet",
+                "fixed_seconds",
+                wording.duration,
             ),
+            x="batch_size",
+            y="seconds_per_step",
+            by=PLACE,
+            joined=False,
+            also=_draw_fit,
+            xlabel="batch size",
+            ylabel="ms a step, data resident",
+            from_zero=True,
+            **LABEL,
         ),
     ),
     published=(
         Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
         Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
     ),
-    finding=finding,
     quantities=quantities,
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
 )

@@ -4,14 +4,13 @@ import numpy
 import pandas
 
 from benchbook.judging import wording
-from benchbook.machine.libraries import PREFERRED
-from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.rows import records
-from benchbook.studies import figures, findings, quantities
+from benchbook.studies import quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines, plot
-from benchbook.studies.study import Chart, Evidence, Rule, Study, longest, once
+from benchbook.studies.charts import Bars, Lines
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence, Rule, Study, once
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
@@ -20,10 +19,8 @@ LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a ne
 LEAST_GAIN = 0.15  # of test accuracy over chance
 RULE = f"the last window's loss {LEAST_FALL:.0%} under the first's, test accuracy {LEAST_GAIN:.0%} over chance"
 NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
-GUESSED = 1.2 / NUM_CLASSES  # an accuracy up to this is taken for that of guessing
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
-DASHES = {"tensorflow": "-", "jax": "--", "torch": ":", "mlx": "-."}
-MARKERS = "os^vDP*X"
+LAYERS = {True: "all layers", False: "last layer"}
 
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
 _ALIKE = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "batch_size", "image_size"]
@@ -42,24 +39,20 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, batch_size, image_size, trainable,
-        learning_rate, weights, image_size_over, images_per_second, low, high, interval (its kind), num_windows,
-        verdict, joules_per_image, joules_low, joules_high, joules_interval, method, boundary, accuracy, status,
-        message, point.
+        learning_rate, weights, image_size_over, layers (which are trained), images_per_second, low, high, interval
+        (its kind), num_windows, verdict, joules_per_image, joules_low, joules_high, joules_interval, method, boundary,
+        accuracy, status, message, point.
         A rate is missing where a point failed, and joules where no sensor could be read.
     """
-    printed = shared.with_settings(evidence.printed(NAME), _SETTINGS).assign(point=None)
-    timed = shared.with_bounds(printed[printed["seconds"].notna()], "seconds")
+    printed = shared.with_bounds(shared.with_settings(evidence.printed(NAME), _SETTINGS), "seconds")
     rates = {"images_per_second": "seconds", "low": "high", "high": "low"}
-    timed = timed.assign(**{name: timed["samples"] / timed[time] for name, time in rates.items()})
-    measured = shared.with_settings(evidence.points(NAME), _SETTINGS).assign(source="measured").rename(columns=_RENAMED)
-    lines = [line for part in (timed, printed[printed["seconds"].isna()], measured) for line in part.to_dict("records")]
-    columns = [*_ALIKE, *_SETTINGS, "images_per_second", "low", "high", "interval", "num_windows", "verdict"]
+    printed = printed.assign(**{name: printed["samples"] / printed[time] for name, time in rates.items()}, point=None)
+    measured = shared.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
+    columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", "low", "high", "interval", "num_windows", "verdict"]
     columns += ["joules_per_image", "joules_low", "joules_high", "joules_interval", "method", "boundary"]
     columns += ["accuracy", "status", "message", "point"]
-    table = longest(pandas.DataFrame(lines, columns=[*columns, "num_samples"]), [*_ALIKE, *_SETTINGS])
-    rank = table["framework"].map({name: place for place, name in enumerate(PREFERRED)}).fillna(len(PREFERRED))
-    order = ["source", "machine", "trainable", "image_size", "batch_size", "learning_rate", "variant", "device", "rank"]
-    return table.assign(rank=rank).sort_values(order)[columns].reset_index(drop=True)
+    table = shared.beside_printed(measured, printed, columns, [*_ALIKE, *_SETTINGS])
+    return table.assign(layers=table["trainable"].map(LAYERS).fillna(""))
 
 
 @once
@@ -70,14 +63,14 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, variant, dataset, batch_size, image_size, trainable, learning_rate,
-        weights, point, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
+        weights, point, layers, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     windows = evidence.newest(NAME).query("phase == 'train' and repeat == 0 and samples.notna()", engine="python")
     windows = shared.with_settings(windows, _SETTINGS[:3]).assign(images_seen=shared.middles(windows, ["run_id"]))
     table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss", status=("status", shared.worst))
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
-    table = table.join(tested, on=["machine", "point"])
-    return table[[*_CURVE, "images_seen", "loss", "low", "high", "num_runs", "accuracy", "status"]]
+    table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))
+    return table[[*_CURVE, "layers", "images_seen", "loss", "low", "high", "num_runs", "accuracy", "status"]]
 
 
 def convergence(evidence: Evidence) -> pandas.DataFrame:
@@ -142,30 +135,6 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def finding(evidence: Evidence) -> str:
-    """Return the fastest setting, the energy of an image, and how many settings failed."""
-    table = settings(evidence)
-    own, trained = _trained(table)
-    if trained.empty:
-        return f"{_rates_title(table, evidence.names)}."
-    best = findings.fastest(trained, "images_per_second")
-    layers = "" if pandas.isna(best["trainable"]) else "all layers" if best["trainable"] else "its last layer alone"
-    size = "" if pandas.isna(best["image_size"]) else f"{best['image_size']:.0f}-pixel images"
-    hedge = findings.hedged(evidence, [best], findings.stand_in(best, "cifar10"))
-    rate, place = wording.number(best["images_per_second"]), findings.place(evidence, best, trained)
-    work = " on ".join(filter(None, (layers, size)))
-    failed = len(own) - len(trained)
-    broken = f"; {failed} of {len(own)} settings failed" if failed else ""
-    first = f"MobileNetV2 trains {rate} images a second on {place}, {work}{hedge}"
-    return f"{first}. {_joules_title(table, evidence.names)}{broken}."
-
-
-def _trained(table: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return the measured settings, and those of them that trained."""
-    own = table[table["source"] == "measured"]
-    return own, own[own["status"].isin(records.TRAINED) & own["images_per_second"].notna()]
-
-
 def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     if line["weights"] != "imagenet":
         return NOT_JUDGED, f"{line['weights']} weights"
@@ -178,140 +147,74 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     return (CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED), reason
 
 
-def _rates_title(table: pandas.DataFrame, names: Names) -> str:
-    own, trained = _trained(table)
-    if trained.empty:
-        return f"All {len(own)} settings of MobileNetV2 failed" if len(own) else "MobileNetV2 was not measured here yet"
-    best = trained.sort_values("images_per_second").iloc[-1]
-    how = f"{best['framework']}, {naming.device_word(best['device'])}"
-    return f"MobileNetV2 trains up to {wording.number(best['images_per_second'])} images a second ({how})"
-
-
-def _joules_title(table: pandas.DataFrame, names: Names) -> str:
+def _energy_sentence(table: pandas.DataFrame, names: Names) -> str:
+    """Return the joules of an image within each boundary; they are not compared across."""
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
-    read = read[read["status"].isin(records.TRAINED)]
-    if read.empty:
-        return "No sensor could read its energy"
-    boundaries = ", ".join(sorted(set(read["boundary"])))
-    return f"An image takes {wording.span(read['joules_per_image'])} J ({boundaries})"
+    read = read[read["status"].isin(records.TRAINED)].groupby("boundary")["joules_per_image"]
+    spans = [f"{wording.span(joules)} J ({boundary})" for boundary, joules in read]
+    return f"An image takes {wording.joined(spans)}" if spans else "No sensor could read its energy"
 
 
-def _losses_title(table: pandas.DataFrame, names: Names) -> str:
-    tested = table[table["accuracy"].notna()]
-    if tested.empty:
-        return "Loss: nothing measured here yet"
-    best = tested.sort_values("accuracy").iloc[-1]
-    after = f"after {best['images_seen']:,.0f} images"
-    if best["accuracy"] <= GUESSED:
-        return f"Test accuracy {after} is no better than guessing ({wording.percent(best['accuracy'])})"
-    return f"Test accuracy reaches {wording.percent(best['accuracy'])} {after} ({_work(best)})"
+def _text(line: dict) -> str:
+    rate, joules = f"{line['images_per_second']:,.0f}", line["joules_per_image"]
+    return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
-def _joules(line: dict) -> str:
-    if pandas.notna(line["joules_per_image"]):
-        return f"{line['joules_per_image']:.3g} J ({line['boundary']})"
-    return "no sensor" if line["source"] == "measured" else "not printed"
-
-
-def _work(line: dict) -> str:
-    """Return a setting in few words; data that stand in for CIFAR-10 are named."""
-    return ", ".join(filter(None, (_short(line), figures.stand_in(line, "cifar10"))))
-
-
-def _short(line: dict) -> str:
-    trained = "" if pandas.isna(line["trainable"]) else ", all layers" if line["trainable"] else ", last layer"
-    rate = line["learning_rate"]
-    rate = f", rate {rate:g}" if pandas.notna(rate) and rate != LEARNING_RATE else ""
-    variant = "" if line["variant"] == "reference" else f", {line['variant']}"
-    device = naming.device_word(line["device"]) if pandas.notna(line["device"]) else "any device"
-    device = device.removesuffix(" with TensorFlow")
-    return f"{line['framework']} {device}{trained}{figures.size(line)}{rate}{variant}"
-
-
-def _label(line: dict, names: Names) -> str:
-    """Return a setting's label: its machine with stand-in data or an article's kind, and below it the setting."""
-    measured = line["source"] == "measured"
-    other = figures.stand_in(line, "cifar10") if measured else line["source"]
-    over = f", over {line['image_size_over']:.0f} px" if pandas.notna(line["image_size_over"]) else ""
-    short = _short(line if measured else line | {"framework": "tensorflow"})
-    return f"{', '.join(filter(None, (names.machine(line['machine']), other)))}\n{short}{over}"
-
-
-def _marked(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return curves with a marker for each network and batch, and their machine's name where there are several."""
-    shapes = table.groupby(["trainable", "image_size", "batch_size"], dropna=False).ngroup()
-    several = table["machine"].nunique() > 1
-    places = [f"{evidence.names.machine(machine)}, " if several else "" for machine in table["machine"]]
-    return table.assign(marker=[MARKERS[number % len(MARKERS)] for number in shapes], place=places)
-
-
-def _curve_label(curve: pandas.DataFrame, names: Names) -> str:
-    line = curve.iloc[0].to_dict()
-    tested = f": test {line['accuracy']:.0%}" if pandas.notna(line["accuracy"]) else ""
-    return f"{line['place']}{_work(line)}, n={len(curve)}{figures.num_runs(curve)}{tested}"
-
-
+RATE = Says(
+    "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
+    "MobileNetV2 was not measured here yet",
+    "images_per_second",
+    best="most",
+    where="image_size.notna()",
+)
+USUAL = {"dataset": "cifar10", "learning_rate": LEARNING_RATE, "variant": "reference"}
+LABEL = ("framework", "layers", "image_size", "batch_size", "learning_rate", "variant", "dataset")
 STUDY = Study(
     name=NAME,
     title="MobileNetV2",
     article="Chris Van Pelt, Weights & Biases, 2021",
+    dataset="cifar10",
+    says=((settings, RATE), (settings, _energy_sentence)),
     charts=(
-        Chart(
+        Bars(
             "mobilenetv2-settings",
             "Images a second and joules an image",
-            "Every setting, framework next to framework; a cross where it failed, and the published ones in grey.",
-            plot(
-                settings,
-                Bars(
-                    column="images_per_second",
-                    label=_label,
-                    text="{images_per_second:,.0f}",
-                    xlabel="images a second, training",
-                    title=_rates_title,
-                ),
-                Bars(
-                    column="joules_per_image",
-                    lines=lambda table, evidence: table.assign(low=table["joules_low"], high=table["joules_high"]),
-                    label=_label,
-                    text=_joules,
-                    margin=0.4,
-                    xlabel="joules an image",
-                    title=_joules_title,
-                ),
-                shows="Bars of images a second and of joules an image",
-                width=12.0,
-                sharey=True,
-            ),
+            "Every setting, the fastest first; a cross where it failed, and the published ones in grey. Joules are"
+            " missing where no sensor was read.",
+            table=settings,
+            title=RATE,
+            column="images_per_second",
+            label=LABEL,
+            usual=USUAL,
+            text=_text,
+            xlabel="images a second, training",
         ),
-        Chart(
+        Lines(
             "mobilenetv2-loss",
             "What does it learn, and does the frozen network converge?",
             "The table gives the rule for convergence next to each verdict. A frozen network of random weights is not"
             " judged: it cannot converge.",
-            plot(
-                losses,
-                Lines(
-                    x="images_seen",
-                    y="loss",
-                    by=_CURVE,
-                    lines=_marked,
-                    fmt=lambda line: DASHES[line["framework"]] + line["marker"],
-                    label=_curve_label,
-                    xlabel="images seen",
-                    ylabel="loss (grey: of guessing)",
-                    reference=numpy.log(NUM_CLASSES),
-                    from_zero=True,  # a loss that does not fall is not to look as if it did
-                    title=_losses_title,
-                ),
-                shows="Loss over images seen, with test accuracies",
-                width=12.0,
-                height=4.0,
-                legend="right",
-                tables={"mobilenetv2-convergence": convergence},
+            table=losses,
+            title=Says(
+                "Test accuracy reaches {value} after {images_seen:,.0f} images ({framework}, {layers})",
+                "Loss: nothing measured here yet",
+                "accuracy",
+                wording.percent,
+                "most",
             ),
+            x="images_seen",
+            y="loss",
+            by=_CURVE,
+            label=LABEL,
+            usual=USUAL,
+            xlabel="images seen",
+            ylabel="loss (grey: of guessing)",
+            reference=numpy.log(NUM_CLASSES),
+            from_zero=True,  # a loss that does not fall is not to look as if it did
+            width=12.0,
+            tables={"mobilenetv2-convergence": convergence},
         ),
     ),
     published=(Rule("crashed_over_196", None, "status == 'crashed' and image_size_over == 196"),),
-    finding=finding,
     quantities=claimed,
 )

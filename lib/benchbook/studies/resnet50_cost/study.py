@@ -6,13 +6,13 @@ import numpy
 import pandas
 
 from benchbook.judging import statistics, verdicts, wording
-from benchbook.record import estimate, naming
-from benchbook.record.naming import Names
+from benchbook.record import estimate
 from benchbook.rows import ceilings, records
-from benchbook.studies import figures, findings, quantities
+from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines, Points, plot
-from benchbook.studies.study import Chart, Evidence, Rule, Study, longest, once
+from benchbook.studies.charts import Bars, Points
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence, Rule, Study, once
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
@@ -21,10 +21,9 @@ MILLION = 1e6  # images
 SWAPPED = "swap"  # the code of a verdict's reason where the machine swapped
 RENTED = ("on_demand", "reserved")
 ELECTRICITY = "electricity"  # of a machine that is paid for
-UNITS = {"hours": "hours", "dollars": "US dollars"}
-MARKERS = {1: "o", 2: "s", 4: "D", 8: "^"}  # by number of devices
 
 _ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
+_POINT = [*_ALIKE, "batch_size", "device_count"]
 _SETTING = [name for name in _ALIKE if name != "source"]
 _STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
 _ENERGY = ["energy_method", "energy_boundary"]
@@ -47,21 +46,18 @@ def points(evidence: Evidence) -> pandas.DataFrame:
         electricity_per_kwh (as the run states them), status, message.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
-    printed = printed.assign(num_samples=0)
-    measured = shared.with_settings(evidence.points(NAME), _STATED).assign(source="measured")
+    measured = shared.with_settings(evidence.points(NAME), _STATED)
     shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"]
     measured = measured.join(shares, on=["machine", "point"])
     devices = measured["device_count"].mask(measured["device"] == "cpu", 1).astype(float)
     measured = measured.assign(efficiency=measured["efficiency"].astype(float) / devices)
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
-    lines = [*printed.to_dict("records"), *measured.to_dict("records")]
     columns = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
     columns += ["image_size", "device_count", "samples_per_second", "low", "high", "interval", "num_windows", "verdict"]
     columns += ["efficiency", "energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
-    table = pandas.DataFrame(lines, columns=[*columns, "num_samples"]).astype(dict.fromkeys(numbers, float))
-    alike = [*_ALIKE, "batch_size", "device_count"]
-    table = longest(table, alike).sort_values(alike)[columns].reset_index(drop=True)
+    table = shared.beside_printed(measured, printed.assign(num_samples=0), columns, _POINT)
+    table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
     return table.rename(columns={"samples_per_second": "images_per_second"})
 
 
@@ -276,21 +272,6 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def finding(evidence: Evidence) -> str:
-    """Return the fastest point, how long a million images take on it, and what they cost."""
-    trained = evidence.points(NAME)
-    trained = trained[trained["status"].eq("ok") & trained["samples_per_second"].notna()]
-    price = wording.sentence(_costs_title(costs(evidence), evidence.names))
-    if trained.empty:
-        return f"ResNet-50 was not measured here yet. {price}"
-    best = findings.fastest(trained, "samples_per_second")
-    rate, whole = best["samples_per_second"], wording.duration(MILLION / best["samples_per_second"])
-    synthetic = "random pixels, so that input costs nothing" * (best["dataset"] == "synthetic")
-    hedge, place = findings.hedged(evidence, [best], synthetic), findings.place(evidence, best, trained)
-    first = f"ResNet-50 trains {wording.number(rate)} images a second on {place}{hedge}: a million take {whole}"
-    return f"{first}. {price}"
-
-
 def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return the lines of `points` that have a rate and did not fail."""
     return table[table["images_per_second"].notna() & table["status"].eq("ok")]
@@ -310,191 +291,106 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 
-def _rates_title(table: pandas.DataFrame, names: Names) -> str:
-    measured = _trained(table[table["source"] == "measured"])
-    if measured.empty:
-        return "ResNet-50: nothing measured here yet"
-    best = measured.loc[measured["images_per_second"].idxmax()].to_dict()
-    how = f"{naming.device_word(best['device'])}, batch {best['batch_size']:,}"
-    return f"ResNet-50 trains up to {wording.number(best['images_per_second'])} images a second ({how})"
+def _hours(hours: float) -> str:
+    return wording.duration(3600 * hours)
 
 
-def _shares_title(table: pandas.DataFrame, names: Names) -> str:
-    shares = table["efficiency"].dropna()
-    return (
-        f"That is {wording.span(shares, wording.percent)} of matrix products"
-        if len(shares)
-        else "Ceiling: not calibrated yet"
-    )
+def _spoken(evidence: Evidence) -> pandas.DataFrame:
+    """Return the measured points with how long a million images take on each."""
+    points = evidence.points(NAME)
+    points = points[points["status"].eq("ok")]
+    return points.assign(source="measured", million=MILLION / points["samples_per_second"].astype(float))
 
 
-def _scaling_title(table: pandas.DataFrame, names: Names) -> str:
-    if table.empty:
-        return "Scaling: no point of several devices yet"
-    several = "processes" if (table["device"] == "cpu").all() else "devices"
-    return (
-        f"Several {several} reach {wording.span(table['efficiency'].astype(float), wording.percent)} of the ideal speed"
-    )
-
-
-def _costs_title(table: pandas.DataFrame, names: Names) -> str:
-    if table.empty:
-        return "The cost of a million images: no price is known"
-    measured = table[table["source"] == "measured"]
-    cost = f"{wording.span((measured if len(measured) else table)['per_million'])} US dollars"
-    return f"A million images cost {cost}" + ("" if len(measured) else " at published speeds and prices")
-
-
-def _label(line: dict, names: Names) -> str:
-    count = line["device_count"]
-    processes = f"{count} processes" if line["device"] == "cpu" and pandas.notna(count) and count > 1 else None
-    parts = [names.place(line), processes, line["variant"], line.get("framework")]
-    parts += [line.get("precision"), naming.dataset(line["dataset"]) if pandas.notna(line["dataset"]) else None]
-    return ", ".join(part for part in parts if isinstance(part, str))
-
-
-def _offer(line: dict, names: Names) -> str:
-    """Return which machine trains what, and below it at which price."""
-    source = "" if line["source"] == "measured" else f", {line['source']}"
-    price = f"{line['kind'].replace('_', ' ')}, {line['per_hour']:.3g} USD an hour"
-    return f"{names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}{source}\n{price}"
-
-
-def _rate_label(group: pandas.DataFrame, names: Names) -> str:
-    line = group.iloc[0].to_dict()
-    return f"{_label(line, names)}{figures.num_windows(group)}\n{figures.view(line)}"
-
-
-def _shares(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    share = table["efficiency"] / table["images_per_second"]
-    bounded = table.assign(low=share * table["low"], high=share * table["high"])
-    return bounded[bounded["efficiency"].notna()]
-
-
-def _accuracy_over(column: str) -> Lines:
-    """Return a panel of accuracy over hours or dollars, every run's raw curve."""
-
-    def title(table: pandas.DataFrame, names: Names) -> str:
-        table = table[table[column].notna()]
-        if table.empty:
-            return f"Accuracy by {column}: nothing yet"
-        line = table.sort_values("accuracy").iloc[-1]
-        published = "" if line["source"] == "measured" else ", published"
-        cost = f"{wording.number(line[column])} {UNITS[column]}"
-        return f"An accuracy of {100 * line['accuracy']:.1f} % takes {cost}{published}"
-
-    return Lines(
-        x=column,
-        y="accuracy",
-        by=["source", "machine", "run_id", "repeat"],
-        lines=lambda table, evidence: table[table[column].notna()],
-        label=lambda curve, names: _label(curve.iloc[0].to_dict(), names),
-        xlabel=f"{UNITS[column]} of training",
-        ylabel="test accuracy, top 1",
-        percent=True,
-        look={"xscale": "log", "ylim": (0, 1)},
-        title=title,
-    )
-
-
-BY_BATCH = {
-    "x": "batch_size",
-    "by": [*_ALIKE, "device_count"],
-    "fmt": lambda line: MARKERS.get(line["device_count"], "*") + ("--" if figures.view(line) == figures.BEST else "-"),
-    "batches": True,
-}
+RATE = Says(
+    "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
+    "ResNet-50 was not measured here yet",
+    "images_per_second",
+    best="most",
+    where="status == 'ok'",
+)
+MILLION_TAKES = Says(
+    "A million images of ResNet-50 ({variant}, {precision}) take {value} on {place}",
+    "ResNet-50 was not measured here yet",
+    "million",
+    wording.duration,
+    "least",
+)
+COST = Says("A million images cost {value}", "No price is known", "per_million", wording.price)
+LABEL = ("device_count", "variant", "framework", "precision", "dataset")
 STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
+    says=((_spoken, MILLION_TAKES), (costs, COST)),
     charts=(
-        Chart(
+        Points(
             "resnet50-batches",
-            "Images a second by batch, and the share of the ceiling",
-            "A cross where memory did not hold the batch. The table names the largest batch that trained without the"
-            " machine swapping, and the fastest.",
-            plot(
-                points,
-                Points(
-                    y="images_per_second",
-                    label=_rate_label,
-                    xlabel="images in a step, all devices together",
-                    ylabel="images a second, training",
-                    look={"yscale": "log"},
-                    title=_rates_title,
-                    **BY_BATCH,
-                ),
-                Points(
-                    y="efficiency",
-                    lines=_shares,
-                    xlabel="images in a step",
-                    ylabel="share of matrix products, same session",
-                    percent=True,
-                    from_zero=True,
-                    title=_shares_title,
-                    **BY_BATCH,
-                ),
-                shows="Images a second over the batch, and the share of the ceiling",
-                width=14.0,
-                height=4.8,
-                legend="right",
-                tables={"resnet50-largest": lambda evidence: batches(points(evidence))},
-            ),
+            "Images a second by batch",
+            "A cross where memory did not hold the batch. The tables have the share of the measured ceiling, the"
+            " largest batch that trained without the machine swapping, and the fastest.",
+            table=points,
+            lines=lambda table, evidence: table[table["source"] == "measured"],
+            title=RATE,
+            x="batch_size",
+            y="images_per_second",
+            by=[*_ALIKE, "device_count"],
+            label=LABEL,
+            xlabel="images in a step, all devices together",
+            ylabel="images a second, training",
+            batches=True,
+            from_zero=True,
+            width=11.0,
+            tables={"resnet50-largest": lambda evidence: batches(points(evidence))},
         ),
-        Chart(
+        Bars(
             "resnet50-scaling",
             "Do several devices pay?",
-            "Weak: as many images for each device as one had alone. Strong: the same batch, shared out.",
-            plot(
-                lambda evidence: scaling(points(evidence)),
-                Bars(
-                    column="efficiency",
-                    label=lambda line, names: f"{_label(line, names)}\nbatch {line['batch_size']}, {line['kind']}",
-                    text="{efficiency:.0%} ({ratio:.2f}x of one)",
-                    percent=True,
-                    reference=1,
-                    margin=0.35,
-                    xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
-                    title=_scaling_title,
-                ),
-                shows="Bars of the share of the ideal speed",
-                width=9.0,
+            "Weak: as many images for each device as one had alone. Strong: the same batch, shared out. Processes on"
+            " one CPU are compared with one process that has all its cores.",
+            table=lambda evidence: scaling(points(evidence)),
+            title=Says(
+                "Several devices reach {value} of the ideal speed",
+                "Scaling: no point of several devices yet",
+                "efficiency",
+                wording.percent,
             ),
+            column="efficiency",
+            label=("kind", "batch_size", *LABEL),
+            text="{efficiency:.0%} ({ratio:.2f}x of one)",
+            percent=True,
+            reference=1,
+            xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
         ),
-        Chart(
+        Bars(
             "resnet50-money",
             "What does a million images cost?",
             "At every known price: on demand, reserved, stated by the run, or the electricity of a machine that is paid"
             " for. Then the hours of training at which a purchase has paid, where a run states its price.",
-            plot(
-                costs,
-                Bars(
-                    column="per_million",
-                    label=_offer,
-                    text="{per_million:.3g} USD ({rate_per_dollar:,.0f} images/s per USD/h)",
-                    least_first=True,
-                    margin=0.55,
-                    xlabel="US dollars for a million training images, without evaluation",
-                    title=_costs_title,
-                ),
-                shows="Bars of dollars for a million training images",
-                width=9.0,
-                tables={"resnet50-break-even": break_even},
-            ),
+            table=costs,
+            title=COST,
+            column="per_million",
+            label=("variant", "dataset", "kind"),
+            usual={"kind": ""},
+            text="${per_million:.3g} at ${per_hour:.3g} an hour",
+            least_first=True,
+            xlabel="US dollars for a million training images, without evaluation",
+            tables={"resnet50-break-even": break_even},
         ),
-        Chart(
+        Bars(
             "resnet50-accuracy",
             "What does an accuracy cost?",
-            "Raw curves, never continued: the table says when each run first reached the article's 75.7 %, if it did.",
-            plot(
-                curves,
-                _accuracy_over("hours"),
-                _accuracy_over("dollars"),
-                shows="Test accuracy over hours and over dollars",
-                width=12.0,
-                height=4.2,
-                tables={"resnet50-to-target": lambda evidence: to_target(curves(evidence))},
+            "Read off raw curves, never continued: a run that did not reach the article's 75.7 % has no bar.",
+            table=lambda evidence: to_target(curves(evidence)),
+            lines=lambda table, evidence: table[table["hours"].notna()],
+            title=Says("75.7 % takes {value} on {place}", "No run reached 75.7 %", "hours", _hours, "least"),
+            column="hours",
+            label=("variant", "precision", "dataset"),
+            text=lambda line: (
+                _hours(line["hours"]) + (f", {wording.price(line['dollars'])}" if line["dollars"] > 0 else "")
             ),
+            least_first=True,
+            xlabel="hours of training to a test accuracy of 75.7 %",
         ),
     ),
     published=(
@@ -502,6 +398,5 @@ STUDY = Study(
         Rule("mxnet_rate", "samples_per_second", "dataset == 'synthetic' and batch_size == 768"),
         Rule("real_rate", "samples_per_second", "dataset == 'imagenet' and phase == 'train'"),
     ),
-    finding=finding,
     quantities=claimed,
 )

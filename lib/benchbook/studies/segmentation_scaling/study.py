@@ -10,12 +10,12 @@ from matplotlib.colors import to_rgba
 
 from benchbook.judging import sustained, wording
 from benchbook.record import estimate
-from benchbook.record.naming import Names
 from benchbook.rows import manifests
 from benchbook.rows.points import point_title
-from benchbook.studies import datasets, figures, findings
+from benchbook.studies import datasets, figures
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines, plot
+from benchbook.studies.charts import Bars, Lines
+from benchbook.studies.findings import Says
 from benchbook.studies.prediction_charts import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
@@ -26,9 +26,8 @@ NUM_IMAGES = 100_000  # whose hours the article printed
 OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
 STAGES = ("start", "end")  # of training: masks are saved before it and after
-SHADES = {"start": "evaluate", "end": "accelerator"}  # names of figures.COLOURS
+SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
 OPACITY = 0.65  # of a mask over its image
-BYTES_PER_GIBIBYTE = 2**30
 
 
 @once
@@ -44,23 +43,20 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(note=OTHER_CODE, point=None)
     points = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
     rates = points[["samples_per_second", "high", "low"]].astype(float)
-    rates = rates.where(rates > 0).set_axis(["seconds", "low", "high"], axis=1)
-    measured = evidence.measured[evidence.measured["study"] == NAME]
-    peaks = measured.groupby(["machine", "point"])["peak_memory_bytes"].max().rename("peak")
-    points = points.assign(**1 / rates, source="measured", iou=points["accuracy"])
-    points = points.join(peaks / BYTES_PER_GIBIBYTE, on=["machine", "point"]).rename(columns={"peak": "peak_gibibytes"})
-    smaller = ~(points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1))
-    points["note"] = [SMALLER if it else "" for it in smaller]
+    times = 1 / rates.where(rates > 0).set_axis(["seconds", "low", "high"], axis=1)
+    rows = evidence.measured[evidence.measured["study"] == NAME]
+    peaks = (rows.groupby(["machine", "point"])["peak_memory_bytes"].max() / 2**30).rename("peak_gibibytes")
+    points = points.assign(**times, iou=points["accuracy"]).join(peaks, on=["machine", "point"])
+    whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
+    points = points.assign(note=whole.map({True: "", False: SMALLER}))
     columns = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
-    columns += ["batch_size", "image_size", "width", "sustained_minutes", "ms_per_image", "low", "high", "interval"]
+    columns += ["batch_size", "image_size", "width", "sustained_minutes", "seconds", "low", "high", "interval"]
     columns += ["num_windows", "verdict", "hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
-    lines = [*printed.to_dict("records"), *points.to_dict("records")]
-    table = pandas.DataFrame(lines, columns=[*columns, "seconds"])
-    times = {"ms_per_image": table["seconds"] * 1000, "low": table["low"] * 1000, "high": table["high"] * 1000}
-    table = table.assign(**times, hours=[_hours(seconds) for seconds in table["seconds"].astype(float)])
-    order = ["printed", "source", "machine", "image_size", "variant", "device", "framework", "batch_size"]
-    table = table.assign(printed=table["source"] != "measured").sort_values(order, kind="stable")
-    return table[columns].reset_index(drop=True)
+    table = shared.beside_printed(points, printed, columns, ["machine", "point", "device"])
+    seconds = table["seconds"].astype(float)
+    table[["seconds", "low", "high"]] *= 1000
+    hours = [estimate.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
+    return table.assign(hours=hours).rename(columns={"seconds": "ms_per_image"})
 
 
 def saved_masks(folder: Path) -> list[dict]:
@@ -118,7 +114,7 @@ def draw_masks(evidence: Evidence) -> Drawing:
     for axes in panels.flat:
         axes.axis("off")
     for row, stage in zip(panels, STAGES, strict=True):
-        shade = to_rgba(figures.COLOURS[SHADES[stage]], OPACITY)
+        shade = to_rgba(SHADES[stage], OPACITY)
         for axes, image, truth, mask in zip(row, best["images"], best["truth"], best[stage], strict=False):
             axes.imshow(image, cmap="gray", vmin=0, vmax=255)
             axes.imshow(mask[..., None] * numpy.array(shade))
@@ -132,24 +128,6 @@ def draw_masks(evidence: Evidence) -> Drawing:
     return Drawing.titled(figure, table, "Masks drawn over images of triangles", tables=more)
 
 
-def finding(evidence: Evidence) -> str:
-    """Return what an image takes in the article's network, and how far its rule for bigger chips is off."""
-    times = image_times(evidence)
-    own = _of_the_article(times)
-    rule = f"{cores_title(core_pairs(evidence))}."
-    if own.empty:
-        return f"{_times_title(times, evidence.names)}. {rule}"
-    best = findings.fastest(own, "ms_per_image", least=True)
-    place, hedge = findings.place(evidence, best, own), findings.hedged(evidence, [best])
-    seconds, whole = wording.duration(best["ms_per_image"] / 1e3), wording.duration(best["hours"] * 3600)
-    images = f"the article's {NUM_IMAGES:,} would take {whole}"
-    return f"An image of {ARTICLE_SIZE} pixels takes {seconds} to train on {place}{hedge}; {images}. {rule}"
-
-
-def _hours(seconds: float) -> float:
-    return estimate.run_hours(1, NUM_IMAGES, 1 / seconds) if seconds > 0 else numpy.nan
-
-
 @functools.lru_cache(maxsize=8)  # most machines run the same points
 def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the test images and their masks, with as many pixels as saved masks have."""
@@ -157,46 +135,10 @@ def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tupl
     return data.test_images[:, thin, thin].copy(), data.test_labels[:, thin, thin].astype(bool)
 
 
-def _of_the_article(times: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of the article's network that trained here."""
-    return times[(times["note"] == "") & times["ms_per_image"].notna() & times["status"].eq("ok")]
-
-
-def _times_title(table: pandas.DataFrame, names: Names) -> str:
-    own = _of_the_article(table)
-    if own.empty:
-        return f"The article's network at {ARTICLE_SIZE} px was not measured here yet"
-    fastest = own.sort_values("ms_per_image").iloc[0].to_dict()
-    return f"An image takes {wording.duration(fastest['ms_per_image'] / 1e3)} to train on {names.in_sentence(fastest)}"
-
-
-def _minutes_title(ends: pandas.DataFrame, names: Names) -> str:
-    if ends.empty:
-        return "Minutes without a pause: not measured here yet"
-    worst = ends.sort_values("change").iloc[0]
-    change = f"{wording.percent(abs(worst['change']))} {'slower' if worst['change'] < 0 else 'faster'}"
-    return f"The last minute of {wording.number(worst['minutes'])} was {change} than the first"
-
-
-def _setting(time: dict) -> str:
-    compiled = ", XLA" if time.get("compiled") is True and time["framework"] == "tensorflow" else ""
-    return f"{time['framework']}, {time['variant']}{compiled}"
-
-
-def _label(time: dict, names: Names) -> str:
-    if time["source"] != "measured":
-        return f"{names.place(time)}\n{time['source']}, {ARTICLE_SIZE} px"
-    width = "" if pandas.isna(time["width"]) or time["width"] == 1 else f", width {time['width']:g}"
-    minutes = time["sustained_minutes"]
-    length = f", {minutes:g} min" if pandas.notna(minutes) and minutes else ""
-    return f"{names.place(time)}\n{_setting(time)}{figures.size(time)}{width}{length}"
-
-
 def _windows(ends: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the windows of the runs without a pause, with the rates of their first and their last minute."""
-    windows = sustained.windows(evidence.measured)
-    further = ends[["machine", "point", "first", "last", "stretch"]]
-    return windows.merge(further.assign(minutes_in_all=ends["minutes"]), on=["machine", "point"])
+    further = ends[["machine", "point", "first", "last", "stretch"]].assign(minutes_in_all=ends["minutes"])
+    return sustained.windows(evidence.measured).merge(further, on=["machine", "point"])
 
 
 def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
@@ -205,29 +147,32 @@ def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
     axes.plot([run["minutes_in_all"] - run["stretch"], run["minutes_in_all"]], [run["last"]] * 2, **look)
 
 
+TIME = Says(
+    f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
+    f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
+    "ms_per_image",
+    lambda time: wording.duration(time / 1e3),
+    "least",
+    "note == ''",
+)
 STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
+    says=((image_times, TIME), (core_pairs, lambda pairs, names: cores_title(pairs))),
     charts=(
-        Chart(
+        Bars(
             "segmentation-times",
             "Milliseconds an image",
             "The article's code was not released: its figures, in grey, are of other work than the bars in colour.",
-            plot(
-                image_times,
-                Bars(
-                    column="ms_per_image",
-                    label=_label,
-                    text=lambda time: ", ".join(filter(None, (f"{time['ms_per_image']:,.0f} ms", time["note"]))),
-                    least_first=True,
-                    margin=0.45,
-                    xlabel="milliseconds an image, training",
-                    title=_times_title,
-                ),
-                shows="Bars of milliseconds an image",
-                width=9.0,
-            ),
+            table=image_times,
+            title=TIME,
+            column="ms_per_image",
+            label=("framework", "variant", "compiled", "image_size", "width", "batch_size", "sustained_minutes"),
+            usual={"image_size": ARTICLE_SIZE, "width": 1.0},
+            text=lambda time: ", ".join(filter(None, (f"{time['ms_per_image']:,.0f} ms", time["note"]))),
+            least_first=True,
+            xlabel="milliseconds an image, training",
         ),
         Chart(
             "segmentation-masks",
@@ -236,30 +181,28 @@ STUDY = Study(
             " best point is drawn.",
             draw_masks,
         ),
-        Chart(
+        Lines(
             "sustained",
             "Minutes without a pause",
-            "The first minute next to the last: a machine without a fan slows down as it warms up.",
-            plot(
-                lambda evidence: sustained.first_and_last(sustained.windows(evidence.measured)),
-                Lines(
-                    x="minutes",
-                    y="samples_per_second",
-                    by=["machine", "point"],
-                    lines=_windows,
-                    fmt=lambda line: ".-",
-                    label=lambda run, names: f"{_setting(run.iloc[0].to_dict())}, n={len(run)}",
-                    also=_draw_ends,
-                    xlabel="minutes of training without a pause",
-                    ylabel="images a second",
-                    from_zero=True,
-                    title=_minutes_title,
-                ),
-                shows="Images a second over minutes",
-                height=4.0,
+            "The first minute next to the last, in black: a machine without a fan slows down as it warms up.",
+            table=lambda evidence: sustained.first_and_last(sustained.windows(evidence.measured)),
+            lines=_windows,
+            title=Says(
+                "The last minute was {value} than the first",
+                "",
+                "change",
+                lambda change: f"{wording.percent(abs(change))} {'slower' if change < 0 else 'faster'}",
+                "least",
             ),
+            x="minutes",
+            y="samples_per_second",
+            by=["machine", "point"],
+            label=("framework", "variant"),
+            also=_draw_ends,
+            xlabel="minutes of training without a pause",
+            ylabel="images a second",
+            from_zero=True,
         ),
     ),
-    finding=finding,
     published=(Rule("accelerator_seconds_per_image", "seconds", "device != 'cpu' and samples == 1"),),
 )

@@ -5,12 +5,12 @@ import pandas
 
 from benchbook.judging import confirmation, wording
 from benchbook.judging.confirmation import TUNED_NAMES
-from benchbook.record.naming import Names
-from benchbook.studies import figures, input_shares, quantities, support_matrix
+from benchbook.studies import input_shares, quantities, support_matrix
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Points, plot
+from benchbook.studies.charts import Points
 from benchbook.studies.epochs import ArticleEpoch
-from benchbook.studies.study import Chart, Drawing, Evidence, Rule, Study, longest, once
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Drawing, Evidence, Rule, Study, longest, once
 
 NAME = "simclr_epochs"
 BATCH_SIZE, EPOCHS = 128, 200  # the article's
@@ -24,9 +24,6 @@ EPOCH = ArticleEpoch(
     ways=("variant", ("reference", "controlled", *TUNED_NAMES, *(name + JOINT for name in TUNED_NAMES))),
     described=("precision", "compiled"),
 )
-WAYS = {"reference": "as in the article", "controlled": "with equal input", "tuned": "tuned"}
-WAYS |= {confirmation.UNCONFIRMED: "tuned", "tuned, joint views": "tuned with both views in one pass"}
-DASHES = {"reference": "-", "controlled": "--"}  # of tuned dots, with joint views dots and dashes
 ACCELERATOR = "device != 'cpu' and reading.isna() and batch_size == 128 and epochs == {}"
 
 
@@ -85,19 +82,6 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values + support_matrix.claimed(evidence, NAME)
 
 
-def finding(evidence: Evidence) -> str:
-    """Return how long the article's epoch takes, how much of it is input, and what the article's machines take."""
-    times = epochs(evidence)
-    if EPOCH.measured(times).empty:
-        return f"No epoch of SimCLR was measured here yet. {EPOCH.printed_sentence(times)}".strip()
-    share = EPOCH.input_share(times, shares(evidence))
-    printed = EPOCH.printed_sentence(times)
-    if share is not None:
-        views = f"Making two views of each image is {wording.percent(share)} of a step"
-        printed = f"{views}; t{printed[1:]}" if printed else f"{views}."
-    return f"{EPOCH.sentence(evidence, times, 'One epoch of SimCLR', WAYS)}. {printed}".strip()
-
-
 def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
     """Draw two views of each image, one above the other; pixels 0 to 1, shape (n, height, width, 3)."""
     apart = numpy.abs(first - second).mean()
@@ -109,7 +93,7 @@ def reading(evidence: Evidence) -> str:
     """Return what one run's rows say of its input and of its accuracy, in sentences with their numbers."""
     saved, learnt = shares(evidence)["share"].dropna(), accuracies(evidence)
     sentences = [f"Ready batches would save {wording.percent(saved.iloc[0])} of a step."] if len(saved) else []
-    sentences += [f"{_accuracies_title(learnt, evidence.names)}."] if len(learnt) else []
+    sentences += [f"{ACCURACY(learnt, evidence.names)}."] if len(learnt) else []
     return " ".join(sentences)
 
 
@@ -136,39 +120,32 @@ def _variant(row: dict) -> str:
     return confirmation.name(row) + (JOINT if row["settings"].get("joint_views") else "")
 
 
-def _label(line: dict, names: Names) -> str:
-    """Return a line's label; fp32 goes without saying."""
-    precision = line.get("precision")
-    other = "" if pandas.isna(precision) or precision == "fp32" else precision
-    return figures.name_point(line, line["variant"], other, names=names, dataset=EPOCH.dataset)
-
-
-def _curve_label(curve: pandas.DataFrame, names: Names) -> str:
-    return _label(curve.iloc[0].to_dict(), names).replace("\n", ", ") + figures.num_runs(curve)
-
-
-def _accuracies_title(table: pandas.DataFrame, names: Names) -> str:
-    """Return the last accuracy that was measured, else the last in print."""
-    if table.empty:
-        return "Accuracy: nothing yet"
-    measured = table[table["source"] == "measured"]
-    last = (measured if len(measured) else table).sort_values("epochs").iloc[-1]
-    after = f"after {wording.number(last['epochs'])} epochs"
-    return f"Accuracy is {wording.percent(last['accuracy'])} {after}" + ("" if len(measured) else ", published")
-
-
+SAYS = EPOCH.says("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
+ACCURACY = Says(
+    "Accuracy reaches {value} after {epochs:.3g} epochs", "Accuracy: nothing yet", "accuracy", wording.percent, "most"
+)
+LABEL = ("variant", "precision", "dataset")
+USUAL = {"precision": "fp32", "dataset": "cifar10"}
 STUDY = Study(
     name=NAME,
     title="SimCLR",
     article="Lightly, 2023",
+    dataset="cifar10",
+    says=(
+        (epochs, SAYS),
+        (
+            lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)),
+            input_shares.says("Making two views of each image"),
+        ),
+    ),
     charts=(
         EPOCH.chart(
             "simclr-epochs",
             "Minutes for one epoch",
             "Training and the nearest-neighbour evaluation, each scaled to the article's images.",
             epochs,
-            "One epoch of SimCLR",
-            label=_label,
+            SAYS,
+            label=LABEL,
             text="{minutes:.3g} min",
             xlabel="minutes for one epoch of CIFAR-10 and its nearest-neighbour evaluation",
         ),
@@ -177,33 +154,23 @@ STUDY = Study(
             "Making two views of every image, on the host or on the device: what the same steps on ready views would"
             " save.",
             shares,
-            _label,
-            "the views lay on the device",
-            digits=1,
+            LABEL,
+            USUAL,
         ),
-        Chart(
+        Points(
             "simclr-accuracy",
             "What does it learn?",
-            "",
-            plot(
-                accuracies,
-                Points(
-                    x="epochs",
-                    y="accuracy",
-                    by=["source", "machine", "device", "variant", "dataset"],
-                    fmt=lambda line: (
-                        "o" + ("-." if line["variant"].endswith(JOINT) else DASHES.get(line["variant"], ":"))
-                    ),
-                    label=_curve_label,
-                    xlabel="epochs trained",
-                    ylabel="nearest-neighbour accuracy",
-                    percent=True,
-                    look={"xscale": "log", "ylim": (0, 1)},
-                    title=_accuracies_title,
-                ),
-                shows="Nearest-neighbour accuracy over epochs trained",
-                height=4.0,
-            ),
+            table=accuracies,
+            title=ACCURACY,
+            x="epochs",
+            y="accuracy",
+            by=["source", "machine", "device", "variant", "dataset"],
+            label=LABEL,
+            usual=USUAL,
+            xlabel="epochs trained",
+            ylabel="nearest-neighbour accuracy",
+            percent=True,
+            look={"xscale": "log", "ylim": (0, 1)},
         ),
         support_matrix.CHART,
     ),
@@ -216,7 +183,6 @@ STUDY = Study(
         Rule("knn_accuracy", "accuracy", ACCELERATOR.format(200)),
         Rule("peak_memory_bytes", "peak_memory_bytes", ACCELERATOR.format(200)),
     ),
-    finding=finding,
     quantities=claimed,
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
 )

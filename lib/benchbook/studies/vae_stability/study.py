@@ -5,12 +5,11 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import parity, statistics, wording
-from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.studies import figures, findings, quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Lines, plot
-from benchbook.studies.study import Chart, Drawing, Evidence, Rule, Study
+from benchbook.studies.charts import Lines
+from benchbook.studies.study import Drawing, Evidence, Rule, Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
@@ -18,8 +17,6 @@ BATCH_SIZE = 128  # the article's
 PRINTED_STEPS = {1: "first_loss", 11: "loss_after_10_steps", 21: "loss_after_20_steps", 31: "loss_after_30_steps"}
 LOGGED = "images_seen_in_epoch == {}"
 SMALLEST_ERROR = 1e-9  # drawn for no error at all, on an axis that has no zero
-LOADERS = {"loader": "o-", "resident": "o--", "first steps": "o:"}
-PRECISIONS = {"fp64": "-", "fp32": "-", "tf32": "--", "bf16": ":", "amp_bf16": ":", "fp16": "-.", "amp_fp16": "-."}
 
 
 def losses(evidence: Evidence) -> pandas.DataFrame:
@@ -87,17 +84,6 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def finding(evidence: Evidence) -> str:
-    """Return where the loss ended here and in print, and whether the first steps agree with float64."""
-    table, names = losses(evidence), evidence.names
-    printed = _printed_sentence(table, names)
-    if not (table["source"] == "measured").any():
-        return wording.sentence(f"The autoencoder was not trained here yet. {printed}")
-    hedge = findings.hedged(evidence, evidence.points(NAME).to_dict("records"))
-    second = printed or _parity_title(compared_steps(evidence), names)
-    return f"{_losses_title(table, names)}{hedge}. {wording.sentence(second)}"
-
-
 def pictures(images: numpy.ndarray, reconstructions: numpy.ndarray, samples: numpy.ndarray) -> Drawing:
     """Draw test images, their reconstructions and samples of the prior; pixels 0 to 1, shape (n, height, width)."""
     rows = {"test image": images, "reconstruction": reconstructions, "sample": samples}
@@ -122,53 +108,36 @@ def reading(rows: pandas.DataFrame) -> str:
     return f"After {images:,} images, in {end}, the loss per image was {trained['loss']:.2f}{test}."
 
 
-def _losses_title(table: pandas.DataFrame, names: Names) -> str:
-    """Return where the loss ended on each kind of device, diverged ones first; else that it diverged in print."""
-    measured = table[table["source"] == "measured"]
-    if measured.empty:
-        return _printed_sentence(table, names) or "The autoencoder's loss: nothing measured here yet"
-    ends = measured.sort_values("images_seen", kind="stable").groupby("device").tail(1)
-    said = [_end(line, names) for line in ends.sort_values(["status", "device"]).to_dict("records")]
-    return f"The autoencoder's loss {wording.joined(said)}"
+def ended(table: pandas.DataFrame, names: Names) -> str:
+    """Return where the loss ended on each kind of device."""
+    measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
+    ends = measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records")
+    said = wording.joined([_end(line, names) for line in ends]) if ends else "was not measured here yet"
+    return f"The autoencoder's loss {said}"
 
 
-def _printed_sentence(table: pandas.DataFrame, names: Names) -> str:
-    """Return how the loss diverged in print; empty where it did not."""
-    printed = table[table["source"] != "measured"]
-    broken = printed[printed["status"] == "diverged"].to_dict("records")
-    if not broken:
-        return ""
-    peak, epoch = wording.number(printed["loss"].max()), broken[0]["epoch"]
-    return f"In the article it diverged on {names.in_sentence(broken[0])}, to {peak} and then to NaN in epoch {epoch}"
+def diverged(table: pandas.DataFrame, names: Names) -> str:
+    """Return how the loss diverged in print; empty where nothing was printed."""
+    broken = table[(table["source"] != "measured") & table["status"].eq("diverged")].head(1).to_dict("records")
+    said = [f"In the article it diverged on {names.in_sentence(line)}, in epoch {line['epoch']}" for line in broken]
+    return "".join(said)
 
 
 def _end(end: dict, names: Names) -> str:
-    other = figures.stand_in(end, "mnist")
+    other = findings.stand_in(end, "mnist")
     where = names.in_sentence(end) + (f" ({other})" if other else "")
     seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
-    if end["status"] == "diverged":
-        return f"is NaN {seen} on {where}"
-    return f"is {wording.number(end['loss'])} an image {seen} on {where}"
+    value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
+    return f"is {value} {seen} on {where}"
 
 
 def _parity_title(table: pandas.DataFrame, names: Names) -> str:
-    if table.empty:
-        return "Nothing compared with float64 yet"
-    apart = table[table["apart"]]
-    if apart.empty:
+    apart = table[table["apart"]].sort_values("step").head(1).to_dict("records")
+    if not apart:
         most, steps = table["loss_error"].max(), table["step"].max()
         return f"Losses are within {wording.percent(most)} of float64 for {steps:.0f} steps"
-    first = apart.sort_values("step").iloc[0]
-    device = naming.device_word(first["device"])
-    return f"{device}, {first['precision']}: too far from float64 at step {first['step']:.0f}"
-
-
-def _label(curve: pandas.DataFrame, names: Names) -> str:
-    line = curve.iloc[0].to_dict()
-    measured = line["source"] == "measured"
-    how = line["loader"] if measured else f"torch {line['framework_version']}"
-    counted = f", n={len(curve)}{figures.num_runs(curve)}" if measured else ""
-    return figures.name_point(line, how, names=names, dataset="mnist").replace("\n", ", ") + counted
+    first = apart[0]
+    return f"{names.place(first)}, {first['precision']}: too far from float64 at step {first['step']:.0f}"
 
 
 def _mark_broken(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
@@ -183,79 +152,54 @@ def _mark_broken(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
 
 def _draw_allowed(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
     """Draw what error is allowed, and the first step whose error is larger."""
-    allowed = {"linestyle": style["fmt"].strip("."), "color": figures.COLOURS["line"], "linewidth": 1}
+    allowed = {"linestyle": style["fmt"][1:], "color": figures.COLOURS["line"], "linewidth": 1}
     axes.axhline(curve["tolerance"].iloc[0], **allowed)
     for step in curve.loc[curve["apart"], "step"].head(1):
         axes.axvline(step, color=style["color"], linewidth=1)
 
 
-def _draw_reference(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
-    look = {"color": figures.COLOURS["published"], "linewidth": 5, "alpha": 0.6, "zorder": 1}
-    axes.plot(curve["step"], curve["reference_loss"], **look)
-
-
-STEPS = {"x": "step", "by": ["machine", "device", "precision"], "xlabel": "step"}
 STUDY = Study(
     name=NAME,
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
+    dataset="mnist",
+    says=((losses, ended), (losses, diverged)),
     charts=(
-        Chart(
+        Lines(
             "vae-loss",
             "Does the loss diverge?",
             "Losses per image of windows, next to the published log; the first steps are single batches, as that log's"
             " lines are.",
-            plot(
-                losses,
-                Lines(
-                    x="images_seen",
-                    y="loss",
-                    by=["source", "machine", "device", "loader", "dataset"],
-                    fmt=lambda line: LOADERS[line["loader"]],
-                    label=_label,
-                    also=_mark_broken,
-                    xlabel="images seen",
-                    ylabel="loss per image",
-                    look={"xscale": "log", "yscale": "log"},
-                    title=_losses_title,
-                ),
-                shows="Loss per image over images seen",
-                height=4.0,
-            ),
+            table=losses,
+            title=ended,
+            x="images_seen",
+            y="loss",
+            by=["source", "machine", "device", "loader", "dataset"],
+            label=("loader", "dataset"),
+            usual={"dataset": "mnist"},
+            also=_mark_broken,
+            xlabel="images seen",
+            ylabel="loss per image",
+            look={"xscale": "log", "yscale": "log"},
         ),
-        Chart(
+        Lines(
             "vae-parity",
             "Does a device compute what float64 on a CPU does?",
             "First the autoencoder's steps, then a verdict for every study, device, precision and version that was"
             " compared. Figures of a point that fails are not to be trusted.",
-            plot(
-                compared_steps,
-                Lines(
-                    y="loss_error",
-                    lines=lambda table, evidence: table.assign(
-                        loss_error=table["loss_error"].clip(lower=SMALLEST_ERROR)
-                    ),
-                    fmt=lambda line: "." + PRECISIONS[line["precision"]],
-                    label=lambda curve, names: f"{names.place(curve.iloc[0].to_dict())}, {curve['precision'].iloc[0]}",
-                    also=_draw_allowed,
-                    ylabel="relative error (black: allowed)",
-                    look={"yscale": "log"},
-                    title=_parity_title,
-                    **STEPS,
-                ),
-                Lines(
-                    y="loss",
-                    fmt=lambda line: PRECISIONS[line["precision"]],
-                    also=_draw_reference,
-                    ylabel="loss per image",
-                    title=lambda table, names: "Same weights, batches and noise (grey: float64)",
-                    **STEPS,
-                ),
-                shows="Relative error of each step's loss, and the losses themselves",
-                width=10.0,
-                height=4.0,
-                tables={"parity": lambda evidence: parity.verdicts(evidence.measured)},
-            ),
+            table=compared_steps,
+            lines=lambda table, evidence: table.assign(loss_error=table["loss_error"].clip(lower=SMALLEST_ERROR)),
+            title=_parity_title,
+            x="step",
+            y="loss_error",
+            by=["machine", "device", "precision"],
+            label=("precision",),
+            usual={"precision": ""},
+            also=_draw_allowed,
+            xlabel="step",
+            ylabel="relative error (black: allowed)",
+            look={"yscale": "log"},
+            tables={"parity": lambda evidence: parity.verdicts(evidence.measured)},
         ),
     ),
     published=(
@@ -265,6 +209,5 @@ STUDY = Study(
         Rule("loss_after_30_steps", "loss", LOGGED.format(3840)),
         Rule("diverged", None, "status == 'diverged' and device != 'cpu'"),
     ),
-    finding=finding,
     quantities=claimed,
 )

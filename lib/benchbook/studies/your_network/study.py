@@ -9,9 +9,9 @@ from benchbook.measuring import support
 from benchbook.record import estimate
 from benchbook.record.naming import Names
 from benchbook.rows import records
-from benchbook.studies import findings
-from benchbook.studies.charts import Bars, Points, plot
-from benchbook.studies.study import Chart, Evidence, Study, longest, once
+from benchbook.studies.charts import Bars, Points
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence, Study, longest, once
 from benchbook.studies.your_network import sizes
 
 NAME = "your_network"
@@ -87,16 +87,6 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     return table.assign(hours=hours)
 
 
-def finding(evidence: Evidence) -> str:
-    """Return how fast the fastest network trains here, and what another chip is predicted to take."""
-    table = rates(evidence)
-    if table.empty:
-        return "No network of your own was measured here yet."
-    hedge = findings.hedged(evidence, evidence.points(NAME).to_dict("records"))
-    second = elsewhere_title(elsewhere(evidence), evidence.names)
-    return f"{_rates_title(table, evidence.names)}{hedge}. {second}."
-
-
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
     """Return which batch size of `batch_sizes` is the fastest, and which was the largest that worked."""
     worked = table[table["samples_per_second"].notna()]
@@ -108,18 +98,14 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
     return f"{best['model']} is fastest at {best['batch_size']:.0f} samples a step{largest}"
 
 
-def elsewhere_title(table: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return what this machine takes, and the fastest chip that is predicted for the same network."""
-    own = table[table["source"].eq("measured") & table["hours"].notna()]
-    if own.empty:
-        return "A million samples: nothing measured here yet"
-    first = own.iloc[0]
-    said = f"A million samples of {first['model']} take {wording.duration(3600 * first['hours'])} here"
-    others = table[table["source"].eq("predicted") & table["hours"].notna() & table["model"].eq(first["model"])]
-    if others.empty:
-        return said
-    best = others.sort_values("hours").iloc[0]
-    return f"{said}; {best['where']} is predicted at {wording.duration(3600 * best['hours'])}"
+ELSEWHERE = Says(
+    "A million samples of {model} take {value} here",
+    "",
+    "hours",
+    lambda hours: wording.duration(3600 * hours),
+    "least",
+    "source == 'measured'",
+)
 
 
 def held_out(table: pandas.DataFrame) -> str:
@@ -152,7 +138,7 @@ def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    from benchbook.record import errors, forecast, observations  # they import scikit-learn, which takes a second
+    from benchbook.record import forecast, model, observations  # they import scikit-learn, which takes a second
 
     points = evidence.points(NAME)
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
@@ -162,7 +148,7 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
         learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
     except observations.Unknown as reason:
         return {"reason": str(reason)}
-    judged = errors.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
+    judged = model.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
     return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"]} | {
         "basis": f"its {judged['precision']} figures, {judged['situation']}"
     }
@@ -170,7 +156,6 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
 
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scikit-learn, which takes a second.
-    from benchbook.record import money
     from benchbook.record.forecast import Question
     from benchbook.record.observations import Unknown
     from benchbook.studies import prediction_tables as learned
@@ -190,7 +175,7 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
             answer = forecaster.ask(question, datetime.date.today())
             rate, joules = answer.rate, answer.joules_per_image
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
-            line |= {"dollars": money.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
+            line |= {"dollars": estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
             line |= {"joules_per_sample": None if joules is None else joules.value}
         except Unknown as reason:
             line |= {"reason": str(reason)}
@@ -198,96 +183,75 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     return lines
 
 
-def _rates_title(table: pandas.DataFrame, names: Names) -> str:
-    trained = _trained(table)
-    if trained.empty:
-        return "Your network: nothing measured here yet"
-    best = trained.sort_values("samples_per_second").iloc[-1]
-    return f"{best['model']} trains up to {best['samples_per_second']:,.3g} samples a second"
-
-
-def _label(line: dict, names: Names) -> str:
-    parts = [line["framework"], line["precision"], f"batch {line['batch_size']:.0f}" if line["batch_size"] else ""]
-    parts += [line["variant"]] if line["variant"] != "reference" else []
-    return f"{line['model']}, {names.place(line)}\n{', '.join(str(part) for part in parts if part)}"
-
-
 def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the lines of `elsewhere` that have hours, with the bounds of these; one window each, so no number."""
     drawn = table[table["hours"].notna()].reset_index(drop=True)
     images = drawn["hours"] * drawn["samples_per_second"]
-    return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], num_windows=None)
+    chips = drawn["where"].where(drawn["source"].eq("predicted"), drawn["source"])
+    machines = drawn["where"].where(drawn["source"].ne("predicted"))
+    return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
 
 def _hours_text(line: dict) -> str:
-    dollars = "" if pandas.isna(line["dollars"]) else f", ${line['dollars']:,.3g}"
+    dollars = "" if pandas.isna(line["dollars"]) else f", {wording.price(line['dollars'])}"
     return wording.duration(3600 * line["hours"]) + dollars
 
 
+RATE = Says(
+    "{model} (batch {batch_size:.0f}, {precision}) trains {value} samples a second on {place}",
+    "No network of your own was measured here yet",
+    "samples_per_second",
+    best="most",
+)
+LABEL = ("model", "framework", "precision", "variant", "dataset", "image_size")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    finding=finding,
+    says=((rates, RATE), (elsewhere, ELSEWHERE)),
     charts=(
-        Chart(
+        Bars(
             "your-network-rates",
             "How fast does it train here?",
             "Each network in each setting that was measured; a cross where it failed.",
-            plot(
-                rates,
-                Bars(
-                    column="samples_per_second",
-                    label=_label,
-                    text="{samples_per_second:,.3g}",
-                    xlabel="samples a second, training",
-                    title=_rates_title,
-                ),
-                shows="Bars of samples a second for each network and setting",
-            ),
+            table=rates,
+            title=RATE,
+            column="samples_per_second",
+            label=(*LABEL, "batch_size"),
+            usual={"model": ""},
+            text=lambda line: wording.number(line["samples_per_second"]),
+            xlabel="samples a second, training",
         ),
-        Chart(
+        Points(
             "your-network-batch-sizes",
             "Which batch size is the fastest, and which is the largest?",
             "Two windows each; bounds are their range. A cross is a batch that memory did not hold.",
-            plot(
-                batch_sizes,
-                Points(
-                    x="batch_size",
-                    y="samples_per_second",
-                    by=["machine", "device", "framework", "model", "precision", "point"],
-                    batches=True,
-                    label=lambda tried, names: ", ".join(tried.iloc[0][["model", "framework", "precision"]].dropna()),
-                    xlabel="samples a step",
-                    ylabel="samples a second",
-                    title=batch_sizes_title,
-                ),
-                shows="Lines of samples a second over the batch size",
-                height=4.0,
-            ),
+            table=batch_sizes,
+            title=batch_sizes_title,
+            x="batch_size",
+            y="samples_per_second",
+            by=["machine", "device", "framework", "model", "precision", "point"],
+            label=LABEL,
+            xlabel="samples a step",
+            ylabel="samples a second",
+            batches=True,
+            from_zero=True,
         ),
-        Chart(
+        Bars(
             "your-network-elsewhere",
             "What would other chips take?",
             "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions."
-            " Unseen is what the record would have said of this machine without having seen it."
+            f" `{HELD_OUT}` is what the record would have said of this machine without having seen it."
             " Dollars are those of the median rent on record.",
-            plot(
-                elsewhere,
-                Bars(
-                    column="hours",
-                    lines=_timed,
-                    label=lambda line, names: (
-                        f"{line['model']}\n{line['where']}" + ", unseen" * (line["source"] == HELD_OUT)
-                    ),
-                    text=_hours_text,
-                    names={"cpu": "measured here", "accelerator": "measured here", "published": "predicted"},
-                    least_first=True,
-                    xlabel=f"hours for {IMAGES:,} samples",
-                    look={"xscale": "log"},
-                    title=elsewhere_title,
-                ),
-                shows="Bars of hours, measured and predicted",
-            ),
+            table=elsewhere,
+            lines=_timed,
+            title=ELSEWHERE,
+            column="hours",
+            label=("model", "chip"),
+            usual={"chip": "measured"},
+            text=_hours_text,
+            least_first=True,
+            xlabel=f"hours for {IMAGES:,} samples",
+            look={"xscale": "log"},
         ),
     ),
 )
