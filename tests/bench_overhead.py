@@ -59,7 +59,7 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
 def torch_workload(study: str, device: Device):
     """Return a workload whose batches are ready, with few images where a step is long."""
     from benchbook.studies.mnist_speedup import plan as mnist
-    from benchbook.studies.resnet50_cost import workload as resnet50
+    from benchbook.studies.resnet50_cost import plan as resnet50
     from benchbook.studies.simclr_epochs import plan as simclr
 
     if study == "simclr_epochs":
@@ -72,7 +72,7 @@ def torch_workload(study: str, device: Device):
 def keras_workload(study: str, device: Device):
     """Return a workload and the loss that Keras's own `fit` takes for it."""
     from benchbook.frameworks.keras.training import import_keras
-    from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+    from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
     from benchbook.studies.segmentation_scaling import plan as segmentation
 
     keras = import_keras("tensorflow")

@@ -20,8 +20,8 @@ from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
 

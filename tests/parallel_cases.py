@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from benchbook.frameworks.workload import Settings
-from benchbook.studies.resnet50_cost import torch as torch_side
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost import network_torch as torch_side
+from benchbook.studies.resnet50_cost import plan as resnet50
 
 
 class Tiny(nn.Module):
@@ -36,7 +36,7 @@ def small(device, group, dataset, data_root, allow_embedded, settings, killed_at
     # several batches, of which each process takes its part.
     with (
         mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300),
-        mock.patch.object(resnet50.initial, "draw", return_value={}),  # 25 million numbers, of no use here
+        mock.patch.object(resnet50.weights, "draw", return_value={}),  # 25 million numbers, of no use here
     ):
         made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
     step, taken = made.step, []

@@ -9,9 +9,8 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset, DatasetUnavailable
-from benchbook.studies.mobilenetv2_energy import inputs
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from sites import serve
 
 DATA = Dataset("random", *(numpy.zeros((20, 32, 32, 3), numpy.uint8), numpy.arange(20) % 10) * 2)
@@ -38,22 +37,22 @@ def write_weights(path, arrays):
 
 
 def test_a_nearest_pixel_is_the_one_under_the_centre():
-    assert inputs.nearest(2, 4).tolist() == [0, 0, 1, 1]
-    assert inputs.nearest(2, 3).tolist() == [0, 1, 1]  # the middle's centre lies between both: the later
-    assert inputs.nearest(32, 32).tolist() == list(range(32))
-    assert inputs.nearest(32, 128).tolist() == [pixel for pixel in range(32) for _ in range(4)]
+    assert mobilenetv2.nearest(2, 4).tolist() == [0, 0, 1, 1]
+    assert mobilenetv2.nearest(2, 3).tolist() == [0, 1, 1]  # the middle's centre lies between both: the later
+    assert mobilenetv2.nearest(32, 32).tolist() == list(range(32))
+    assert mobilenetv2.nearest(32, 128).tolist() == [pixel for pixel in range(32) for _ in range(4)]
 
 
 def test_images_are_enlarged_to_any_size_from_0_to_1_in_either_order():
     images = numpy.zeros((2, 2, 3, 3), numpy.uint8)
     images[1, 0, 2] = (255, 51, 0)
-    large = inputs.enlarge(images, 6)
+    large = mobilenetv2.enlarge(images, 6)
     assert (large.shape, large.dtype) == ((2, 6, 6, 3), numpy.float32)
     assert large[0].max() == 0
     expected = numpy.broadcast_to(numpy.float32([1, 0.2, 0]), (3, 2, 3))  # a third of the height, half of the width
     numpy.testing.assert_array_equal(large[1, :3, 4:], expected)
     assert numpy.count_nonzero(large[1].any(axis=-1)) == 3 * 2
-    first = inputs.enlarge(images, 6, channels_first=True)
+    first = mobilenetv2.enlarge(images, 6, channels_first=True)
     numpy.testing.assert_array_equal(first, large.transpose(0, 3, 1, 2))
 
 
@@ -136,7 +135,7 @@ def test_an_image_folder_of_two_classes_gives_a_head_of_two(tmp_path):
     made = mobilenetv2.build(data, devices.pick("cpu"), image_size=32, batch_size=4, num_workers=0)
     told = made.description()
     assert (told["dataset"], told["dataset_samples"], told["image_size"]) == ("insects-png", 8, 32)
-    assert mobilenetv2.trainable_parameters(made) == 1280 * 2 + 2
+    assert made.trainable_parameters() == 1280 * 2 + 2
     (pixels, labels), *_ = made.batches(0)
     assert (tuple(pixels.shape), len(labels)) == ((4, 3, 32, 32), 4)
     assert made.evaluate().samples == 4
@@ -146,13 +145,12 @@ def test_an_image_folder_of_two_classes_gives_a_head_of_two(tmp_path):
     ("options", "message"),
     [
         ({"variant": "controlled"}, "variant 'controlled'; allowed: reference, tuned"),
-        ({"data_resident": True}, "data_resident True; allowed with variant reference: False"),
+        ({"data_resident": True}, "data_resident True; allowed: False with variant reference"),
         ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
         ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
         ({"batch_size": 21}, "batch_size 21; allowed: up to 20, the training images"),
         ({"image_size": 31}, "image_size 31; allowed: 32 or more"),
         ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
-        ({"num_test_images": 21}, "num_test_images 21; allowed: 0 to 20"),
         ({"weights": "trained"}, "weights 'trained'; allowed: imagenet, random"),
     ],
 )

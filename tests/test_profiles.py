@@ -15,8 +15,8 @@ from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
 from benchbook.running import profile_files, profiles
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.segmentation_scaling import plan as segmentation
 from benchbook.studies.simclr_epochs import plan as simclr
 from benchbook.studies.vae_stability import plan as vae
@@ -43,10 +43,10 @@ VARIANTS = {
     "calibrate": ("",),
     "mnist_speedup": mnist.Plan.VARIANTS,
     "vae_stability": vae.Plan.VARIANTS,
-    "mobilenetv2_energy": mobilenetv2.VARIANTS,
+    "mobilenetv2_energy": mobilenetv2.Plan.VARIANTS,
     "simclr_epochs": simclr.Plan.VARIANTS,
     "segmentation_scaling": segmentation.Plan.VARIANTS,
-    "resnet50_cost": resnet50.VARIANTS,
+    "resnet50_cost": resnet50.Plan.VARIANTS,
 }
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
 LEFT_OUT = {("quick", "vae_stability", "reference"), ("quick", "simclr_epochs", "controlled")}

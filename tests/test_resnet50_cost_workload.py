@@ -11,15 +11,15 @@ import torch
 from PIL import Image
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Group
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity
 from benchbook.studies.datasets import DatasetUnavailable
 from benchbook.studies.datasets.collections import Collection, Pictures, collect
 from benchbook.studies.resnet50_cost import inputs, weights
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost import plan as resnet50
+from benchbook.studies.resnet50_cost.network_torch import decayed_apart
 from benchbook.studies.resnet50_cost.plan import Plan, schedule
-from benchbook.studies.resnet50_cost.torch import decayed_apart
 from fakes import CPU, run
 
 
@@ -97,7 +97,7 @@ def test_a_schedule_of_nothing_is_an_error(wrong):
 def test_it_is_torchvisions_resnet_50(synthetic):
     import torchvision
 
-    assert resnet50.trainable_parameters(synthetic) == synthetic.description()["parameters"] == 25_557_032
+    assert synthetic.trainable_parameters() == synthetic.description()["parameters"] == 25_557_032
     other = torchvision.models.resnet50()
     other.load_state_dict(synthetic.model.state_dict())
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -213,7 +213,7 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path, monkeypat
         ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
         ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
         ({"variant": "controlled"}, "allowed: reference, tuned"),
-        ({"batch_size": 3, "group": resnet50.Group(0, 2)}, "batch_size 3; allowed on 2 devices: a multiple of 2"),
+        ({"batch_size": 3, "group": Group(0, 2)}, "batch_size 3; allowed on 2 devices: a multiple of 2"),
         ({"batch_size": 64}, "batch_size 64; allowed: up to 32, the training images"),
     ],
 )
@@ -231,21 +231,7 @@ def test_a_batch_that_no_memory_holds_is_out_of_memory():
 
 
 def test_a_group_takes_each_image_once(pictures):
-    parts = [_plan(pictures, rank).order(0) for rank in range(2)]
+    parts = [Plan(pictures, CPU, batch_size=8, group=Group(rank, 2)).order(0) for rank in range(2)]
     whole = batches.training_order(32, 8, 1, 0)
     for first, second, both in zip(*parts, whole, strict=True):
         numpy.testing.assert_array_equal(numpy.concatenate([first, second]), both)
-
-
-def _plan(pictures, rank):
-    names = ("learning_rate", "schedule_epochs", "num_workers", "parity_batch_size", "sync_batch_norm", "settings")
-    return Plan(
-        collection=pictures,
-        device=Device("cpu", "a processor"),
-        arrays={},
-        image_size=32,
-        batch_size=8,
-        seed=1,
-        group=resnet50.Group(rank, 2),
-        **dict.fromkeys(names),
-    )

@@ -13,8 +13,8 @@ from benchbook.measuring import calibration, parity, protocol, sensors, tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets.generated import shapes
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
 from fakes import apple_gpu, run
 
@@ -106,7 +106,7 @@ def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):
 
 def test_a_frozen_network_trains_its_head_alone_and_counts_all_its_parameters():
     frozen = build("mobilenetv2", trainable=False)
-    assert mobilenetv2.trainable_parameters(frozen) == 12_810
+    assert frozen.trainable_parameters() == 12_810
     assert frozen.description()["parameters"] == PARAMETERS["mobilenetv2"]
 
 
@@ -216,7 +216,7 @@ def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms(
     import mlx.core as mx
     import torch
 
-    from benchbook.studies.resnet50_cost import mlx
+    from benchbook.studies.resnet50_cost import network_mlx as mlx
 
     plan = type("Plan", (), {"steps_per_epoch": 1, "schedule_epochs": 90.0, "peak": 0.5})()
     random = numpy.random.default_rng(0)
@@ -242,7 +242,7 @@ def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms(
 def test_the_schedule_of_resnet50_is_the_plans():
     import mlx.core as mx
 
-    from benchbook.studies.resnet50_cost import mlx
+    from benchbook.studies.resnet50_cost import network_mlx as mlx
 
     plan = type("Plan", (), {"steps_per_epoch": 10, "schedule_epochs": 90.0, "peak": 0.4})()
     for step in (0, 7, 49, 50, 299, 300, 601, 899):

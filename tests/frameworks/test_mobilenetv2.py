@@ -14,9 +14,8 @@ from benchbook.frameworks import batches, devices
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, reference
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy import inputs
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
 from fakes import run
 from processes import FRAMEWORK
 
@@ -76,7 +75,7 @@ def exact_steps(made, count):
 
 def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarray:
     """Return the outputs in inference mode; fp64 is for comparing, since rounding grows through 52 batch norms."""
-    images = inputs.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
+    images = mobilenetv2.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
     images = images.astype("float64" if precision == "fp64" else "float32")
     if made.device.framework != "torch":
         from benchbook.frameworks.keras.training import to_host
@@ -111,7 +110,7 @@ def unfrozen():
 def test_parameters_are_the_articles_and_batch_norms_statistics_are_among_them(frozen, unfrozen):
     for made, trained in ((frozen, 12_810), (unfrozen, 2_236_682)):
         assert made.description()["parameters"] == 2_270_794
-        assert mobilenetv2.trainable_parameters(made) == trained
+        assert made.trainable_parameters() == trained
     assert 2_236_682 + 2 * NORMS == 2_270_794  # a moving mean and a moving variance for each channel of a norm
     if not IS_KERAS:  # torch counts no statistics: its twin's own number is what training changes
         assert sum(part.numel() for part in unfrozen.model.parameters()) == 2_236_682
@@ -126,7 +125,7 @@ def test_arithmetic_is_counted_alike_whatever_the_framework(frozen, unfrozen):
 @pytest.mark.frameworks("torch", "tensorflow")  # JAX is compared with the torch twin, and that with a formula
 def test_outputs_are_those_of_an_independent_model(frozen):
     """Keras: the article's own lines. torch: the network written out, with TensorFlow's padding as documented."""
-    pixels = inputs.enlarge(DATA.test_images, 32).astype("float64")
+    pixels = mobilenetv2.enlarge(DATA.test_images, 32).astype("float64")
     expected = articles_outputs(pixels) if IS_KERAS else outputs_by_hand(pixels)
     found = logits(frozen, DATA.test_images, "fp64")
     shares = numpy.exp(found) / numpy.exp(found).sum(axis=1, keepdims=True)
@@ -236,7 +235,7 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     after = state(unfrozen)
     assert not [name for name in before if numpy.array_equal(before[name], after[name])]
     kernel = initial.draw(10, 1)["Conv1"][0]
-    pixels = inputs.enlarge(DATA.train_images[batches.training_order(20, 8, 1, 0)[0]], 32)
+    pixels = mobilenetv2.enlarge(DATA.train_images[batches.training_order(20, 8, 1, 0)[0]], 32)
     padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # below and on the right alone
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
@@ -279,18 +278,18 @@ def test_the_learning_rate_falls_by_four_percent_in_50_000_steps(frozen):
 
 
 def test_batches_are_the_same_in_every_framework_loaded_or_resident():
-    options = {"image_size": 48, "num_test_images": 6, "variant": "tuned"}
+    options = {"image_size": 48, "variant": "tuned"}
     resident, loaded = build(data_resident=True, **options), build(num_workers=2, **options)
     for epoch in (0, 1):
         chosen = batches.training_order(20, 8, 1, epoch)
         for part, one, other in zip(chosen, resident.batches(epoch), loaded.batches(epoch), strict=True):
-            expected = inputs.enlarge(DATA.train_images[part], 48, channels_first=not IS_KERAS)
+            expected = mobilenetv2.enlarge(DATA.train_images[part], 48, channels_first=not IS_KERAS)
             for pixels, labels in (one, other):
                 numpy.testing.assert_allclose(numpy.asarray(pixels), expected, rtol=1e-6)
                 numpy.testing.assert_array_equal(numpy.asarray(labels), DATA.train_labels[part])
     for one, other in zip(resident.test_batches(), loaded.test_batches(), strict=True):
         numpy.testing.assert_allclose(numpy.asarray(one[0]), numpy.asarray(other[0]), rtol=1e-6)
-        assert numpy.asarray(one[1]).tolist() == list(range(6))
+        assert numpy.asarray(one[1]).tolist() == list(range(10))
     assert resident.description()["num_workers"] == 0
     assert loaded.description()["num_workers"] == 2
 
@@ -301,7 +300,7 @@ def test_images_are_enlarged_as_the_article_enlarged_them(size):
     import tensorflow
 
     expected = tensorflow.image.resize(DATA.train_images.astype("float32") / 255, (size, size), "nearest").numpy()
-    numpy.testing.assert_array_equal(inputs.enlarge(DATA.train_images, size), expected)
+    numpy.testing.assert_array_equal(mobilenetv2.enlarge(DATA.train_images, size), expected)
 
 
 def test_evaluation_is_of_the_images_asked_for_and_changes_nothing(frozen):
@@ -372,7 +371,7 @@ def test_a_frozen_networks_batch_norms_are_folded_only_where_they_are_never_trai
         kept: [m for m in one.model.modules() if isinstance(m, torch.nn.BatchNorm2d)] for kept, one in made.items()
     }
     assert (len(norms[False]), len(norms[True])) == (0, 52)
-    images = torch.from_numpy(inputs.enlarge(DATA.test_images, 32, channels_first=True)).double()
+    images = torch.from_numpy(mobilenetv2.enlarge(DATA.test_images, 32, channels_first=True)).double()
     folded, plain = (one.model.double().eval()(images).detach() for one in made.values())
     assert plain.abs().max() > 1
     torch.testing.assert_close(folded, plain, rtol=0, atol=0.02)  # as above

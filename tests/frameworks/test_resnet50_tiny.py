@@ -10,8 +10,8 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.keras.training import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import reference
-from benchbook.studies.resnet50_cost import keras as keras_side
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.resnet50_cost import network_keras as keras_side
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.plan import schedule
 from processes import FRAMEWORK
 

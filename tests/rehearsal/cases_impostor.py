@@ -18,8 +18,8 @@ from benchbook.measuring.protocol import Plan
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.datasets.collections import Collection, Pictures
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.simclr_epochs import plan as simclr
 from benchbook.studies.vae_stability import network_torch as vae_network
 from benchbook.studies.vae_stability import plan as vae

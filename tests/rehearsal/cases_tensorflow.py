@@ -21,8 +21,8 @@ from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
-from benchbook.studies.resnet50_cost import workload as resnet50
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.segmentation_scaling import plan as segmentation
 from fakes import run
 

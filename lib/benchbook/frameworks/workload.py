@@ -174,24 +174,3 @@ class ParityWorkload(Protocol):
 
     def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
         """Return a context in which the workload is compared; afterwards it is what it was before."""
-
-
-def check_options(
-    variants: tuple[str, ...], variant: str, data_resident: bool, num_workers: int, batch_size: int
-) -> None:
-    """Refuse options of `build` that make no sense.
-
-    Args:
-        variants: those that the study has.
-
-    Raises:
-        ValueError: an unknown variant, resident data with `reference`, or a number out of range.
-    """
-    if variant not in variants:
-        raise ValueError(f"variant {variant!r}; allowed: {', '.join(variants)}")
-    if variant == "reference" and data_resident:
-        raise ValueError("data_resident True; allowed with variant reference: False (the article had loaders)")
-    if num_workers < 0:
-        raise ValueError(f"num_workers {num_workers}; allowed: 0 or more")
-    if batch_size < 1:
-        raise ValueError(f"batch_size {batch_size}; allowed: 1 or more")

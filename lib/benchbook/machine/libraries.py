@@ -59,8 +59,3 @@ def import_alone(name: str) -> ModuleType:
     finally:
         for other in kept_out:
             sys.modules.pop(other, None)
-
-
-def part_of(study: str, framework: str) -> ModuleType:
-    """Return the module of a study's folder, a package, that is written in a framework's library, and import it."""
-    return importlib.import_module(f"{study}.{FRAMEWORKS[framework].library}")

@@ -1,4 +1,4 @@
-"""The registry of studies: each is a folder here, with `study.py` and, where it trains something, `workload.py`."""
+"""The registry of studies: each is a folder here, with `study.py` and, where it trains, `plan.py`."""
 
 import importlib
 import pkgutil

@@ -150,12 +150,7 @@ def checks(device: Device) -> dict[str, Callable[[], Answer]]:
     for name in (each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg):
         module = f"{studies.__name__}.{name}.plan"
         plan = importlib.import_module(module).Plan if importlib.util.find_spec(module) else None
-        if not (plan and issubclass(plan, StudyPlan)):  # a study that is not moved yet
-            module = f"{studies.__name__}.{name}.smallest"
-            plan = importlib.import_module(module) if importlib.util.find_spec(module) else None
-            if plan:
-                plan.smallest = plan.build
-        if plan and device.framework in plan.FRAMEWORKS:
+        if plan and issubclass(plan, StudyPlan) and device.framework in plan.FRAMEWORKS:
             tried[name] = functools.partial(check_study, device, plan)
     return tried
 

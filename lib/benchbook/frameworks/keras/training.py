@@ -76,7 +76,7 @@ class KerasWorkload:
         train_batches: epoch number to the batches of that epoch, all of one shape: another one is compiled anew.
         test_batches: to all test batches.
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
-        metric: what `accuracy` is, as rows name it.
+        metric: what `accuracy` is, as rows name it; None where labels mean nothing.
         columns: the description of the work, as columns of a row.
         plain: what training is held against; None: it cannot be checked.
         settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
@@ -94,7 +94,7 @@ class KerasWorkload:
     test_batches: Callable[[], Iterable[Batch]]
     loss: Callable[[Array, Array], Array] = cross_entropy
     accuracy: Callable[[Array, Array], Array] = top1
-    metric: str = "top1"
+    metric: str | None = "top1"
     columns: dict = field(default_factory=dict)
     epoch: int = 0
     plain: Plain | None = None
@@ -135,6 +135,10 @@ class KerasWorkload:
             "compiled": self.settings.compiled or self.device.framework == "jax",  # JAX knows nothing else
             "flops_per_sample": flops_per_sample(model),
         } | self.columns
+
+    def trainable_parameters(self) -> int:
+        """Return how many numbers training changes; moving statistics are not among them."""
+        return sum(math.prod(variable.shape) for variable in self.network.model.trainable_variables)
 
     def enter(self) -> None:
         """Do nothing: every call of the network enters its own arithmetic."""
@@ -183,7 +187,7 @@ class KerasWorkload:
             loss, accuracy = self.network.score(inputs, target)
             count = self.network.num_images(inputs)
             total, right, samples = total + loss * count, right + accuracy * count, samples + count
-        return Evaluation(total / samples, right / samples, samples, self.metric)
+        return Evaluation(total / samples, right / samples if self.metric else math.nan, samples, self.metric)
 
     def snapshot(self) -> dict:
         """Return a copy of everything that training changes; seeds and schedule are among the variables."""

@@ -1,13 +1,13 @@
 """What all MLX workloads share: the steps that are timed, and that parity looks at, evaluation, fresh weights."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mlx.core as mx
-import numpy
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 
@@ -155,7 +155,7 @@ class MlxWorkload:
         columns: the description of the work, as columns of a row.
         make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
-        judged: whether labels mean something; synthetic ones do not.
+        metric: what the accuracy is, as rows name it; None where labels mean nothing.
 
     Raises:
         NotImplementedError: settings that MLX does not have.
@@ -173,7 +173,7 @@ class MlxWorkload:
     epoch: int = 0
     make_plain: Callable[[], Plain] | None = None
     settings: Settings = field(default_factory=Settings)
-    judged: bool = True
+    metric: str | None = "top1"
 
     def __post_init__(self) -> None:
         self.network = Network(self.device, self.make_model(), self.make_optimizer(), self.loss, self.settings)
@@ -188,6 +188,10 @@ class MlxWorkload:
         parameters = sum(array.size for array in leaves(self.network.model.parameters()).values())
         sizes = {"parameters": parameters, "batch_size": self.batch_size}
         return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+
+    def trainable_parameters(self) -> int:
+        """Return how many numbers training changes; moving statistics are not among them."""
+        return sum(array.size for array in leaves(self.network.model.trainable_parameters()).values())
 
     def enter(self) -> None:
         """Let MLX compute on this workload's device."""
@@ -228,9 +232,7 @@ class MlxWorkload:
             right = right + (outputs.argmax(1) == labels).sum()
             samples += len(labels)
             mx.async_eval(total, right)
-        if not self.judged:
-            return Evaluation(total / samples, numpy.nan, samples, None)
-        return Evaluation(total / samples, right / samples, samples)
+        return Evaluation(total / samples, right / samples if self.metric else math.nan, samples, self.metric)
 
     def snapshot(self) -> dict:
         """Return everything that training changes."""

@@ -103,7 +103,8 @@ class TorchWorkload:
     Attributes:
         model: network on the device; images (n, 1 or 3, height, width) to log-probabilities (n, classes).
         loss: log-probabilities and labels (n,) to their loss.
-        optimizer, scheduler: the schedule steps once an epoch.
+        optimizer, scheduler: the schedule steps once an epoch, or with every step.
+        rate_by_step: which of the two.
         train_batches: epoch number to the batches of that epoch.
         test_batches: to all test batches.
         columns: the description of the work, as columns of a row.
@@ -123,6 +124,7 @@ class TorchWorkload:
     columns: dict = field(default_factory=dict)
     epoch: int = 0
     loss_is_sum: bool = False
+    rate_by_step: bool = False
     plain: Plain | None = None
     settings: Settings = field(default_factory=Settings)
 
@@ -147,6 +149,10 @@ class TorchWorkload:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         sizes = {"parameters": parameters, "batch_size": self.batch_size}
         return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+
+    def trainable_parameters(self) -> int:
+        """Return how many numbers training changes; moving statistics are not among them."""
+        return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
 
     def enter(self) -> None:
         """Set torch's switches for float32 products and convolutions as this network computes."""
@@ -176,6 +182,8 @@ class TorchWorkload:
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        if self.rate_by_step:
+            self.scheduler.step()
         return loss.detach() / len(batch[0]) if self.loss_is_sum else loss.detach()
 
     def steps_taken(self) -> int:
@@ -201,7 +209,8 @@ class TorchWorkload:
     def end_epoch(self) -> None:
         """Advance epoch and schedule."""
         self.epoch += 1
-        self.scheduler.step()
+        if not self.rate_by_step:
+            self.scheduler.step()
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -247,7 +256,12 @@ class TorchWorkload:
         self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of a schedule that changes with every step; here none does."""
+        """Go on as after so many steps of a schedule that changes with every step."""
+        if count:
+            self.scheduler.last_epoch = count
+            factors = zip(self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True)
+            for group, (first, factor) in zip(self.optimizer.param_groups, factors, strict=True):
+                group["lr"] = first * factor(count)
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[TorchSubject]:

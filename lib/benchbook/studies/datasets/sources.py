@@ -37,7 +37,13 @@ class Dataset:
     test_labels: numpy.ndarray
 
     def with_tests(self, num_images: int) -> "Dataset":
-        """Return the data set with the first so many test images alone; 0: with all."""
+        """Return the data set with the first so many test images alone; 0: with all.
+
+        Raises:
+            ValueError: a number below 0.
+        """
+        if num_images < 0:
+            raise ValueError(f"num_test_images {num_images}; allowed: 0 or more")
         tested = slice(num_images or None)
         return replace(self, test_images=self.test_images[tested], test_labels=self.test_labels[tested])
 

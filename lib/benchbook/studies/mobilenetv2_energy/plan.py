@@ -1,17 +1,21 @@
-"""What is to be built: the protocol's constants, and one point's choices, the same for every framework."""
+"""What is to be built: the protocol's constants, and one point's choices, the same for every framework.
+
+Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook; there train and test shared one cache
+file, so that "validation" replayed training images. That is reproduced nowhere.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy
 
-from benchbook.frameworks import batches
+from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import LabelsByImage
-from benchbook.frameworks.workload import Settings
-from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy import inputs
-from benchbook.studies.mobilenetv2_energy.weights import Weights, for_parity
+from benchbook.frameworks.workload import Workload
+from benchbook.studies.datasets.generated import shapes
+from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
+from benchbook.studies.plan import StudyPlan
 
 # Of two copies of the article's notebook.
 DROPOUT = 0.4
@@ -24,47 +28,64 @@ MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A point's choices, checked; see `mobilenetv2.build`.
+class Plan(StudyPlan):
+    """A point's choices: colour images in classes, 0 to 1, enlarged by nearest neighbours.
+
+    Adam with a learning rate that falls by 4 % in 50,000 steps, categorical cross-entropy, dropout before the head.
+    With `tuned`, a frozen network's batch norms are folded into its convolutions in torch and MLX.
 
     Attributes:
-        weights: imagenet or random, as there are.
-        arrays: the weights themselves, by Keras's layer names.
-        folded: whether frozen batch norms may be folded into their convolutions.
+        trainable: train all layers, or the head alone; then batch norms are in inference mode.
+        weights: from `weights.choose`: a kind, and arrays by Keras's layer names; or a kind, which is then chosen.
+        image_size: pixels a side that images are enlarged to.
+        learning_rate: the first step's.
     """
 
-    dataset: Dataset
-    device: Device
-    trainable: bool
-    weights: str
-    arrays: Weights = field(repr=False)
-    image_size: int
-    batch_size: int
-    learning_rate: float
-    data_resident: bool
-    num_workers: int
-    seed: int
-    folded: bool
-    settings: Settings
+    MODEL = "mobilenetv2"
+    FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+
+    num_workers: int = 2
+    trainable: bool = False
+    weights: tuple[str, Weights] | str = field(default="random", repr=False)
+    image_size: int = 128
+    learning_rate: float = 5e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dataset.train_images.ndim != 4:
+            raise ValueError(f"{self.dataset.name} has no colours; allowed: images of shape (n, height, width, 3)")
+        self.require("image_size", self.image_size >= 32, "32 or more")
+        self.require("learning_rate", self.learning_rate > 0, "above 0")
+        check_fits(self.batch_size, len(self.dataset.train_labels))
+        if isinstance(self.weights, str):
+            chosen = choose(self.weights, self.num_classes, self.image_size, self.seed)
+            object.__setattr__(self, "weights", chosen)
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest."""
+        options = {"data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32}
+        return cls.build(shapes(2, 1, size=16), device, "tuned", **options)
+
+    @property
+    def arrays(self) -> Weights:
+        """Return the first weights."""
+        return self.weights[1]
+
+    @property
+    def momentum(self) -> float:
+        """Return how much of a batch norm's moving statistics each step keeps, as Keras counts it."""
+        return MOMENTUM[self.weights[0]]
+
+    @property
+    def folded(self) -> bool:
+        """Return whether batch norms may be folded into their convolutions."""
+        return self.variant == "tuned" and not self.trainable
 
     @property
     def num_classes(self) -> int:
         """Return the classes of the data set."""
         return int(self.dataset.train_labels.max()) + 1
-
-    def order(self, epoch: int) -> list[numpy.ndarray]:
-        """Return the indices of an epoch's batches."""
-        return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
-
-    def columns(self) -> dict:
-        """Return the columns of a row that are the same for every framework."""
-        return {
-            "model": "mobilenetv2",
-            "dataset": self.dataset.name,
-            "dataset_samples": len(self.dataset.train_labels),
-            "image_size": self.image_size,
-            "num_workers": 0 if self.data_resident else self.num_workers,
-        }
 
     @property
     def parity_batch_size(self) -> int:
@@ -83,13 +104,18 @@ class Plan:
         """
         return (lambda make, begun: for_parity(begun)) if self.trainable else None
 
+    @property
+    def chosen_pixels(self) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return the row and the column of the data set that each one of an enlarged image is a copy of."""
+        return tuple(nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3])
+
     def label_finder(self, channels_first: bool = False) -> Callable[[tuple, int], numpy.ndarray]:
         """Return what says which labels of a batch are those of its images; see `benchbook.frameworks.plain.Plain`.
 
         Of an enlarged image one pixel is taken for each that the data set has.
         """
         images = self.dataset.train_images
-        chosen = [numpy.unique(inputs.nearest(side, self.image_size), return_index=True) for side in images.shape[1:3]]
+        chosen = [numpy.unique(side, return_index=True) for side in self.chosen_pixels]
         (rows, first_rows), (columns, first_columns) = chosen
         stored = LabelsByImage(numpy.ascontiguousarray(images[:, rows][:, :, columns]), self.dataset.train_labels)
 
@@ -98,3 +124,29 @@ class Plan:
             return stored.fit(pixels[:, first_rows][:, :, first_columns] * 255, batch[1])
 
         return fit
+
+
+def nearest(size: int, image_size: int) -> numpy.ndarray:
+    """Return, for each pixel of an enlarged side, the pixel it is a copy of: int32, as tf.image.resize chooses it.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/image/resize (pixels are compared at their centres)
+    """
+    return numpy.floor((numpy.arange(image_size) + 0.5) * size / image_size).astype(numpy.int32)
+
+
+def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False) -> numpy.ndarray:
+    """Return images as float32, 0 to 1, enlarged.
+
+    Args:
+        images: uint8, shape (n, height, width, 3).
+        image_size: pixels a side.
+        channels_first: return (n, 3, image_size, image_size) instead of (n, image_size, image_size, 3).
+    """
+    rows, columns = (nearest(side, image_size) for side in images.shape[1:3])
+    pixels = images.astype(numpy.float32) / numpy.float32(255)  # while they are few
+    if channels_first:
+        return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
+    return pixels[:, rows][:, :, columns]
+
+
+build, source = Plan.build, Plan.source

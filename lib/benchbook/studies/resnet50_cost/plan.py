@@ -1,17 +1,24 @@
-"""What is to be built: the protocol's constants, the schedule, and one point's choices, for every framework."""
+"""What is to be built: the protocol's constants, the schedule, and one point's choices, for every framework.
+
+Source: Elmar Haussmann (RiseML), Comparing Google's TPUv2 against Nvidia's V100 on ResNet-50, 2018-04-26. The network
+is torchvision's (v1.5); Keras's own ResNet50 is v1 with convolution biases, so that the same one is built there.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.plain import SGD, Plain
-from benchbook.frameworks.workload import Settings
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.studies.datasets import collections
 from benchbook.studies.datasets.collections import Collection
-from benchbook.studies.resnet50_cost import inputs
-from benchbook.studies.resnet50_cost.weights import Weights, for_parity
+from benchbook.studies.plan import StudyPlan
+from benchbook.studies.resnet50_cost import inputs, weights
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -22,6 +29,7 @@ EPOCHS = 90
 NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
 SYNTHETIC = "synthetic"
+REPLICA = "benchbook.studies.resnet50_cost.plan:build_replica"  # as `parallel.Job` takes it
 MOST_TEST_IMAGES = 128  # in a batch of the test
 # Of the steps that are compared with float64. The first ones of the warm-up round to nothing in float32; the highest
 # ones throw the few images of a comparison to and fro, so that after ten steps rounding alone decides.
@@ -50,34 +58,66 @@ def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPO
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A point's choices, checked; see `workload.build`.
+class Plan(StudyPlan):
+    """A point's choices: Nesterov momentum, weight decay on all but batch norms, and `schedule` step by step.
 
     Attributes:
-        collection: the pictures; None: synthetic ones.
-        arrays: the first weights, by torchvision's layer names.
+        dataset: from `collect`; None trains on one synthetic batch that lies on the device, without augmentation.
+        device: with Keras its count is of devices that train together, all of this process.
         batch_size: images in a step, of all devices together.
-        group: the devices, and which of them this process is.
+        image_size: pixels a side.
+        learning_rate: the highest one, for each 256 images in a step.
+        schedule_epochs: epochs that the protocol's 90 are squeezed or stretched to.
+        parity_batch_size: images in a batch that is repeated in float64, which is slow.
+        sync_batch_norm: batch norms of several devices see the whole batch; else each sees its part.
+        group: with torch, the devices that train together, a process each, and which of them this is.
     """
 
-    collection: Collection | None
-    device: Device
-    arrays: Weights = field(repr=False)
-    image_size: int
-    batch_size: int
-    learning_rate: float
-    schedule_epochs: float
-    num_workers: int
-    parity_batch_size: int
-    sync_batch_norm: bool
-    group: Group
-    seed: int
-    settings: Settings
+    MODEL = "resnet50"
+    FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+
+    dataset: Collection | None
+    batch_size: int = 256
+    num_workers: int = 2
+    image_size: int = 224
+    learning_rate: float = 0.1
+    schedule_epochs: float = EPOCHS
+    parity_batch_size: int = 8
+    sync_batch_norm: bool = False
+    group: Group = field(default_factory=Group)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("data_resident", not self.data_resident, "False (pictures are decoded ahead)")
+        self.require("image_size", self.image_size >= 32, "32 or more")
+        for name in ("learning_rate", "schedule_epochs", "parity_batch_size"):
+            self.require(name, getattr(self, name) > 0, "above 0")
+        # torch's devices have a process each, Keras's are all in one.
+        count = self.group.size if self.device.framework == "torch" else self.device.count
+        if self.batch_size % count:
+            raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
+        if self.dataset:
+            batches.check_fits(self.batch_size, len(self.dataset.train))
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest."""
+        return cls.build(None, device, image_size=64, batch_size=4, parity_batch_size=4)
+
+    @cached_property
+    def arrays(self) -> weights.Weights:
+        """Return the first weights, by torchvision's layer names."""
+        return weights.draw(self.num_classes, self.seed)
+
+    @property
+    def metric(self) -> str | None:
+        """Return what the accuracy is: labels of synthetic images mean nothing."""
+        return "top1" if self.dataset else None
 
     @property
     def num_classes(self) -> int:
         """Return the classes: ImageNet's for synthetic images."""
-        return self.collection.num_classes if self.collection else IMAGENET_CLASSES
+        return self.dataset.num_classes if self.dataset else IMAGENET_CLASSES
 
     @property
     def share(self) -> int:
@@ -87,7 +127,7 @@ class Plan:
     @property
     def steps_per_epoch(self) -> int:
         """Return the full batches in an epoch; synthetic images have as many as ImageNet."""
-        images = len(self.collection.train) if self.collection else IMAGENET_IMAGES
+        images = len(self.dataset.train) if self.dataset else IMAGENET_IMAGES
         return images // self.batch_size
 
     @property
@@ -101,23 +141,28 @@ class Plan:
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of this device's part of each batch of an epoch."""
-        order = batches.training_order(len(self.collection.train), self.batch_size, self.seed, epoch)
+        order = batches.training_order(len(self.dataset.train), self.batch_size, self.seed, epoch)
         start = self.group.rank * self.share
         return [batch[start : start + self.share] for batch in order]
 
     def crops(self, epoch: int | None) -> inputs.Crops:
         """Return the training crops of an epoch, or the test's."""
-        part = self.collection.test if epoch is None else self.collection.train
+        part = self.dataset.test if epoch is None else self.dataset.train
         return inputs.Crops(part, self.image_size, self.seed, epoch)
+
+    @property
+    def workers(self) -> int:
+        """Return the workers that decode pictures; synthetic ones need none."""
+        return self.num_workers if self.dataset else 0
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return {
-            "model": "resnet50",
-            "dataset": self.collection.name if self.collection else SYNTHETIC,
-            "dataset_samples": len(self.collection.train) if self.collection else None,
+            "model": self.MODEL,
+            "dataset": self.dataset.name if self.dataset else SYNTHETIC,
+            "dataset_samples": len(self.dataset.train) if self.dataset else None,
             "image_size": self.image_size,
-            "num_workers": self.num_workers if self.collection else 0,
+            "num_workers": self.workers,
         }
 
     @property
@@ -136,7 +181,7 @@ class Plan:
 
         def labels(batch: tuple, place: int) -> numpy.ndarray:
             epoch, number = divmod(place, self.steps_per_epoch)
-            return batch[1] == self.collection.train.labels[self.order(epoch)[number]]
+            return batch[1] == self.dataset.train.labels[self.order(epoch)[number]]
 
         def optimizer() -> SGD:
             return SGD(self.plain_rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed)
@@ -150,8 +195,8 @@ class Plan:
             make_optimizer=optimizer,
             batch_size=min(self.share, self.parity_batch_size),
             inputs=inputs,
-            labels=labels if self.collection else None,
-            settle=lambda make, weights: for_parity(weights),
+            labels=labels if self.dataset else None,
+            settle=lambda make, begun: weights.for_parity(begun),
             steps_passed=self.steps_passed,
         )
 
@@ -166,3 +211,27 @@ class Plan:
         random = numpy.random.default_rng([self.seed, 0])
         images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
         return images, random.integers(self.num_classes, size=size, dtype="int32")
+
+
+build, source = Plan.build, Plan.source
+
+
+def collect(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Collection | None:
+    """Return the pictures to train on; None for synthetic ones, which are made on the device.
+
+    Raises:
+        ValueError, DatasetUnavailable: see `datasets.collections.collect`.
+    """
+    if dataset == SYNTHETIC:
+        return None
+    if dataset not in collections.NAMES:
+        raise ValueError(f"unknown data set {dataset!r}; allowed: {SYNTHETIC}, {', '.join(collections.NAMES)}")
+    return collections.collect(dataset, data_root, allow_embedded)
+
+
+def build_replica(
+    device: Device, group: Group, dataset: str, data_root: str, allow_embedded: bool, settings: dict, **choices: Any
+) -> Workload:
+    """Return one device's part of the workload, from values that JSON can hold; see `Plan` and `collect`."""
+    pictures = collect(dataset, data_root, allow_embedded)
+    return Plan.build(pictures, device, group=group, settings=Settings(**settings), **choices)

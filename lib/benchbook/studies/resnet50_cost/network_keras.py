@@ -2,10 +2,6 @@
 
 import functools
 import itertools
-import math
-from dataclasses import dataclass, replace
-
-import numpy
 
 from benchbook.frameworks.batches import loaded, plain_order
 from benchbook.frameworks.keras.training import (
@@ -16,7 +12,6 @@ from benchbook.frameworks.keras.training import (
     kernels_of_zeros,
 )
 from benchbook.frameworks.plain import all_of
-from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost.plan import (
     DROP,
     DROPS,
@@ -32,41 +27,25 @@ from benchbook.studies.resnet50_cost.plan import (
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 
 
-@dataclass
-class Classifier(KerasWorkload):
-    """The network with its images.
-
-    Attributes:
-        judged: whether labels mean something; synthetic ones do not.
-    """
-
-    judged: bool = True
-
-    def evaluate(self) -> Evaluation:
-        """Return loss and accuracy over all test images."""
-        evaluation = super().evaluate()
-        return evaluation if self.judged else replace(evaluation, accuracy=math.nan, metric=None)
-
-
-def build(plan: Plan) -> Classifier:
-    """Return the study's workload on Keras; see `workload.build`."""
+def build(plan: Plan) -> KerasWorkload:
+    """Return the study's workload on Keras; see `Plan`."""
     import_keras(plan.device.framework)
-    train, test = _inputs(plan) if plan.collection else (None, None)
-    parameters = sum(array.size for arrays in plan.arrays.values() for array in _trained(arrays))
-    made = Classifier(
+    train, test = _inputs(plan) if plan.dataset else (None, None)
+    made = KerasWorkload(
         device=plan.device,
         batch_size=plan.batch_size,
         make_model=functools.partial(make_model, plan),
         make_optimizer=functools.partial(make_optimizer, plan),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | {"parameters": parameters},  # Keras counts moving statistics as well
+        columns=plan.columns(),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy, all_of, _has_name_of_batch_norm),
         settings=plan.settings,
         seed=plan.seed,
-        judged=plan.collection is not None,
+        metric=plan.metric,
     )
-    if plan.collection is None:
+    made.columns["parameters"] = made.trainable_parameters()  # Keras counts moving statistics as well
+    if plan.dataset is None:
         batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
         made.train_batches = lambda epoch: itertools.repeat(batch, plan.steps_per_epoch)
         made.test_batches = lambda: [batch]
@@ -157,20 +136,11 @@ def _has_name_of_batch_norm(path: str) -> bool:
     return path.rpartition("/")[2] in ("gamma", "beta")
 
 
-def trainable_parameters(workload: KerasWorkload) -> int:
-    """Return how many numbers training changes."""
-    return sum(int(numpy.prod(variable.shape)) for variable in workload.network.model.trainable_variables)
-
-
-def _trained(arrays: list[numpy.ndarray]) -> list[numpy.ndarray]:
-    return arrays[:2]  # a batch norm's scale and offset come before its statistics
-
-
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
-    tested = len(plan.collection.test)
+    tested = len(plan.dataset.test)
     test_order = plain_order(tested, evaluation_batch_size(tested, MOST_TEST_IMAGES))
     return (
-        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.num_workers),
-        lambda: loaded(test_order, plan.crops(None).batch, plan.num_workers),
+        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.workers),
+        lambda: loaded(test_order, plan.crops(None).batch, plan.workers),
     )

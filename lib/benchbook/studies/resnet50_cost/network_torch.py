@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy
 import torch
@@ -54,20 +54,17 @@ class Network(torchvision.models.ResNet):
         self.fc.bias.copy_(bias)
 
 
-ALONE = Group()
-
-
 @dataclass
 class Classifier(TorchWorkload):
-    """The network with its images; the learning rate changes with every step.
+    """The network with its images.
 
     Attributes:
         group: the devices that train together; each has its own copy, and gradients are averaged.
-        judged: whether labels mean something; synthetic ones do not.
+        metric: what the accuracy is, as rows name it; None where labels mean nothing.
     """
 
-    group: Group = ALONE
-    judged: bool = True
+    group: Group = field(default_factory=Group)
+    metric: str | None = "top1"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,27 +79,9 @@ class Classifier(TorchWorkload):
         """Return the images in a batch, of all devices together."""
         return len(batch[0]) * self.group.size
 
-    def step(self, batch: Batch) -> torch.Tensor:
-        """Train on one batch; the loss stays on the device."""
-        loss = super().step(batch)
-        self.scheduler.step()
-        return loss
-
-    def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of the schedule."""
-        self.scheduler.last_epoch = count
-        for group, first, factor in zip(
-            self.optimizer.param_groups, self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True
-        ):
-            group["lr"] = first * factor(count)
-
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
         """Read the losses of many steps and return their mean, over all devices."""
         return replicas.mean(super().mean_loss(losses), self.device, self.group.size)
-
-    def end_epoch(self) -> None:
-        """Advance the epoch."""
-        self.epoch += 1
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -123,9 +102,7 @@ class Classifier(TorchWorkload):
             sums += torch.stack([self.loss(outputs, labels) * len(labels), right, count])
         self.model.train()
         loss, correct, samples = replicas.add(sums, self.group.size).tolist()
-        if not self.judged:
-            return Evaluation(loss / samples, math.nan, int(samples), None)
-        return Evaluation(loss / samples, correct / samples, int(samples))
+        return Evaluation(loss / samples, correct / samples if self.metric else math.nan, int(samples), self.metric)
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
         """Return a tensor on the device; pixels travel as bytes and are normalised there."""
@@ -136,7 +113,7 @@ class Classifier(TorchWorkload):
 
 
 def build(plan: Plan) -> Classifier:
-    """Return the study's workload on torch; see `workload.build`."""
+    """Return the study's workload on torch; see `Plan`."""
     settings = plan.settings
     torch.manual_seed(plan.seed)
     model = Network(plan.num_classes)
@@ -157,21 +134,17 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"flops_per_sample": arithmetic},
+        rate_by_step=True,
         plain=plain(plan),
         settings=settings,
         group=plan.group,
-        judged=plan.collection is not None,
+        metric=plan.metric,
     )
 
 
 def plain(plan: Plan) -> Plain:
     """Return what training is held against; see `Plan.plain`."""
     return plan.plain(lambda: Network(plan.num_classes), F.cross_entropy, _plain_inputs, is_of_batch_norm)
-
-
-def trainable_parameters(workload: TorchWorkload) -> int:
-    """Return how many numbers training changes."""
-    return sum(parameter.numel() for parameter in workload.model.parameters())
 
 
 def is_of_batch_norm(name: str) -> bool:
@@ -196,16 +169,16 @@ def decayed_apart(model: nn.Module) -> list[dict]:
 
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
-    if plan.collection is None:
+    if plan.dataset is None:
         batch = _synthetic(plan)
         return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
 
     def loader(epoch: int | None, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
         crops = plan.crops(epoch)
-        return DataLoader(crops, batch_sampler=order, num_workers=plan.num_workers, pin_memory=pinned)
+        return DataLoader(crops, batch_sampler=order, num_workers=plan.workers, pin_memory=pinned)
 
-    tested = torch.arange(len(plan.collection.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
+    tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
     return lambda epoch: loader(epoch, plan.order(epoch)), lambda: loader(None, tested)
 
 

@@ -6,12 +6,10 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks import batches
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift, flops_per_sample
-from benchbook.frameworks.mlx.runtime import ResidentArrays, leaves
+from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
-from benchbook.frameworks.plain import Plain
-from benchbook.studies.mobilenetv2_energy import inputs, weights
+from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
     DECAY_RATE,
@@ -20,6 +18,7 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     MOST_TEST_IMAGES,
     NORM_EPSILON,
     Plan,
+    enlarge,
 )
 
 
@@ -94,9 +93,18 @@ class Network(nn.Module):
 
 
 def build(plan: Plan) -> MlxWorkload:
-    """Return the study's workload on MLX; see `workload.build`."""
+    """Return the study's workload on MLX; see `Plan`."""
     plan.device.backend.seed(plan.seed)
-    train, test = _inputs(plan)
+    rows, columns = map(mx.array, plan.chosen_pixels)
+
+    def enlarged(images: mx.array) -> mx.array:
+        return (images.astype(mx.float32) / 255)[:, rows][:, :, columns]
+
+    train, test = plan.inputs(
+        lambda images, labels: ResidentArrays(images, labels, enlarged),
+        lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
+        MOST_TEST_IMAGES,
+    )
     made = MlxWorkload(
         device=plan.device,
         batch_size=plan.batch_size,
@@ -107,17 +115,12 @@ def build(plan: Plan) -> MlxWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"parameters": sum(array.size for part in plan.arrays.values() for array in part)},
-        make_plain=lambda: _plain(plan),
+        make_plain=plan.plain_in_torch,
         settings=plan.settings,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
     made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
     return made
-
-
-def trainable_parameters(workload: MlxWorkload) -> int:
-    """Return how many numbers training changes."""
-    return sum(array.size for array in leaves(workload.network.model.trainable_parameters()).values())
 
 
 def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> list[nn.Module]:
@@ -129,35 +132,5 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
         factor = scale / numpy.sqrt(variance + NORM_EPSILON)
         folded = kernel * (factor[:, None] if depthwise else factor)
         return [Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor)]
-    anew = 1 - weights.MOMENTUM[plan.weights]
+    anew = 1 - plan.momentum
     return [Convolution(kernel, None, stride, padding, depthwise), BatchNorm(norm, NORM_EPSILON, anew, plan.trainable)]
-
-
-def _plain(plan: Plan) -> Plain:
-    from benchbook.studies.mobilenetv2_energy import torch
-
-    return torch.plain(plan)
-
-
-def _inputs(plan: Plan):
-    """Return functions to an epoch's training batches and to the test batches."""
-    data, size = plan.dataset, plan.image_size
-    test_order = batches.plain_order(len(data.test_labels), MOST_TEST_IMAGES)
-    parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
-    if plan.data_resident:
-        rows, columns = (mx.array(inputs.nearest(side, size)) for side in data.train_images.shape[1:3])
-
-        def enlarge(images: mx.array) -> mx.array:
-            return (images.astype(mx.float32) / 255)[:, rows][:, :, columns]
-
-        train, test = (ResidentArrays(*part, enlarge) for part in parts)
-        return lambda epoch: train.batches(plan.order(epoch)), lambda: test.batches(test_order)
-
-    def load(images: numpy.ndarray, labels: numpy.ndarray, indices: numpy.ndarray) -> tuple:
-        return inputs.enlarge(images[indices], size), labels[indices].astype("int32")
-
-    load_train, load_test = (functools.partial(load, *part) for part in parts)
-    return (
-        lambda epoch: batches.loaded(plan.order(epoch), load_train, plan.num_workers),
-        lambda: batches.loaded(test_order, load_test, plan.num_workers),
-    )

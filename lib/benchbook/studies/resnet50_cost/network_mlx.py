@@ -8,9 +8,7 @@ from mlx.utils import tree_map_with_path
 
 from benchbook.frameworks.batches import loaded, plain_order
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, flops_per_sample
-from benchbook.frameworks.mlx.runtime import leaves
 from benchbook.frameworks.mlx.training import MlxWorkload
-from benchbook.frameworks.plain import Plain
 from benchbook.studies.resnet50_cost.plan import (
     DROP,
     DROPS,
@@ -89,7 +87,7 @@ class Nesterov(optimizers.SGD):
 
 
 def build(plan: Plan) -> MlxWorkload:
-    """Return the study's workload on MLX; see `workload.build`.
+    """Return the study's workload on MLX; see `Plan`.
 
     Raises:
         NotImplementedError: several devices.
@@ -105,12 +103,12 @@ def build(plan: Plan) -> MlxWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
-        make_plain=lambda: _plain(plan),
+        make_plain=plan.plain_in_torch,
         settings=plan.settings,
-        judged=plan.collection is not None,
+        metric=plan.metric,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
-    made.columns["parameters"] = trainable_parameters(made)
+    made.columns["parameters"] = made.trainable_parameters()
     made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
     return made
 
@@ -123,25 +121,14 @@ def schedule(plan: Plan, step: mx.array) -> mx.array:
     return plan.peak * risen * DROP**fallen
 
 
-def trainable_parameters(workload: MlxWorkload) -> int:
-    """Return how many numbers training changes: all but batch norms' moving statistics."""
-    return sum(array.size for array in leaves(workload.network.model.trainable_parameters()).values())
-
-
-def _plain(plan: Plan) -> Plain:
-    from benchbook.studies.resnet50_cost import torch
-
-    return torch.plain(plan)
-
-
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
-    if plan.collection is None:
+    if plan.dataset is None:
         batch = tuple(map(mx.array, plan.synthetic_batch(plan.batch_size)))
         mx.eval(batch)
         return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
-    tested = plain_order(len(plan.collection.test), MOST_TEST_IMAGES)
+    tested = plain_order(len(plan.dataset.test), MOST_TEST_IMAGES)
     return (
-        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.num_workers),
-        lambda: loaded(tested, plan.crops(None).batch, plan.num_workers),
+        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.workers),
+        lambda: loaded(tested, plan.crops(None).batch, plan.workers),
     )

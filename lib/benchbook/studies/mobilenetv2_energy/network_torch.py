@@ -1,7 +1,5 @@
 """torchvision's MobileNetV2, made the same function as Keras's: padding, constants and weights."""
 
-import functools
-
 import numpy
 import torch
 import torchvision
@@ -9,10 +7,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook.frameworks import batches
 from benchbook.frameworks.plain import Adam, Plain
+from benchbook.frameworks.torch.runtime import ResidentArrays
 from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
-from benchbook.studies.mobilenetv2_energy import inputs, weights
+from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
     DECAY_RATE,
@@ -21,6 +19,7 @@ from benchbook.studies.mobilenetv2_energy.plan import (
     MOST_TEST_IMAGES,
     NORM_EPSILON,
     Plan,
+    enlarge,
 )
 
 
@@ -89,48 +88,10 @@ class Network(nn.Module):
         self.classifier[-1].bias.copy_(bias)
 
 
-class Classifier(TorchWorkload):
-    """The network with its images; the learning rate falls with every step."""
-
-    def step(self, batch: Batch) -> torch.Tensor:
-        """Train on one batch; the loss stays on the device."""
-        loss = super().step(batch)
-        self.scheduler.step()
-        return loss
-
-    def end_epoch(self) -> None:
-        """Advance the epoch."""
-        self.epoch += 1
-
-
-class ResidentImages:
-    """Images kept on the device as they are, enlarged there when a batch is taken.
-
-    Args:
-        images: uint8, shape (n, height, width, 3).
-        labels: int64, shape (n,).
-        image_size: pixels a side, after enlarging.
-        kind: the torch device that keeps them.
-    """
-
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, image_size: int, kind: str) -> None:
-        self.images = torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(kind)
-        self.labels = torch.from_numpy(labels.copy()).to(kind)
-        sides = (inputs.nearest(side, image_size) for side in images.shape[1:3])
-        self.rows, self.columns = (torch.from_numpy(side).to(kind) for side in sides)
-
-    def batches(self, order: list[numpy.ndarray]):
-        """Yield a batch for each array of indices."""
-        for indices in order:
-            chosen = torch.from_numpy(indices).to(self.labels.device)
-            pixels = self.images[chosen].float().div(255)
-            yield pixels[:, :, self.rows][:, :, :, self.columns], self.labels[chosen]
-
-
-def build(plan: Plan) -> Classifier:
-    """Return the study's workload on torch; see `mobilenetv2.build`."""
+def build(plan: Plan) -> TorchWorkload:
+    """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
-    model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
+    model = Network(plan.num_classes, plan.trainable, plan.momentum)
     model.load(plan.arrays)
     # Keras counts the moving statistics of batch norms among the parameters; so do these rows, for all frameworks.
     statistics = sum(part.numel() for part in model.buffers() if part.dim())
@@ -140,9 +101,18 @@ def build(plan: Plan) -> Classifier:
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=ADAM_EPSILON, fused=plan.settings.fused or None)
-    train, test = _inputs(plan)
+    rows, columns = (torch.from_numpy(side).to(plan.device.kind) for side in plan.chosen_pixels)
+
+    def enlarged(images: torch.Tensor) -> torch.Tensor:
+        return images.float().div(255)[:, :, rows][:, :, :, columns]
+
+    train, test = plan.inputs(
+        lambda images, labels: ResidentArrays(plan.device, images.transpose(0, 3, 1, 2), labels, enlarged),
+        lambda images, labels: _tensors(enlarge(images, plan.image_size, channels_first=True), labels),
+        MOST_TEST_IMAGES,
+    )
     example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
-    return Classifier(
+    return TorchWorkload(
         device=plan.device,
         batch_size=plan.batch_size,
         model=model,
@@ -152,6 +122,7 @@ def build(plan: Plan) -> Classifier:
         train_batches=train,
         test_batches=test,
         columns=plan.columns() | {"parameters": num_parameters, "flops_per_sample": flops_per_sample(model, example)},
+        rate_by_step=True,
         plain=plain(plan),
         settings=plan.settings,
     )
@@ -161,7 +132,7 @@ def plain(plan: Plan) -> Plain:
     """Return what training is held against: the network as it is, without folded batch norms, and Adam."""
 
     def make_network() -> Network:
-        model = Network(plan.num_classes, plan.trainable, weights.MOMENTUM[plan.weights])
+        model = Network(plan.num_classes, plan.trainable, plan.momentum)
         model.load(plan.arrays)
         return model
 
@@ -191,30 +162,6 @@ def fold(features: nn.Module) -> None:
             convolution.weight, convolution.bias = folded.weight, folded.bias
             features.set_submodule(name, nn.Identity())
     features.requires_grad_(False)
-
-
-def trainable_parameters(workload: TorchWorkload) -> int:
-    """Return how many numbers training changes."""
-    return sum(part.numel() for part in workload.model.parameters() if part.requires_grad)
-
-
-def _inputs(plan: Plan):
-    """Return functions to an epoch's training batches and to the test batches."""
-    data, size = plan.dataset, plan.image_size
-    test_order = batches.plain_order(len(data.test_labels), MOST_TEST_IMAGES)
-    parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
-    if plan.data_resident:
-        train, test = (ResidentImages(*part, size, plan.device.kind) for part in parts)
-        return lambda epoch: train.batches(plan.order(epoch)), lambda: test.batches(test_order)
-
-    def load(images, labels, indices):
-        return _tensors(inputs.enlarge(images[indices], size, channels_first=True), labels[indices])
-
-    load_train, load_test = (functools.partial(load, *part) for part in parts)
-    return (
-        lambda epoch: batches.loaded(plan.order(epoch), load_train, plan.num_workers),
-        lambda: batches.loaded(test_order, load_test, plan.num_workers),
-    )
 
 
 def _tensors(images: numpy.ndarray, labels: numpy.ndarray) -> Batch:

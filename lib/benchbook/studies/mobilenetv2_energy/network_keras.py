@@ -1,0 +1,72 @@
+"""keras.applications' MobileNetV2, on TensorFlow and on JAX."""
+
+import functools
+
+from benchbook.frameworks.keras.training import (
+    Array,
+    KerasWorkload,
+    ResidentArrays,
+    cross_entropy,
+    evaluation_batch_size,
+    import_keras,
+    kernels_of_zeros,
+)
+from benchbook.frameworks.plain import Adam, Plain
+from benchbook.studies.mobilenetv2_energy import weights
+from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan, enlarge
+
+
+def build(plan: Plan) -> KerasWorkload:
+    """Return the study's workload on Keras; see `Plan`."""
+    keras = import_keras(plan.device.framework)
+    rows, columns = plan.chosen_pixels
+
+    def enlarged(images: Array) -> Array:
+        pixels = keras.ops.cast(images, "float32") / 255.0
+        return keras.ops.take(keras.ops.take(pixels, rows, axis=1), columns, axis=2)
+
+    train, test = plan.inputs(
+        lambda images, labels: ResidentArrays(plan.device, images, labels.astype("int32"), enlarged),
+        lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
+        evaluation_batch_size(len(plan.dataset.test_labels), MOST_TEST_IMAGES),
+    )
+    return KerasWorkload(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        make_model=functools.partial(make_model, plan),
+        make_optimizer=lambda: keras.optimizers.Adam(
+            keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, DECAY_STEPS, DECAY_RATE)
+        ),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns(),
+        plain=Plain(
+            make_network=functools.partial(make_model, plan),
+            loss=cross_entropy,
+            make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7, corrected_late=True),
+            batch_size=plan.parity_batch_size,
+            labels=plan.label_finder(),
+            settle=plan.settle,
+        ),
+        settings=plan.settings,
+        seed=plan.seed,
+    )
+
+
+@kernels_of_zeros()
+def make_model(plan: Plan):
+    """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
+    import keras
+
+    shape = (plan.image_size, plan.image_size, 3)
+    base = keras.applications.MobileNetV2(input_shape=shape, include_top=False, weights=None)
+    base.trainable = plan.trainable  # a batch norm that is not trained uses its moving statistics
+    hidden = keras.layers.GlobalAveragePooling2D(name="pool")(base.output)
+    hidden = keras.layers.Dropout(DROPOUT, name="dropout")(hidden)
+    model = keras.Model(base.input, keras.layers.Dense(plan.num_classes, name=weights.HEAD)(hidden))
+    for layer in model.layers:
+        if layer.weights:
+            layer.set_weights(plan.arrays[layer.name])
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.momentum = plan.momentum
+    return model
