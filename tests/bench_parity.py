@@ -18,7 +18,7 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity
 from benchbook.studies import datasets
-from benchbook.studies.datasets.generated import shapes
+from benchbook.studies.datasets import shapes
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50

@@ -1,5 +1,6 @@
 """Data sets: what they hold, where they are looked for, and what a damaged or broken source leaves behind."""
 
+import dataclasses
 import gzip
 import hashlib
 import os
@@ -15,9 +16,10 @@ import pytest
 from PIL import Image
 
 from benchbook.studies import datasets
-from benchbook.studies.datasets import generated, handwritten, pictures, sources
+from benchbook.studies.datasets import embedded, sources
 from sites import serve
 
+FILES = list(sources.PUBLISHED["mnist"].files)
 LABELS = "t10k-labels-idx1-ubyte"
 
 
@@ -34,7 +36,7 @@ def packed():
     """Return a folder with MNIST's four files as .gz."""
     roots = [Path(__file__).resolve().parents[2] / "shared" / "data", Path(os.environ.get("BENCHBOOK_DATA", "none"))]
     for folder in (root / "mnist" for root in roots):
-        if all((folder / f"{name}.gz").is_file() for name in handwritten.MNIST_FILES):
+        if all((folder / f"{name}.gz").is_file() for name in FILES):
             return folder
     pytest.skip("MNIST's .gz files are not in shared/data beside the project, nor in BENCHBOOK_DATA")
 
@@ -43,7 +45,7 @@ def packed():
 def unpacked(packed, tmp_path_factory):
     """Return a folder with MNIST's four files."""
     folder = tmp_path_factory.mktemp("unpacked")
-    for name in handwritten.MNIST_FILES:
+    for name in FILES:
         (folder / name).write_bytes(gzip.decompress((packed / f"{name}.gz").read_bytes()))
     return folder
 
@@ -53,8 +55,8 @@ def no_source(monkeypatch):
     """Make every download fail: nobody listens at the address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = f"http://127.0.0.1:{server.getsockname()[1]}/"
-    monkeypatch.setattr(handwritten, "MNIST_ADDRESS", nobody)
-    monkeypatch.setattr(pictures, "CIFAR10_ADDRESS", nobody + "cifar.tar.gz")
+    for name in sources.PUBLISHED:
+        publish_as(monkeypatch, name, address=nobody)
 
 
 @pytest.fixture
@@ -63,16 +65,21 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
     with serve(folder) as address:
-        monkeypatch.setattr(handwritten, "MNIST_ADDRESS", address)
+        publish_as(monkeypatch, "mnist", address=address)
         yield folder
+
+
+def publish_as(monkeypatch, name, **changes):
+    """Change what is known of a published data set."""
+    monkeypatch.setitem(sources.PUBLISHED, name, dataclasses.replace(sources.PUBLISHED[name], **changes))
 
 
 def publish(packed, site, monkeypatch):
     """Put MNIST's packed files on a site; they are packed otherwise than the published ones."""
-    for name in handwritten.MNIST_FILES:
+    for name in FILES:
         shutil.copyfile(packed / f"{name}.gz", site / f"{name}.gz")
-    checksums = {name: hashlib.md5((site / f"{name}.gz").read_bytes()).hexdigest() for name in handwritten.MNIST_FILES}
-    monkeypatch.setattr(handwritten, "MNIST_PACKED", checksums)
+    checksums = {f"{name}.gz": hashlib.md5((site / f"{name}.gz").read_bytes()).hexdigest() for name in FILES}
+    publish_as(monkeypatch, "mnist", archives=checksums)
 
 
 def link(files, folder):
@@ -105,7 +112,7 @@ def test_digits_are_scaled_to_mnists_size_and_carry_a_name_of_their_own():
 def test_digits_are_scikit_learns_and_every_sixth_is_a_test_image():
     from sklearn.datasets import load_digits
 
-    digits, source = handwritten.digits(), load_digits()
+    digits, source = embedded.digits(), load_digits()
     assert digits.test_labels.tolist() == source.target[::6].tolist()
     assert numpy.delete(source.target, numpy.s_[::6]).tolist() == digits.train_labels.tolist()
     brightness = source.images[::6].mean(axis=(1, 2)) * 255 / 16
@@ -196,7 +203,7 @@ def test_a_download_lands_in_the_cache_and_is_not_repeated(packed, site, cache, 
     assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
     shutil.rmtree(site)
     assert datasets.load("mnist").train_labels[:3].tolist() == [5, 0, 4]
-    assert contents(cache) == sorted(["MNIST", "raw", *(f"{name}.gz" for name in handwritten.MNIST_FILES)])
+    assert contents(cache) == sorted(["MNIST", "raw", *(f"{name}.gz" for name in FILES)])
 
 
 def test_a_download_replaces_a_damaged_cache(packed, unpacked, site, cache, monkeypatch):
@@ -217,10 +224,10 @@ def test_a_download_of_another_checksum_is_refused_and_leaves_nothing(packed, si
 
 def test_a_download_that_is_no_mnist_is_refused_even_if_its_own_checksum_holds(packed, site, cache, monkeypatch):
     (site / f"{LABELS}.gz").write_bytes(gzip.compress(bytes(100)))
-    for name in handwritten.MNIST_FILES:
+    for name in FILES:
         (site / f"{name}.gz").write_bytes((site / f"{LABELS}.gz").read_bytes())
     checksum = hashlib.md5((site / f"{LABELS}.gz").read_bytes()).hexdigest()
-    monkeypatch.setattr(handwritten, "MNIST_PACKED", dict.fromkeys(handwritten.MNIST_FILES, checksum))
+    publish_as(monkeypatch, "mnist", archives={f"{name}.gz": checksum for name in FILES})
     with pytest.raises(datasets.DatasetUnavailable, match="do not have the published checksums"):
         datasets.load("mnist")
     assert contents(cache) == []
@@ -229,7 +236,7 @@ def test_a_download_that_is_no_mnist_is_refused_even_if_its_own_checksum_holds(p
 def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(packed, site, cache, monkeypatch):
     (site / "broken").mkdir()
     publish(packed, site / "broken", monkeypatch)
-    monkeypatch.setattr(handwritten, "MNIST_ADDRESS", handwritten.MNIST_ADDRESS + "broken/")
+    publish_as(monkeypatch, "mnist", address=sources.PUBLISHED["mnist"].address + "broken/")
     with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
         datasets.load("mnist")
     assert contents(cache) == []
@@ -245,7 +252,7 @@ def test_a_source_that_is_not_there_is_unavailable_and_digits_stand_in(site, cac
 def test_a_source_that_stalls_is_given_up_and_leaves_nothing(cache, monkeypatch):
     monkeypatch.setattr(sources, "STALLED_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(handwritten, "MNIST_ADDRESS", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        publish_as(monkeypatch, "mnist", address=f"http://127.0.0.1:{silent.getsockname()[1]}/")
         with pytest.raises(datasets.DatasetUnavailable, match="timed out"):
             datasets.load("mnist")
     assert contents(cache) == []
@@ -283,11 +290,11 @@ def test_mnist_that_is_there_is_preferred_to_the_stand_in(packed):
 def batches(monkeypatch):
     """Return the contents of CIFAR-10's six files, two images in each, with their checksums put in place."""
     contents = {}
-    for number, name in enumerate(pictures.CIFAR10_FILES):
+    for number, name in enumerate(sources.PUBLISHED["cifar10"].files):
         pixels = numpy.arange(2 * 3072).reshape(2, 3072) // 32 % 256
         contents[name] = pickle.dumps({b"data": pixels.astype(numpy.uint8), b"labels": [number, 9 - number]})
     checksums = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
-    monkeypatch.setattr(pictures, "CIFAR10_FILES", checksums)
+    publish_as(monkeypatch, "cifar10", files=checksums)
     return contents
 
 
@@ -322,9 +329,8 @@ def test_a_download_of_cifar10_is_unpacked_into_the_cache(batches, cache, tmp_pa
     with tarfile.open(tmp_path / "cifar.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
     checksum = hashlib.md5((tmp_path / "cifar.tar.gz").read_bytes()).hexdigest()
-    monkeypatch.setattr(pictures, "CIFAR10_PACKED", checksum)
     with serve(tmp_path) as address:
-        monkeypatch.setattr(pictures, "CIFAR10_ADDRESS", f"{address}cifar.tar.gz")
+        publish_as(monkeypatch, "cifar10", address=address, archives={"cifar.tar.gz": checksum})
         assert datasets.load("cifar10").name == "cifar10"
     assert (cache / "cifar-10-batches-py" / "test_batch").is_file()
     assert [path.name for path in cache.iterdir()] == ["cifar-10-batches-py"]
@@ -392,19 +398,19 @@ def test_the_subset_of_cifar10_keeps_a_name_of_its_own(tmp_path):
 
 
 def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others():
-    first, again = generated.shapes(20, 10), generated.shapes(20, 10)
+    first, again = datasets.shapes(20, 10), datasets.shapes(20, 10)
     assert first.name == "shapes-32px"
     assert (first.train_images == again.train_images).all()
     assert first.train_images.shape == (200, 32, 32, 3)
     assert numpy.bincount(first.train_labels).tolist() == [20] * 10
     assert not (first.test_images[:100] == first.train_images[:100]).all(axis=(1, 2, 3)).any()
-    assert not (generated.shapes(20, 10, seed=1).train_images == first.train_images).all()
+    assert not (datasets.shapes(20, 10, seed=1).train_images == first.train_images).all()
 
 
 def test_shapes_can_be_learnt_but_not_from_their_mean_colour():
     from sklearn.neighbors import KNeighborsClassifier
 
-    data = generated.shapes(100, 20)
+    data = datasets.shapes(100, 20)
     pixels = [images.reshape(len(images), -1).astype(float) for images in (data.train_images, data.test_images)]
     means = [images.mean(axis=(1, 2)) for images in (data.train_images, data.test_images)]
     learnt, coloured = (

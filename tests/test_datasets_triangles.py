@@ -4,7 +4,8 @@ import numpy
 import pytest
 
 from benchbook.studies import datasets
-from benchbook.studies.datasets.triangles import draw, fill
+from benchbook.studies.datasets.embedded import draw_triangles as draw
+from benchbook.studies.datasets.embedded import fill_triangle as fill
 
 
 def distances(corners, size):

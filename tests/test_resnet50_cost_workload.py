@@ -14,8 +14,7 @@ from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity
-from benchbook.studies.datasets import DatasetUnavailable
-from benchbook.studies.datasets.collections import Collection, Pictures, collect
+from benchbook.studies.datasets import Collection, DatasetUnavailable, Pictures, collect
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.network_torch import decayed_apart

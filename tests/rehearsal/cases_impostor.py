@@ -15,8 +15,7 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.measuring.protocol import Plan
-from benchbook.studies.datasets import Dataset
-from benchbook.studies.datasets.collections import Collection, Pictures
+from benchbook.studies.datasets import Collection, Dataset, Pictures
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50

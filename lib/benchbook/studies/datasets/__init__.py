@@ -7,17 +7,29 @@ the cache if it is in none of them. Every file of a published data set is checke
 import os
 from pathlib import Path
 
-from benchbook.studies.datasets import generated, handwritten, pictures
-from benchbook.studies.datasets.sources import Dataset, DatasetUnavailable
-from benchbook.studies.datasets.triangles import triangles
+from benchbook.studies.datasets import pictures
+from benchbook.studies.datasets.embedded import digits, shapes, triangles
+from benchbook.studies.datasets.pictures import Collection, Pictures
+from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, roots
 
 # What stands in, in `quick`, where a data set cannot be had.
 EMBEDDED = {"mnist": "digits", "cifar10": "shapes"}
-_MAKERS = {"digits": handwritten.digits, "shapes": generated.shapes}
-_READERS = {"mnist": handwritten.mnist, "cifar10": pictures.cifar10, "image_folder": pictures.image_folder}
-NAMES = (*_READERS, *_MAKERS)
+_MAKERS = {"digits": digits, "shapes": shapes}
+NAMES = (*PUBLISHED, "image_folder", *_MAKERS)
 
-__all__ = ["EMBEDDED", "NAMES", "Dataset", "DatasetUnavailable", "check_place", "load", "triangles"]
+__all__ = [
+    "EMBEDDED",
+    "NAMES",
+    "Collection",
+    "Dataset",
+    "DatasetUnavailable",
+    "Pictures",
+    "check_place",
+    "collect",
+    "load",
+    "shapes",
+    "triangles",
+]
 
 
 def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset:
@@ -38,12 +50,36 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     if name in _MAKERS:
         return _MAKERS[name]()
     try:
-        return _READERS[name](data_root)
+        return PUBLISHED[name].load(data_root)
     except DatasetUnavailable as error:
         if not allow_embedded:
             raise
         print(f"{name} could not be had ({error}); using {EMBEDDED[name]} instead.")
         return _MAKERS[EMBEDDED[name]]()
+
+
+def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Collection:
+    """Return a data set as pictures that are decoded when they are needed.
+
+    Args:
+        name: imagenet (a folder of that name with train/ and val/, looked for in data_root, BENCHBOOK_DATA and the
+            cache; it is never downloaded), or a name that `load` knows.
+        data_root, allow_embedded: see `load`.
+
+    Raises:
+        ValueError: unknown name, or no such folder.
+        DatasetUnavailable: not found, and no stand-in allowed.
+    """
+    if name == "imagenet":
+        there = [root / name for root in roots(data_root) if (root / name / "train").is_dir()]
+        if not there:
+            raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
+        return pictures.listed(str(there[0]), name)
+    if name == "image_folder":
+        return pictures.listed(data_root)
+    data = load(name, data_root, allow_embedded)
+    train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
+    return Collection(data.name, train, test, int(data.train_labels.max()) + 1)
 
 
 def check_place(name: str, data_root: str = "") -> None:

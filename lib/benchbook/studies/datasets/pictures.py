@@ -1,38 +1,64 @@
-"""CIFAR-10, and folders of pictures."""
+"""Folders of pictures: read into arrays, or decoded when needed, since ImageNet fits no memory and its sizes differ."""
 
 import io
-import pickle
 import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
+from PIL import Image
 
-from benchbook.studies.datasets import sources
 from benchbook.studies.datasets.sources import Dataset
 
-# MD5 of the six files, as torchvision.datasets.CIFAR10 names them: five of training images, then the test images.
-CIFAR10_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
-CIFAR10_PACKED = "c58f30108f718f92721af3b95e74349a"  # MD5, from the same page
-CIFAR10_FILES = {
-    "data_batch_1": "c99cafc152244af753f735de768cd75f",
-    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-    "data_batch_4": "634d18415352ddfa80567beed471001a",
-    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-    "test_batch": "40351d587109b95175f43aff81a1287e",
-}
 FORMATS = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png"}
 
 
-def cifar10(data_root: str = "") -> Dataset:
-    """Return CIFAR-10: 50,000 training and 10,000 test images of 32x32x3.
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures with their labels.
 
-    A root may hold `cifar-10-batches-py/`, as its makers and torchvision unpack it.
-
-    Raises:
-        DatasetUnavailable: no root holds all six files intact, and the download failed.
+    Attributes:
+        stored: for each a path, the bytes of a file, or its pixels (uint8, shape (height, width, 3)).
+        labels: int64, shape (n,).
     """
-    return _cifar10_from(sources.files(_read_batches, _fetch, data_root, "cifar-10-batches-py"))
+
+    stored: Sequence[Path | bytes | numpy.ndarray]
+    labels: numpy.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def open(self, index: int):
+        """Return a picture as PIL has it, in colours."""
+        stored = self.stored[index]
+        if isinstance(stored, numpy.ndarray):
+            return Image.fromarray(stored).convert("RGB")
+        with Image.open(io.BytesIO(stored) if isinstance(stored, bytes) else stored) as picture:
+            return picture.convert("RGB")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Pictures, split as their makers split them; `name` is what rows call them."""
+
+    name: str
+    train: Pictures
+    test: Pictures
+    num_classes: int
+
+
+def listed(path: str, name: str = "") -> Collection:
+    """Return the pictures of an image folder; see `list_folder`. Without a name it has its own."""
+    own_name, classes, train, test = list_folder(path)
+    return Collection(name or own_name, _pictures(train, classes), _pictures(test, classes), len(classes))
+
+
+def _pictures(part: dict[str, list], classes: list[str]) -> Pictures:
+    """Return the files of a part; those of an archive are read now, because processes cannot share an open one."""
+    files = [file for name in classes for file in part[name]]
+    labels = numpy.repeat(numpy.arange(len(classes)), [len(part[name]) for name in classes])
+    return Pictures([file.read_bytes() if isinstance(file, zipfile.Path) else file for file in files], labels)
 
 
 def image_folder(path: str) -> Dataset:
@@ -79,25 +105,6 @@ def list_folder(path: str) -> tuple[str, list[str], dict[str, list], dict[str, l
     return "-".join([place.stem, *sorted(formats)]), classes, train, test
 
 
-def _fetch(folder: Path) -> None:
-    sources.fetch(CIFAR10_ADDRESS, folder, CIFAR10_PACKED, unpack=True)
-
-
-def _read_batches(root: Path) -> dict[str, bytes] | None:
-    folder = root / "cifar-10-batches-py"
-    contents = {name: (folder / name).read_bytes() if (folder / name).is_file() else None for name in CIFAR10_FILES}
-    return sources.intact(contents, CIFAR10_FILES, folder, "CIFAR-10")
-
-
-def _cifar10_from(files: dict[str, bytes]) -> Dataset:
-    """Unpickle the batches, whose checksums were right; pixels lie channel by channel."""
-    batches = [pickle.loads(files[name], encoding="bytes") for name in CIFAR10_FILES]
-    images = [batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
-    labels = [numpy.array(batch[b"labels"], numpy.int64) for batch in batches]
-    train = numpy.concatenate(images[:-1]), numpy.concatenate(labels[:-1])
-    return Dataset("cifar10", *train, numpy.ascontiguousarray(images[-1]), labels[-1])
-
-
 def _top_of_zip(path: Path) -> zipfile.Path:
     """Return the folder inside an archive that holds train/: its top, or the only folder there."""
     top = zipfile.Path(path)
@@ -123,8 +130,6 @@ def _images(folder) -> list:
 
 
 def _read_images(part: dict[str, list], classes: list[str]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    from PIL import Image
-
     images, labels = [], []
     for label, name in enumerate(classes):
         for file in part[name]:

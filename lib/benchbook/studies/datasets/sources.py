@@ -1,10 +1,12 @@
-"""Where data sets are looked for, and how a download is kept out of sight until it is whole."""
+"""Published data sets: where they are looked for, and how a download is kept out of sight until it is whole."""
 
+import gzip
 import hashlib
 import os
+import pickle
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,47 +61,6 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchbook"
 
 
-def files(
-    read: Callable[[Path], dict[str, bytes] | None], fetch_all: Callable[[Path], object], data_root: str, folder: str
-) -> dict[str, bytes]:
-    """Return the files of a published data set, from the first root that holds all of them, else downloaded.
-
-    Args:
-        read: returns the files below a root, see `intact`.
-        fetch_all: downloads into the folder it is given.
-        data_root: see `roots`.
-        folder: what a download adds to the cache.
-
-    Raises:
-        DatasetUnavailable: no root holds them intact, and the download failed.
-    """
-    for root in roots(data_root):
-        contents = read(root)
-        if contents is not None:
-            return contents
-    download(fetch_all, lambda place: read(place) is not None, folder)
-    return read(cache())
-
-
-def intact(
-    contents: Mapping[str, bytes | None], checksums: Mapping[str, str], folder: Path, owner: str
-) -> dict[str, bytes] | None:
-    """Return the files if all are present and every MD5 matches, else None. A mismatch is printed.
-
-    Args:
-        contents: file name to what it holds, None where it is not there.
-        checksums: file name to MD5.
-        folder, owner: named in what is printed.
-    """
-    if any(content is None for content in contents.values()):
-        return None
-    wrong = [name for name, content in contents.items() if hashlib.md5(content).hexdigest() != checksums[name]]
-    if wrong:
-        print(f"{folder} is passed over: {', '.join(wrong)} differ from {owner}'s checksums.")
-        return None
-    return dict(contents)
-
-
 def download(fetch_all: Callable[[Path], object], is_whole: Callable[[Path], bool], folder: str) -> None:
     """Fetch into a temporary folder of the cache; move what came into place only when it is whole.
 
@@ -148,3 +109,120 @@ def fetch(address: str, folder: Path, checksum: str | None = None, unpack: bool 
         processor=pooch.Untar(extract_dir=".") if unpack else None,
         downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),
     )
+
+
+@dataclass(frozen=True)
+class Published:
+    """A data set that its makers publish as files; every file is checked before it is used.
+
+    Attributes:
+        title: what people call it.
+        folders: where its files may lie below a root, each unpacked or as .gz; a download adds the first one.
+        files: MD5 of each file, unpacked.
+        address: of the folder that it is downloaded from.
+        archives: what is downloaded from there, with the MD5 of each; a .tar.gz holds the first of the folders.
+        parse: from the contents of the files, in their order, to the data set.
+    """
+
+    title: str
+    folders: tuple[str, ...]
+    files: dict[str, str]
+    address: str
+    archives: dict[str, str]
+    parse: Callable[[list[bytes]], Dataset]
+
+    def load(self, data_root: str = "") -> Dataset:
+        """Return the data set, from the first root that holds all files intact, else downloaded.
+
+        Raises:
+            DatasetUnavailable: no root holds them, and the download failed.
+        """
+        for root in roots(data_root):
+            contents = self._read(root)
+            if contents:
+                return self.parse(contents)
+        download(self._fetch, lambda place: self._read(place) is not None, self.folders[0].partition("/")[0])
+        return self.parse(self._read(cache()))
+
+    def _read(self, root: Path) -> list[bytes] | None:
+        """Return the files below a root if all are there and every MD5 matches. A mismatch is printed."""
+        for folder in (root / name for name in self.folders):
+            contents = [_unpacked(folder / name) for name in self.files]
+            if None not in contents:
+                pairs = zip(self.files.items(), contents, strict=True)
+                wrong = [name for (name, checksum), part in pairs if hashlib.md5(part).hexdigest() != checksum]
+                if not wrong:
+                    return contents
+                print(f"{folder} is passed over: {', '.join(wrong)} differ from {self.title}'s checksums.")
+        return None
+
+    def _fetch(self, place: Path) -> None:
+        for name, checksum in self.archives.items():
+            unpack = name.endswith(".tar.gz")
+            fetch(self.address + name, place if unpack else place / self.folders[0], checksum, unpack)
+
+
+def _unpacked(path: Path) -> bytes | None:
+    packed = path.with_name(path.name + ".gz")
+    try:
+        if path.is_file():
+            return path.read_bytes()
+        return gzip.decompress(packed.read_bytes()) if packed.is_file() else None
+    except (OSError, EOFError, gzip.zlib.error):  # unreadable or cut short: as good as absent
+        return None
+
+
+def _parse_mnist(files: list[bytes]) -> Dataset:
+    """Parse IDX files: train images, train labels, test images, test labels; 16 or 8 bytes of header come first."""
+    parts = []
+    for images, labels in (files[:2], files[2:]):
+        parts.append(numpy.frombuffer(images, numpy.uint8, offset=16).reshape(-1, 28, 28))
+        parts.append(numpy.frombuffer(labels, numpy.uint8, offset=8).astype(numpy.int64))
+    return Dataset("mnist", *parts)
+
+
+def _parse_cifar10(files: list[bytes]) -> Dataset:
+    """Unpickle five batches of training images and the test's, whose checksums were right; channels come first."""
+    batches = [pickle.loads(file, encoding="bytes") for file in files]
+    images = [batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
+    labels = [numpy.array(batch[b"labels"], numpy.int64) for batch in batches]
+    train = numpy.concatenate(images[:-1]), numpy.concatenate(labels[:-1])
+    return Dataset("cifar10", *train, numpy.ascontiguousarray(images[-1]), labels[-1])
+
+
+# Names, addresses and checksums are torchvision's (torchvision/datasets/mnist.py, cifar.py).
+PUBLISHED = {
+    "mnist": Published(
+        title="MNIST",
+        folders=("MNIST/raw", "mnist", ""),
+        files={
+            "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+            "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+            "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+            "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+        },
+        address="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        archives={
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+        parse=_parse_mnist,
+    ),
+    "cifar10": Published(
+        title="CIFAR-10",
+        folders=("cifar-10-batches-py",),
+        files={
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+        },
+        address="https://www.cs.toronto.edu/~kriz/",
+        archives={"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
+        parse=_parse_cifar10,
+    ),
+}

@@ -13,7 +13,7 @@ from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import LabelsByImage
 from benchbook.frameworks.workload import Workload
-from benchbook.studies.datasets.generated import shapes
+from benchbook.studies.datasets import shapes
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
 

@@ -15,8 +15,8 @@ from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.studies.datasets import collections
-from benchbook.studies.datasets.collections import Collection
+from benchbook.studies import datasets
+from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.resnet50_cost import inputs, weights
 
@@ -220,13 +220,14 @@ def collect(dataset: str, data_root: str = "", allow_embedded: bool = False) -> 
     """Return the pictures to train on; None for synthetic ones, which are made on the device.
 
     Raises:
-        ValueError, DatasetUnavailable: see `datasets.collections.collect`.
+        ValueError, DatasetUnavailable: see `datasets.collect`.
     """
     if dataset == SYNTHETIC:
         return None
-    if dataset not in collections.NAMES:
-        raise ValueError(f"unknown data set {dataset!r}; allowed: {SYNTHETIC}, {', '.join(collections.NAMES)}")
-    return collections.collect(dataset, data_root, allow_embedded)
+    names = ("imagenet", *datasets.NAMES)
+    if dataset not in names:
+        raise ValueError(f"unknown data set {dataset!r}; allowed: {SYNTHETIC}, {', '.join(names)}")
+    return datasets.collect(dataset, data_root, allow_embedded)
 
 
 def build_replica(

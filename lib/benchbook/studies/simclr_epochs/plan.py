@@ -13,7 +13,7 @@ import numpy
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.machine import identity
-from benchbook.studies.datasets.generated import shapes
+from benchbook.studies.datasets import shapes
 from benchbook.studies.plan import StudyPlan
 
 BATCH_SIZE = 128  # of the article; its learning rate is for so many images in a step

@@ -1,0 +1,136 @@
+"""Data sets that need no download: scikit-learn's digits, and images that are drawn from a seed."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy
+from PIL import Image, ImageDraw
+
+from benchbook.studies.datasets.sources import Dataset
+
+# Which points are inside an outline, from how far they lie below and to the right of its centre, in extents.
+OUTLINES = {
+    "disc": lambda down, right: numpy.hypot(down, right) <= 1,
+    "square": lambda down, right: numpy.maximum(abs(down), abs(right)) <= 0.85,
+    "triangle": lambda down, right: (down <= 0.8) & (abs(right) <= (down + 1) / 1.8),
+    "cross": lambda down, right: (
+        (numpy.minimum(abs(down), abs(right)) <= 0.3) & (numpy.maximum(abs(down), abs(right)) <= 1)
+    ),
+    "ring": lambda down, right: (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1),
+}
+WARM, COLD = (0, 2), (2, 0)  # colour channels: the one that is bright, the one that is dark
+# Of triangles. Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, data/makeTriangleData.py.
+ARTICLE_SIZE, MARGIN = 512, 20  # pixels
+DARKEST, BRIGHTEST = 128, 255  # of each colour channel
+THRESHOLD = 10  # a brighter pixel belongs to the mask
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV turns colours to grey
+
+
+def digits() -> Dataset:
+    """Return scikit-learn's 1,797 handwritten 8x8 digits, scaled to 28x28 like MNIST's.
+
+    Every sixth image is a test image (300); the other 1,497 train. Source: UCI Optical Recognition of
+    Handwritten Digits, as shipped in scikit-learn.
+    """
+    # To import scikit-learn takes most of a second; of this file, `load_digits` does the same.
+    folder = Path(importlib.util.find_spec("sklearn").origin).parent
+    table = numpy.loadtxt(folder / "datasets" / "data" / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
+    small = numpy.round(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(numpy.uint8)
+    resample = Image.Resampling.BILINEAR
+    images = numpy.stack([numpy.asarray(Image.fromarray(image).resize((28, 28), resample)) for image in small])
+    labels = table[:, -1].astype(numpy.int64)
+    test = numpy.arange(len(labels)) % 6 == 0
+    return Dataset("digits-28px", images[~test], labels[~test], images[test], labels[test])
+
+
+def shapes(train_per_class: int = 400, test_per_class: int = 100, size: int = 32, seed: int = 0) -> Dataset:
+    """Return ten classes of coloured shapes that a small network can learn: five outlines, warm or cold.
+
+    Position, extent, colour and background vary with the seed. Test images come from a seed of their own.
+
+    Args:
+        train_per_class, test_per_class: images a class.
+        size: pixels a side.
+        seed: of everything drawn.
+
+    Returns:
+        RGB images; label = outline + 5 x cold; the order is shuffled.
+    """
+    train = _draw(train_per_class, size, numpy.random.default_rng([seed, 0]))
+    test = _draw(test_per_class, size, numpy.random.default_rng([seed, 1]))
+    return Dataset(f"shapes-{size}px", *train, *test)
+
+
+def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+    labels = random.permutation(numpy.repeat(numpy.arange(2 * len(OUTLINES)), per_class))
+    count = len(labels)
+    inside = _masks(labels % len(OUTLINES), size, random)
+    ground = random.integers(70, 130, (count, 1, 1, 3)).astype(numpy.uint8)
+    noise = random.integers(-30, 31, (count, size, size, 3)).astype(numpy.int8)
+    images = (ground + noise).astype(numpy.uint8)
+    colours = random.integers(90, 150, (count, 3))
+    for cold, (bright, dark) in enumerate((WARM, COLD)):
+        chosen = labels // len(OUTLINES) == cold
+        colours[chosen, bright] = random.integers(190, 240, chosen.sum())
+        colours[chosen, dark] = random.integers(10, 60, chosen.sum())
+    images = numpy.where(inside[..., None], colours[:, None, None].astype(numpy.uint8), images)
+    return images, labels.astype(numpy.int64)
+
+
+def _masks(outlines: numpy.ndarray, size: int, random: numpy.random.Generator) -> numpy.ndarray:
+    """Return which pixels are inside, shape (n, size, size); centre and extent are drawn for each image."""
+    extent = random.uniform(0.22, 0.38, (len(outlines), 1, 1)) * size
+    centres = random.uniform(0.4, 0.6, (2, len(outlines), 1, 1)) * size
+    rows, columns = (side + 0.5 for side in numpy.ogrid[:size, :size])
+    down, right = (rows - centres[0]) / extent, (columns - centres[1]) / extent
+    inside = numpy.empty((len(outlines), size, size), bool)
+    for number, is_inside in enumerate(OUTLINES.values()):
+        chosen = outlines == number
+        inside[chosen] = is_inside(down[chosen], right[chosen])
+    return inside
+
+
+def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZE, seed: int = 42) -> Dataset:
+    """Return grey images of one filled triangle each, with the triangle as the mask to learn.
+
+    Corners and brightness are those that the article's generator draws. Its rasteriser was OpenCV's, this is Pillow's:
+    pixels on an edge may differ. Smaller images hold the same triangles, smaller.
+
+    Args:
+        num_train, num_test: images; the first of all go to training.
+        size: pixels a side.
+        seed: of everything drawn.
+
+    Returns:
+        Grey images, uint8, shape (n, size, size); labels are masks of the same shape, uint8, 1 inside.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    for name, value, least in (("num_train", num_train, 1), ("num_test", num_test, 1), ("size", size, 8)):
+        if value < least:
+            raise ValueError(f"{name} {value}; allowed: {least} or more")
+    corners, greys = draw_triangles(num_train + num_test, seed)
+    scaled = numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int)
+    images = numpy.stack([fill_triangle(each, grey, size) for each, grey in zip(scaled, greys, strict=True)])
+    masks = (images > THRESHOLD).astype(numpy.uint8)
+    parts = images[:num_train], masks[:num_train], images[num_train:], masks[num_train:]
+    return Dataset(f"triangles-{size}px", *parts)
+
+
+def draw_triangles(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return corners, shape (count, 3, 2), x before y, in pixels of the article's size; and greys, shape (count,).
+
+    For another `count` all brightnesses are others: the generator is asked for all corners first.
+    """
+    random = numpy.random.RandomState(seed)
+    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))
+    colours = random.randint(DARKEST, BRIGHTEST + 1, (count, 3))
+    return corners, numpy.rint(colours @ numpy.array(LUMA)).astype(int)
+
+
+def fill_triangle(corners: numpy.ndarray, grey: int, size: int) -> numpy.ndarray:
+    """Return one image, uint8, shape (size, size), of a filled triangle on black."""
+    image = Image.new("L", (size, size))
+    ImageDraw.Draw(image).polygon([tuple(corner) for corner in corners.tolist()], fill=int(grey))
+    return numpy.asarray(image)
