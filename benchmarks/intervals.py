@@ -1,8 +1,8 @@
-"""How often intervals cover the truth, how wide they are, and how often equal code is called faster, tuned or unstable.
+"""How often intervals cover the truth, how wide they are, and how often equal code is called faster or unstable.
 
-`make bench STUDIES=intervals` prints it, in about a minute; nothing is timed. The kernels of the points of many machines
-are drawn by chance, and judged as `benchbook.judging` judges rows. Points differ as those of the machines at hand did:
-the standard deviations between their kernels were 0.7 to 27.7 %.
+`make bench STUDIES=intervals` prints it in some seconds; nothing is timed. The kernels of points of many machines are
+drawn by chance, and judged as `benchbook.judging` judges rows. Points differ as those of the machines at hand did: the
+standard deviations between their kernels were 0.7 to 27.7 %.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy
 
-from benchbook.judging import intervals, verdicts
+from benchbook.judging import confirmation, intervals, verdicts
 
 LEAST, MOST = 0.007, 0.277  # standard deviations between the kernels of one point that were seen
 WINDOWS, NOISE = 6, 0.02  # of a kernel, and their standard deviation
@@ -57,13 +57,12 @@ def half_widths(levels: numpy.ndarray, errors: numpy.ndarray) -> numpy.ndarray:
         levels: log medians of kernels, shape (machines, points, kernels).
         errors: squared errors of these medians from their windows.
     """
-    points, kernels = levels.shape[1:]
-    squares = ((levels - levels.mean(axis=-1, keepdims=True)) ** 2).sum(axis=(1, 2))
-    freedom = points * (kernels - 1)
-    if freedom < intervals.FEWEST_FREEDOM:
+    kernels = levels.shape[-1]
+    if kernels < 2:
         return numpy.full(levels.shape[:2], numpy.nan)
-    variance, total = intervals.variance(squares[:, None], freedom, errors.mean(axis=-1))
-    return intervals.reach(variance, total, kernels)
+    own = levels.var(axis=-1, ddof=1)
+    prior = (part[:, None] for part in intervals.fit(own, numpy.full(own.shape, kernels - 1)))
+    return intervals.half_width(*intervals.moderate(own, kernels, *prior, errors.mean(axis=-1)), kernels)
 
 
 def measured(levels: numpy.ndarray, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -99,6 +98,44 @@ def bad_kernel(points: int, kernels: int, repeats: int) -> tuple[float, float]:
     return float(without), float(numpy.median(half_widths(medians, errors)[:, 1:]))
 
 
+def across_sessions(deviation: float, earlier: int, shared: bool, points: int, repeats: int) -> float:
+    """Return the share of points of equal code that are called faster in a new session of two kernels.
+
+    Args:
+        deviation: between sessions.
+        earlier: sessions of the same code before the one that is compared, of which some is known of their deviation.
+        shared: whether a session slows all points alike, or each by its own.
+        points: of the machine.
+        repeats: machines drawn.
+    """
+    random, known, kernels = numpy.random.default_rng([earlier, points]), earlier + 1, 2
+    levels, _ = unlike(random, (repeats, points, (known + 1) * kernels))
+    moved = deviation * random.normal(size=(repeats, 1 if shared else points, known + 1, 1))
+    levels = levels.reshape(repeats, points, known + 1, kernels) + moved
+    widths = numpy.stack(
+        [half_widths(levels[:, :, each], numpy.zeros((*levels.shape[:2], kernels))) for each in (-2, -1)]
+    )
+    centers, own = levels.mean(axis=-1), levels.var(axis=-1, ddof=1)
+    variance, freedom = intervals.fit(own[:, :, :known].reshape(repeats, -1), numpy.ones(points * known))
+    errors = (
+        intervals.moderate(own[:, :, :known], kernels, variance[:, None, None], freedom[:, None, None])[0] / kernels
+    )
+    spreads = centers[:, :, :known].var(axis=-1, ddof=1) if earlier else errors[..., 0]
+    added = intervals.session_width(spreads, errors.mean(axis=-1), known)
+    total = numpy.hypot(*numpy.hypot(widths, numpy.reshape(added, (-1, 1))))
+    return float((numpy.abs(centers[:, :, -1] - centers[:, :, -2]) > total).mean())
+
+
+def false_tuned(kernels: int, repeats: int) -> float:
+    """Return the share of settings that are as fast as the reference and are called tuned."""
+    random = numpy.random.default_rng(kernels)
+    levels, _ = unlike(random, (repeats, 1, kernels))
+    ratios = numpy.exp(levels[:, 0, :, None] + NOISE * random.normal(size=(repeats, kernels, WINDOWS)))
+    runs = numpy.repeat(numpy.arange(kernels), 6)
+    called = [confirmation.is_faster(intervals.interval(one.ravel(), runs)) for one in ratios]
+    return float(numpy.mean(called))
+
+
 def false_alarms(kernels: int, windows: int, noise: float, correlation: float, repeats: int) -> float:
     """Return the share of steady points that are called unstable, with so much noise of windows and kernels."""
     random, runs = numpy.random.default_rng([kernels, windows]), numpy.repeat(numpy.arange(kernels), windows)
@@ -128,10 +165,15 @@ def main() -> None:
         print(
             f"One kernel of 10 points 3 times as slow, {kernels} kernels: {percents(bad_kernel(10, kernels, repeats))}"
         )
+    print("Points of equal code called faster in another session, with 0, 1 and 4 earlier ones; deviation of sessions:")
+    for deviation in (0.02, 0.03, 0.05):
+        for shared in (True, False):
+            shares = [across_sessions(deviation, earlier, shared, 10, repeats) for earlier in (0, 1, 4)]
+            print(f"{'all points alike' if shared else 'each point':18}{deviation:.0%}: {percents(shares)}")
+    shares = [false_tuned(kernels, 500) for kernels in KERNELS]
+    print(f"Settings as fast as the reference called tuned, 1, 2 and 3 kernels: {percents(shares)}")
     for noise, correlation in ((0.02, 0.0), (0.05, 0.0), (0.05, 0.8)):
-        shares = [
-            false_alarms(kernels, windows, noise, correlation, 500) for kernels, windows in ((1, 6), (3, 6), (3, 20))
-        ]
+        shares = [false_alarms(*sizes, noise, correlation, 500) for sizes in ((1, 6), (2, 6), (3, 6), (3, 20))]
         print(f"Steady points called unstable, noise {noise:.0%}, correlation {correlation}: {percents(shares)}")
 
 

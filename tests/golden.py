@@ -96,7 +96,7 @@ def values() -> dict[str, dict]:
     spoken = findings.table(evidence, studies.every().values(), headlines)
     marks = answers.lines(answers.gather(evidence, headlines, here=""))
     drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
-    tables = {"tuning": confirmation.table(measured, evidence.history)}
+    tables = {"tuning": confirmation.table(measured, evidence.priors)}
     for name, drawing in drawings:
         tables |= {name: drawing.table, **drawing.tables}
     costs = pandas.DataFrame(marks)

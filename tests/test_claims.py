@@ -8,7 +8,7 @@ import pytest
 
 from benchbook import studies
 from benchbook.judging import intervals
-from benchbook.judging.intervals import History, Interval
+from benchbook.judging.intervals import Interval, Prior
 from benchbook.machine import layout
 from benchbook.record import articles, claims, naming
 from benchbook.report import claims_chart
@@ -251,12 +251,10 @@ def test_a_measurement_confirms_with_its_whole_interval(relation, low, high, ver
 def test_a_true_claim_is_seldom_contradicted_and_a_false_one_seldom_confirmed(truth, most):
     random, words = numpy.random.default_rng(5), []
     for _ in range(100):
-        past = 0.05 * random.normal(size=11)
-        history = History(float(past.var() * 11), 10)
         ends = []
         for rate in (truth, 1.0):
             levels = numpy.repeat(numpy.log(rate) + 0.05 * random.normal(size=3), 6)
-            ends.append(intervals.interval(numpy.exp(levels), numpy.repeat([0, 1, 2], 6), history))
+            ends.append(intervals.interval(numpy.exp(levels), numpy.repeat([0, 1, 2], 6), Prior(0.05**2, 10.0, 0.1)))
         words.append(claims.judge(CLAIM | {"tolerance": 0.17}, intervals.divide(*ends)))
     assert words.count("contradicted") <= most * len(words)
     assert words.count("confirmed") <= (1.0 if truth == 1.70 else 0.05) * len(words)

@@ -1,16 +1,19 @@
-"""Intervals over kernels: the formula by hand, what counts as history, and how bounds are combined."""
+"""Intervals over kernels: the formula by hand, what a machine's other points and sessions say, how bounds combine."""
 
 import math
+import runpy
+from dataclasses import replace
+from pathlib import Path
 
 import numpy
 import pytest
 
-from benchbook.judging import intervals, statistics
-from benchbook.judging.intervals import History, Interval
+from benchbook.judging import intervals
+from benchbook.judging.intervals import Interval, Prior
 from rows import make_row, make_rows
 
 SIX = [100.0] * 6
-ENOUGH = History(0.02, 10)
+PRIOR = Prior(variance=0.002, freedom=0.8, session_width=0.1)
 
 
 def kernel(run_id, rate, num_windows=6, **columns):
@@ -27,123 +30,140 @@ def quantile(freedom):
     return stats.t.ppf(0.9825, freedom)
 
 
-def by_hand(levels, history):
-    """Return half the width of the interval: Student's t, the variance pooled with history and prior."""
-    squares = sum((level - numpy.mean(levels)) ** 2 for level in levels) + history.squares + 2 * 0.06**2
-    freedom = len(levels) - 1 + history.freedom + 2
-    return quantile(freedom) * math.sqrt(squares / freedom / len(levels))
+def by_hand(variances, freedoms):
+    """Return the prior's variance and degrees of freedom: moments of eight points of the weak prior and of these."""
+    from scipy import optimize
+    from scipy.special import digamma, polygamma
+
+    pairs = list(zip(variances, freedoms, strict=True))
+    logs = [math.log(max(each, 1e-4)) - digamma(n / 2) + math.log(n / 2) for each, n in pairs]
+    least, most = 2 * math.log(0.007), 2 * math.log(0.277)
+    mean = (8 * (least + most) / 2 + sum(logs)) / (8 + len(logs))
+    squares = 8 * ((most - least) ** 2 / 12 + ((least + most) / 2 - mean) ** 2)
+    squares += sum((one - mean) ** 2 - polygamma(1, n / 2) for one, (_, n) in zip(logs, pairs, strict=True))
+    spread = min(max(squares / (7 + len(logs)), polygamma(1, 0.5)), polygamma(1, 0.15))
+    half = optimize.brentq(lambda half: polygamma(1, half) - spread, 0.1, 1)
+    return math.exp(mean + digamma(half) - math.log(half)), 2 * half
+
+
+@pytest.mark.parametrize(
+    "variances", [[], [1e-9, 0.02], [1e-4, 3e-3, 0.1, 0.5], [0.003] * 30, [1e-4, 2.0] * 30, [0.6, *[1e-3] * 9]]
+)
+def test_the_prior_is_that_of_the_moments_of_log_variances(variances):
+    freedoms = [1 + place % 2 for place in range(len(variances))]
+    expected = by_hand(variances, freedoms)
+    assert intervals.fit(numpy.array(variances), numpy.array(freedoms)) == pytest.approx(expected, rel=2e-3)
+    both = intervals.fit(numpy.array([variances] * 2), numpy.array([freedoms] * 2))
+    assert [part.tolist() for part in both] == [pytest.approx([value] * 2, rel=2e-3) for value in expected]
 
 
 def test_the_interval_is_students_t_over_the_medians_of_kernels():
     # medians 100, 110 and 130
     values = [100.0, 100.0, 500.0, 110.0, 110.0, 1.0, 130.0, 130.0, 131.0]
-    found = intervals.interval(values, list("aaabbbccc"), ENOUGH)
+    found = intervals.interval(values, list("aaabbbccc"), PRIOR)
     levels = numpy.log([100, 110, 130])
-    half = by_hand(levels, ENOUGH)
+    variance = (0.8 * 0.002 + 2 * levels.var(ddof=1)) / 2.8
+    half = quantile(2.8) * math.sqrt(variance / 3)
     assert found.kind == "interval"
     assert found.value == pytest.approx(math.exp(levels.mean()))
     assert (found.low, found.high) == pytest.approx((found.value * math.exp(-half), found.value * math.exp(half)))
+    weak = intervals.interval(values, list("aaabbbccc"))
+    assert weak == intervals.interval(values, list("aaabbbccc"), intervals.weak_prior())
 
 
-def test_one_kernel_has_the_interval_of_its_history_and_a_range_without_one():
-    found = intervals.interval(SIX, ["a"] * 6, ENOUGH)
-    assert math.log(found.high / 100) == pytest.approx(by_hand([0.0], ENOUGH))
-    alone = intervals.interval([90.0, *SIX, 120.0], ["a"] * 8)
+@pytest.mark.parametrize("prior", [PRIOR, None])
+def test_one_kernel_or_fewer_than_six_windows_have_a_range(prior):
+    alone = intervals.interval([90.0, *SIX, 120.0], ["a"] * 8, prior)
     assert (alone.low, alone.high, alone.kind) == (90.0, 120.0, "range")
-    thin = History(0.02, intervals.FEWEST_FREEDOM - 1)
-    assert intervals.interval(SIX, ["a"] * 6, thin).kind == "range"
-    assert intervals.interval(SIX, list("aaabbb"), thin).kind == "interval"  # its own kernels are the fourth degree
-
-
-def test_fewer_than_six_windows_have_a_range():
-    assert intervals.interval([50.0, 10.0, 20.0], list("abc"), ENOUGH).kind == "range"
+    assert intervals.interval([50.0, 10.0, 20.0, 30.0, 40.0], list("abcde"), prior).kind == "range"
+    assert intervals.interval(SIX, list("aaabbb"), prior).kind == "interval"
     assert intervals.interval([10.0], ["a"]) == Interval(pytest.approx(10.0), 10.0, 10.0, "range")
 
 
 def test_windows_that_scatter_more_than_kernels_ever_did_widen_the_interval():
-    scattered = 100 * numpy.exp(numpy.random.default_rng(3).normal(scale=0.5, size=8))
-    quiet = History(0.0, 100)
-    found = intervals.interval(scattered, ["a"] * 8, quiet)
+    scattered = 100 * numpy.exp(numpy.random.default_rng(3).normal(scale=0.5, size=6))
+    found = intervals.interval([*scattered, *scattered], list("aaaaaabbbbbb"), Prior(1e-6, 20.0, 0.1))
     error = intervals.median_error(numpy.log(scattered))
     assert error > 0.1
-    assert math.log(found.high / found.value) == pytest.approx(quantile(102) * error)
-    assert math.log(found.high / found.value) > 5 * by_hand([0.0], quiet)
+    assert math.log(found.high / found.value) == pytest.approx(quantile(21) * error / math.sqrt(2))
 
 
 def test_an_interval_has_any_unit_and_any_order_of_windows():
     random = numpy.random.default_rng(7)
     values, kernels = random.lognormal(sigma=0.05, size=18), numpy.repeat([3, 1, 2], 6)
-    found, order = intervals.interval(values, kernels, ENOUGH), random.permutation(18)
-    turned = intervals.interval(1000 * values[order], kernels[order], ENOUGH)
+    found, order = intervals.interval(values, kernels, PRIOR), random.permutation(18)
+    turned = intervals.interval(1000 * values[order], kernels[order], PRIOR)
     expected = [1000 * bound for bound in (found.value, found.low, found.high)]
     assert [turned.value, turned.low, turned.high] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("values", "kernels"), [([], []), ([1.0], []), ([1.0], ["a", "b"])])
-def test_an_interval_needs_values_and_a_kernel_for_each(values, kernels):
-    with pytest.raises(ValueError, match="allowed: as many of each"):
+@pytest.mark.parametrize(
+    ("values", "kernels", "allowed"),
+    [
+        *(([], [], "as many of each"), ([1.0], [], "as many of each"), ([1.0], ["a", "b"], "as many of each")),
+        *(([1.0, value], ["a", "b"], "above 0") for value in (0.0, -1.0, math.nan)),
+    ],
+)
+def test_an_interval_needs_values_above_zero_and_a_kernel_for_each(values, kernels, allowed):
+    with pytest.raises(ValueError, match=f"allowed: {allowed}"):
         intervals.interval(values, kernels)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
-def test_an_interval_needs_values_above_zero(value):
-    with pytest.raises(ValueError, match="allowed: above 0"):
-        intervals.interval([1.0, value], ["a", "b"])
+def variance(*rates):
+    return numpy.log(rates).var(ddof=1)
 
 
-def test_history_is_how_kernels_of_the_same_work_differed():
+def test_a_prior_is_learnt_from_how_kernels_of_the_same_work_differed_in_one_session():
+    start = {"phase": "calibrate", "model": "kernel_start", "study": "calibrate", "point": "cpu"}
     rows = [
-        *kernel("a", 100),
-        *kernel("b", 110, session="another"),
-        *kernel("c", 50, point="other"),
-        *kernel("d", 60, point="other"),
-        *kernel("e", 70, point="alone"),
-        *kernel("f", 900, commit="later"),  # other code may have another speed
-        *kernel("g", 900, device="cuda"),
-        *kernel("h", 900, machine="attic"),
-        *kernel("i", 900, source="published"),
-        *kernel("j", 900, phase="warmup"),
+        *(*kernel("a", 100), *kernel("b", 110)),
+        *kernel("c", 200, session="another"),
+        *(*kernel("d", 50, point="other"), *kernel("e", 60, point="other"), *kernel("f", 70, point="other")),
+        *kernel("g", 900, commit="later"),  # other code may have another speed
+        *(*kernel("h", 900, device="cuda"), *kernel("i", 900, machine="attic"), *kernel("j", 900, source="published")),
+        *(*kernel("k", 900, phase="warmup"), *kernel("l", 9, **start), *kernel("m", 99, **start)),
     ]
-    deviations = intervals.histories(make_rows(rows))
-    squares = math.log(110 / 100) ** 2 / 2 + math.log(60 / 50) ** 2 / 2
-    found = deviations["samples_per_second", "desk", "cpu"]
-    assert (found.squares, found.freedom) == (pytest.approx(squares), 2)
-    assert deviations["samples_per_second", "desk", "cuda"] == History(0.0, 0)
-    assert "published" not in str(deviations)
+    found = intervals.priors(make_rows(rows))
+    prior = found["samples_per_second", "desk", "cpu"]
+    expected = by_hand([variance(100, 110), variance(50, 60, 70)], [1, 2])
+    assert (prior.variance, prior.freedom) == pytest.approx(expected, rel=2e-3)
+    weak = intervals.weak_prior()
+    cuda = found["samples_per_second", "desk", "cuda"]
+    assert (cuda.variance, cuda.freedom) == (weak.variance, weak.freedom)
+    assert "published" not in str(found)
 
 
-def test_sessions_that_are_compared_are_no_history_of_each_other():
-    rows = [*kernel("a", 100), *kernel("b", 110), *kernel("c", 200, session="new"), *kernel("d", 210, session="new")]
-    found = intervals.histories(make_rows(rows), apart={"new"})["samples_per_second", "desk", "cpu"]
-    squares = (math.log(1.1) ** 2 + math.log(2.1 / 2) ** 2) / 2
-    assert (found.squares, found.freedom) == (pytest.approx(squares), 2)
+def sessions(*rates, **columns):
+    """Return two kernels, 1 % apart, of each session."""
+    pairs = [(f"s{place}", rate * (1 + 0.01 * one), one) for place, rate in enumerate(rates) for one in (0, 1)]
+    return [row for name, rate, one in pairs for row in kernel(f"{name}-{one}", rate, session=name, **columns)]
 
 
-def test_the_starts_of_a_calibration_are_kernels_and_its_products_are_not():
-    start = {"phase": "calibrate", "model": intervals.STARTS, "study": "calibrate", "point": "cpu"}
-    rows = [row for repeat, rate in enumerate([100, 110, 120]) for row in kernel("one", rate, repeat=repeat, **start)]
-    product = start | {"model": "matmul", "repeat": 9}
-    rows += [*kernel("one", 9, **product), *kernel("two", 99, **product)]
-    found = intervals.histories(make_rows(rows))["samples_per_second", "desk", "cpu"]
-    levels = numpy.log([100, 110, 120])
-    assert (found.squares, found.freedom) == (pytest.approx(2 * levels.var(ddof=1)), 2)
+def session_width(rows, **options):
+    return intervals.priors(make_rows(rows), **options)["samples_per_second", "desk", "cpu"].session_width
 
 
-def test_a_points_own_kernels_count_once():
-    rows = [row for place, rate in enumerate([100, 104, 99, 103, 101]) for row in kernel(f"run-{place}", rate)]
-    frame = make_rows(rows)
-    alone = intervals.interval(frame["samples_per_second"].to_numpy(float), frame["run_id"].tolist())
-    assert alone.kind == "interval"
-    found = statistics.summarise(frame).iloc[0]
-    assert (found["low"], found["high"]) == pytest.approx((alone.low, alone.high))
+def test_how_much_sessions_differ_is_learnt_from_points_that_were_repeated():
+    stated = quantile(4) * 0.03
+    assert session_width(sessions(100)) == pytest.approx(stated)
+    assert session_width(sessions(100, 150)) > 3 * stated
+    assert session_width(sessions(100, 150), apart={"s1"}) == pytest.approx(stated)
+    assert session_width(sessions(100, 100.5, 99.5, 100, 100.4)) < 0.7 * stated
+    pairs = {"s0": (50, 150), "s1": (80, 200)}  # kernels differ, and sessions no more than that makes them
+    wild = [
+        row for name, pair in pairs.items() for rate in pair for row in kernel(f"{name}-{rate}", rate, session=name)
+    ]
+    alike = sessions(100, 100.5, 99.5, 100, 100.4, point="p")
+    assert session_width([*wild, *alike]) < 0.7 * stated
 
 
-def test_energy_has_a_history_of_its_own():
+def test_energy_has_a_prior_of_its_own():
     read = {"energy_method": "nvml", "energy_boundary": "board"}
     rows = [*kernel("a", 100, energy_joules=64.0, **read), *kernel("b", 100, energy_joules=128.0, **read)]
-    found = intervals.histories(make_rows(rows))
-    assert found["samples_per_second", "desk", "cpu"].squares == 0
-    assert found["energy_per_sample", "desk", "cpu"].squares == pytest.approx(math.log(2) ** 2 / 2)
+    found = intervals.priors(make_rows(rows))
+    rate, energy = (found[measure, "desk", "cpu"] for measure in ("samples_per_second", "energy_per_sample"))
+    expected = [by_hand([each], [1])[0] for each in (0, variance(1, 2))]
+    assert (rate.variance, energy.variance) == pytest.approx(expected, rel=2e-3)
 
 
 def sampled(value, width):
@@ -158,12 +178,16 @@ def test_a_ratio_adds_errors_in_squares_on_the_log_scale():
     assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
 
 
-def test_a_ratio_of_one_history_is_students_t_of_the_difference():
-    a, b = (intervals.interval(values, list("aaabbb"), ENOUGH) for values in ([100.0] * 6, [120.0] * 6))
+def test_numbers_of_different_sessions_are_compared_with_what_sessions_differ():
+    a, b = (replace(sampled(100.0, 0.03), session=name, session_width=0.04) for name in ("s1", "s2"))
     found = intervals.divide(b, a)
-    freedom = ENOUGH.freedom + 1 + 2
-    error = math.sqrt((ENOUGH.squares + 2 * 0.06**2) / freedom * (1 / 2 + 1 / 2))
-    assert math.log(found.high / found.value) == pytest.approx(quantile(freedom) * error)
+    assert math.log(found.high) == pytest.approx(math.hypot(0.03, 0.04, 0.03, 0.04))
+    assert math.log(intervals.divide(a, a).high) == pytest.approx(math.hypot(0.03, 0.03))
+    printed = intervals.divide(a, Interval(50.0, 50.0, 50.0))  # an article has no session
+    assert math.log(printed.high / 2) == pytest.approx(0.03)
+    line = {"value": 1.0, "low": 0.9, "high": 1.1, "interval": "interval", "session": "s1", "session_width": 0.2}
+    assert Interval.from_row(line, "value") == Interval(1.0, 0.9, 1.1, "interval", "s1", 0.2)
+    assert Interval.from_row(line | {"session": None, "session_width": math.nan}, "value").session_width == 0
 
 
 def test_a_monotone_function_of_a_ratio_has_the_ratios_bounds():
@@ -201,14 +225,28 @@ def test_the_width_of_windows_alone_is_that_of_order_statistics():
     assert intervals.windows_width(both).tolist() == pytest.approx([math.log(5)] * 2)
 
 
-@pytest.mark.parametrize("deviation", [0.01, 0.05, 0.1])
-def test_intervals_cover_the_truth_where_there_is_a_history(deviation):
-    random, covered = numpy.random.default_rng(1), []
-    for _ in range(200):
-        past = deviation * random.normal(size=6)
-        history = History(float(numpy.sum((past - past.mean()) ** 2)), 5)
-        levels = numpy.repeat(deviation * random.normal(size=2), 6)
-        values = numpy.exp(levels + 0.01 * random.normal(size=12))
-        found = intervals.interval(values, list("aaaaaabbbbbb"), history)
-        covered.append(found.low <= 1 <= found.high)
-    assert numpy.mean(covered) >= 0.9
+CASES = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "intervals.py")
+
+
+@pytest.mark.parametrize("kernels", [2, 3])
+@pytest.mark.parametrize("points", [4, 20])
+def test_intervals_cover_the_truth_of_points_that_vary_differently(points, kernels):
+    covered, covered_of_wildest, _, unlike = CASES["coverage"](CASES["unlike"], points, kernels, 1000)
+    assert covered >= 0.90
+    assert covered_of_wildest >= 0.85
+    assert unlike <= 0.05
+
+
+def test_one_bad_kernel_does_not_widen_the_intervals_of_other_points():
+    without, beside = CASES["bad_kernel"](10, 2, 500)
+    assert beside < 1.25 * without
+
+
+@pytest.mark.parametrize("earlier", [0, 1, 4])
+def test_equal_code_in_another_session_is_rarely_called_faster(earlier):
+    assert CASES["across_sessions"](0.05, earlier, True, 10, 500) <= 0.05
+
+
+@pytest.mark.parametrize("kernels", [1, 2, 3])
+def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(kernels):
+    assert CASES["false_tuned"](kernels, 300) <= (0.05 if kernels > 1 else 0)

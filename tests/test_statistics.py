@@ -1,13 +1,13 @@
-"""Medians, intervals, summaries and fits, against sums done by hand."""
+"""Summaries of points, spreads of windows and fits, against sums done by hand."""
 
 import itertools
+import math
 
 import numpy
 import pandas
 import pytest
 
 from benchbook.judging import compare, intervals, statistics
-from benchbook.judging.intervals import History, Interval
 from rows import make_row, make_rows
 
 
@@ -16,12 +16,12 @@ def windows(*rates, **columns):
     return [make_row(index=index, samples_per_second=float(rate), **columns) for index, rate in enumerate(rates)]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([5], 0), ([1, 1, 2, 2, 4, 6, 9], 1), ([1, 2, 3, 100], 1), ([0.5, 0.25], 0.125)],
-)
-def test_the_median_absolute_deviation_is_the_median_distance_from_the_median(values, expected):
-    assert statistics.median_absolute_deviation(values) == expected
+def test_the_spread_is_half_the_noise_of_windows_around_their_kernel_without_its_warm_up():
+    series = statistics.settled([100, 80, 100, 125, 99, 700, 700, 101], list("aaaabbbb"))
+    assert [each.tolist() for each in series] == [[100, 80, 100, 125], [700, 700, 101]]  # 99 carries a warm-up
+    quiet = statistics.settled([100, 80, 100, 125, 700, 700], list("aaaabb"))
+    assert statistics.spread(quiet) == pytest.approx(0.6745 * math.log(1.25) * (2 / 4) ** 0.5)
+    assert statistics.spread([numpy.array([5.0])]) == 0
 
 
 def test_only_a_points_last_session_is_newest():
@@ -74,7 +74,7 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert len(summary) == 1
     line = summary.iloc[0]
     assert line["samples_per_second"] == pytest.approx((300 * 200) ** 0.5)
-    assert line["spread"] == 100 / 250
+    assert line["spread"] == pytest.approx(0.6745 * math.log(4 / 3) * (1 / 2 / 1) ** 0.5)  # of 400 and 300
     assert (line["low"], line["high"], line["interval"]) == (100, 400, "range")
     assert (line["num_kernels"], line["num_windows"]) == (2, 4)
     assert line["seconds_per_step"] == pytest.approx(64 / (300 * 200) ** 0.5)
@@ -166,39 +166,6 @@ def test_a_fit_refuses_a_single_batch_size():
         statistics.fit_step_time([64, 64], [1.0, 1.1])
 
 
-def drawn(seed, between, within=0.01, num_kernels=3, num_windows=6):
-    """Return the interval of rates around 1000, with this noise between kernels and windows, and ten of history."""
-    random = numpy.random.default_rng(seed)
-    kernels = numpy.repeat(numpy.arange(num_kernels), num_windows)
-    noise = between * random.normal(size=num_kernels)[kernels] + within * random.normal(size=len(kernels))
-    past = between * random.normal(size=11)
-    return intervals.interval(1000 * numpy.exp(noise), kernels, History(float(past.var() * 11), 10))
-
-
-@pytest.mark.parametrize("num_kernels", [1, 3])
-@pytest.mark.parametrize("between", [0.0, 0.1])
-def test_two_sets_of_the_same_code_show_no_difference(num_kernels, between):
-    pairs = [[drawn(2 * n + side, between, num_kernels=num_kernels) for side in (0, 1)] for n in range(150)]
-    verdicts = [compare.outcome(intervals.divide(b, a)) for a, b in pairs]
-    assert verdicts.count("no difference shown") >= 0.92 * len(verdicts)
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1.15, "B faster"), (1 / 1.15, "A faster")])
-def test_a_difference_beyond_chance_is_shown(factor, verdict):
-    for seed in range(20):
-        a, b = drawn(2 * seed, 0.01), drawn(2 * seed + 1, 0.01)
-        found = intervals.divide(Interval(factor * b.value, factor * b.low, factor * b.high, b.kind), a)
-        assert compare.outcome(found) == verdict
-        assert found.low < found.value < found.high
-
-
-def test_a_ratio_turns_round_with_its_sides():
-    a, b = drawn(1, 0.01), drawn(2, 0.05)
-    there, back = intervals.divide(b, a), intervals.divide(a, b)
-    assert there.value == b.value / a.value
-    assert (there.low, there.high) == pytest.approx((1 / back.high, 1 / back.low))
-
-
 def test_the_ratio_of_too_few_windows_is_a_range_without_a_verdict():
     a, b = intervals.interval([10.0, 20.0], ["a", "a"]), intervals.interval([30.0] * 6, ["b"] * 6)
     found = intervals.divide(b, a)
@@ -206,17 +173,21 @@ def test_the_ratio_of_too_few_windows_is_a_range_without_a_verdict():
     assert compare.outcome(found) == compare.TOO_FEW
 
 
-def test_a_machines_other_points_and_its_calibration_give_one_kernel_an_interval():
-    other = [windows(*[rate] * 6, run_id=f"run-{rate}", point="other") for rate in (100, 102, 98, 101, 99)]
-    alone = windows(*[500] * 6, run_id="run-alone")
-    lines = statistics.summarise(make_rows([*alone, *itertools.chain(*other)])).set_index("point")
-    assert lines["interval"].tolist() == ["interval", "interval"]
-    line = lines.loc["reference-cpu"]
-    assert line["low"] < 500 < line["high"] < 600
-    assert statistics.summarise(make_rows(alone))["interval"].tolist() == ["range"]
-    history = intervals.histories(make_rows([*alone, *itertools.chain(*other)]))
-    given = statistics.summarise(make_rows(alone), history=history).iloc[0]
-    assert given[["low", "high"]].tolist() == line[["low", "high"]].tolist()
+def test_a_machines_other_points_make_an_interval_wider_or_narrower():
+    own = [*windows(*[500] * 6, run_id="run-a"), *windows(*[510] * 6, run_id="run-b")]
+    others = [
+        windows(*[rate] * 6, run_id=f"run-{name}-{rate}", point=f"p{name}")
+        for name in range(5)
+        for rate in (100, 100 * (1.5 + name / 10))
+    ]
+    rows = make_rows([*own, *itertools.chain(*others)])
+    line, alone = (
+        statistics.summarise(each).set_index("point").loc["reference-cpu"] for each in (rows, make_rows(own))
+    )
+    assert alone["interval"] == line["interval"] == "interval"
+    assert line["high"] / line["low"] > 1.1 * alone["high"] / alone["low"]
+    given = statistics.summarise(make_rows(own), intervals.priors(rows)).iloc[0]
+    assert given[["low", "high", "session_width"]].tolist() == line[["low", "high", "session_width"]].tolist()
 
 
 def test_the_rate_of_several_kernels_is_the_geometric_mean_of_their_medians():

@@ -17,8 +17,8 @@ import torch
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
-from benchbook.judging import confirmation, intervals
-from benchbook.judging.intervals import History
+from benchbook.judging import confirmation, verdicts
+from benchbook.judging.intervals import Prior
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, reference, sensors, tuned
 from benchbook.rows import records
@@ -233,7 +233,6 @@ def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
 
 
 PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)
-QUIET = History(squares=20 * 0.01**2, freedom=20)  # kernels of this machine differ by 1 %
 
 
 class Timed(FakeWorkload):
@@ -322,7 +321,11 @@ def test_what_windows_confirm_is_measured_and_called_tuned(tmp_path, clock, sear
     assert set(trained["precision"]) == {"amp_bf16"}
     assert trained["settings"].iloc[0]["data_resident"]
     (line,) = confirmation.table(rows, {}).to_dict("records")
-    assert (line["outcome"], line["confirmed"], line["num_pairs"]) == ("tuned", pytest.approx(1.2), 6)
+    assert (line["outcome"], line["confirmed"], line["num_pairs"]) == ("tuned, not confirmed", pytest.approx(1.2), 6)
+    again, more, _ = choose(tmp_path, clock, 1.25, 2)
+    assert (again.chosen, again.settings, searches) == ("tuned", CHOSEN, [10])
+    (line,) = confirmation.table(pandas.concat([rows, more], ignore_index=True), {}).to_dict("records")
+    assert (line["outcome"], line["interval"], line["num_pairs"]) == ("tuned", "interval", 12)
 
 
 @pytest.mark.parametrize(("library", "told"), [("glibc", True), ("", None)])
@@ -388,18 +391,30 @@ NOISY = [(100, 107), (100, 106), (100, 97), (100, 108), (100, 107), (100, 106)]
 CLEAR = [(100, 107), (100, 106), (100, 105), (100, 108), (100, 107), (100, 106)]
 
 
+QUIET, WILD = Prior(0.01**2, 20.0, 0.1), Prior(0.06**2, 20.0, 0.1)  # kernels of this machine differ by 1 or 6 %
+
+
 @pytest.mark.parametrize(
-    ("pairs", "history", "kind", "faster"),
+    ("pairs", "kernels", "prior", "kind", "faster"),
     [
-        (CLEAR, intervals.NO_HISTORY, "range", True),  # six of six: one in 64 by chance
-        (NOISY, intervals.NO_HISTORY, "range", False),
-        (CLEAR, QUIET, "interval", True),
-        (CLEAR, History(20 * 0.06**2, 20), "interval", False),  # kernels here differ by as much
+        (CLEAR, 1, QUIET, "range", False),  # six of six, and another kernel may say otherwise
+        (CLEAR, 2, QUIET, "interval", True),
+        (CLEAR, 2, WILD, "interval", False),  # kernels here differ by as much
     ],
 )
-def test_tuned_is_faster_only_beyond_the_interval_of_what_kernels_differ(pairs, history, kind, faster):
-    ratio = confirmation.ratio(make_rows(alternated(*pairs)), history)
+def test_tuned_is_faster_only_with_an_interval_over_kernels(pairs, kernels, prior, kind, faster):
+    runs = [f"run-{number}" for number in range(kernels)]
+    rows = make_rows([row for run_id in runs for row in alternated(*pairs, run_id=run_id)])
+    ratio = confirmation.ratio(rows, prior)
     assert (ratio.kind, confirmation.is_faster(ratio)) == (kind, faster)
+    told = [
+        make_row(variant="tuned", point="tuned-cpu", run_id=run_id, settings={"chosen": "tuned"}) for run_id in runs
+    ]
+    rows = make_rows([*rows.to_dict("records"), *told])
+    priors = {("samples_per_second", "desk", "cpu"): prior}
+    name = "tuned" if faster else "tuned, not confirmed"
+    assert confirmation.table(rows, priors)["outcome"].tolist() == [name]
+    assert verdicts.summarise(rows, priors=priors)["variant"].tolist() == [name]
 
 
 def test_a_window_that_diverged_confirms_nothing():

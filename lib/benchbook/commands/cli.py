@@ -334,7 +334,7 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
                 f"{line.low:.3f} to {line.high:.3f}" + (" (range)" if line.interval == "range" else "")
                 for line in lines.itertuples()
             ],
-            "verdict": lines["verdict"],
+            "verdict": lines["verdict"] + ("; " + lines["note"]).where(lines["note"] != "", ""),
         }
     )
     for study, group in shown.groupby(lines["study"]):

@@ -3,12 +3,13 @@
 A side is named as KIND:NAME, see `resolve`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas
 
-from benchbook.judging import intervals, statistics, verdicts
+from benchbook.judging import confirmation, intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.machine import condition
 from benchbook.rows import manifests, records
@@ -16,10 +17,10 @@ from benchbook.rows.points import point_work
 
 # What two points must have in common to be compared across machines: the work that their names stand for, and what was
 # loaded, for where a data set or weights could not be had others stand in.
-ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights"]
+ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
-    *("ratio", "low", "high", "interval", "verdict", "variant_a", "variant_b", "stability_a", "stability_b"),
+    *("ratio", "low", "high", "interval", "verdict", "note", "variant_a", "variant_b", "stability_a", "stability_b"),
     *("energy_a", "energy_b", "energy_ratio", "energy_low", "energy_high", "energy_interval", "energy_note"),
 ]
 TOO_FEW = "too few windows or kernels"
@@ -127,19 +128,21 @@ def table(
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
         conditions: from `condition.samples`, for the stability of each side.
-        rows: all rows there are, from which the deviation between kernels is learnt; None: those of A and B. What
-            differs between the sessions of A and B is the question, and is not counted as such a deviation.
+        rows: all rows there are, from which the deviations between kernels and between sessions are learnt; None: those
+            of A and B. That sessions of B differ from others is the question, and is not counted as such a deviation.
 
     Returns:
         Columns COLUMNS; a and b are rates, ratio is b / a with its bounds and their kind, verdict is what `outcome`
-        says or the side that trained wrong, and stability is each side's Verdict. energy_a and energy_b are joules an
-        image, energy_ratio is b / a with its bounds, and energy_note what the two do not have in common.
+        says or the side that trained wrong, note says where nothing is known of how sessions differ, and stability is
+        each side's Verdict. energy_a and energy_b are joules an
+        image, energy_ratio is b / a with its bounds, missing where boundaries differ, and energy_note what the two do
+        not have in common.
 
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
     """
-    history = intervals.histories(pandas.concat([a, b]) if rows is None else rows, {*a["session"], *b["session"]})
-    sides = [_points(verdicts.summarise(side, conditions, history)) for side in (a, b)]
+    priors = intervals.priors(pandas.concat([a, b]) if rows is None else rows, {*b["session"]})
+    sides = [_points(verdicts.summarise(side, conditions, priors)) for side in (a, b)]
     lines = [_line(pair) for pair in _pairs(*sides).to_dict("records")]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
 
@@ -180,6 +183,7 @@ def _points(summary: pandas.DataFrame) -> pandas.DataFrame:
         work=[point_work(point) for point in points["point"]],
         weights=[(settings or {}).get("weights") for settings in points["settings"]],
         is_cpu=points["device"] == "cpu",
+        same_precision=points["precision"].mask(points["variant"].isin(confirmation.TUNED_NAMES)),  # tuned may choose
         place=points.index,
     )
 
@@ -204,32 +208,46 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
 
 def _line(pair: Mapping) -> dict:
     """Return the line of a pair of points, whose columns end in `_a` and `_b`."""
-    names = ("samples_per_second", "low", "high", "interval")
-    ratio = intervals.divide(*(Interval.from_row(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
-    wrong = [side.upper() for side in "ab" if verdicts.has(pair[f"verdict_{side}"], verdicts.WRONG)]
-    line = {"study": pair["study_a"], "point": pair["point_a"], "ratio": ratio.value, "low": ratio.low}
+    a, b = (
+        {name.removesuffix(end): value for name, value in pair.items() if name.endswith(end)} for end in ("_a", "_b")
+    )
+    ratio = intervals.divide(*(Interval.from_row(side, "samples_per_second") for side in (b, a)))
+    wrong = [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]
+    line = {"study": a["study"], "point": a["point"], "ratio": ratio.value, "low": ratio.low}
     line |= {"high": ratio.high, "interval": ratio.kind}
     line["verdict"] = f"{' and '.join(wrong)} trained wrong" if wrong else outcome(ratio)
+    width = intervals.weak_prior().session_width  # of machines that measured no point in two sessions
+    unknown = a["session"] != b["session"] and {a["session_width"], b["session_width"]} == {width}
+    margin = math.expm1(2**0.5 * width)
+    line["note"] = f"one session each: under {margin:.0%} no side is called faster" if unknown else ""
     shown = {"samples_per_second": "", "machine": "machine_", "device": "device_", "variant": "variant_"}
     shown |= {"verdict": "stability_", "energy_per_sample": "energy_"}
-    line |= {f"{prefix}{side}": pair[f"{name}_{side}"] for name, prefix in shown.items() for side in "ab"}
-    return line | _energy(pair)
+    for prefix, name in ((prefix, name) for name, prefix in shown.items()):
+        line |= {f"{prefix}a": a[name], f"{prefix}b": b[name]}
+    return line | _energy(a, b)
 
 
-def _energy(pair: Mapping) -> dict:
+def _energy(a: Mapping, b: Mapping) -> dict:
     """Return the joules an image of B over those of A, with bounds, and what the two do not have in common.
 
-    The note is empty if both were read by one method at one boundary, or if one of the two was not read.
+    The note is empty if both were read by one method at one boundary, or if one of the two was not read. Joules of
+    different boundaries, or an estimate and a reading, have no ratio.
     """
-    if any(pandas.isna(pair[f"energy_per_sample_{side}"]) for side in "ab"):
+    if any(pandas.isna(side["energy_per_sample"]) for side in (a, b)):
         return {"energy_note": ""}
     notes = [
-        f"different {words}: {pair[f'{name}_a']}, {pair[f'{name}_b']}"
+        f"different {words}: {a[name]}, {b[name]}"
         for name, words in (("energy_boundary", "boundaries"), ("energy_method", "methods"))
-        if pair[f"{name}_a"] != pair[f"{name}_b"]
+        if a[name] != b[name]
     ]
-    notes += [f"{side.upper()}: {note}" for side in "ab" if (note := pair[f"energy_note_{side}"])]
-    names = ("energy_per_sample", "energy_low", "energy_high", "energy_interval")
-    ratio = intervals.divide(*(Interval.from_row(pair, *(f"{name}_{side}" for name in names)) for side in "ba"))
-    bounds = {"energy_ratio": ratio.value, "energy_low": ratio.low, "energy_high": ratio.high}
-    return bounds | {"energy_interval": ratio.kind, "energy_note": "; ".join(notes)}
+    is_comparable = a["energy_boundary"] == b["energy_boundary"] and (
+        (a["energy_method"] == statistics.ESTIMATE) == (b["energy_method"] == statistics.ESTIMATE)
+    )
+    notes += [f"{name}: {note}" for name, side in (("A", a), ("B", b)) if (note := side["energy_note"])]
+    line = {"energy_note": "; ".join(notes)}
+    if is_comparable:
+        names = ("energy_per_sample", "energy_low", "energy_high", "energy_interval")
+        ratio = intervals.divide(*(Interval.from_row(side, *names) for side in (b, a)))
+        line |= {"energy_ratio": ratio.value, "energy_low": ratio.low, "energy_high": ratio.high}
+        line["energy_interval"] = ratio.kind
+    return line

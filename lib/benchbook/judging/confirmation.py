@@ -1,8 +1,9 @@
 """Whether a tuned point is faster than its reference: windows of both that alternated in one kernel, and what they say.
 
-A search promises, from short windows of small batches; what it chose is then held against the study's reference, its
-loader included, in rows of phase `confirm`. Where tuned is not faster with its whole interval, the point trains as the
-reference does, and is called so.
+A search promises, from short windows of small batches; what it chose is then compared with the study's reference, its
+loader included, in rows of phase `confirm` of each kernel. Where a window pair of the first kernel is not faster, the
+point trains as the reference does, and is called so. It is called tuned where an interval over kernels shows that it is
+faster.
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,12 @@ from collections.abc import Mapping
 import pandas
 
 from benchbook.judging import intervals, statistics
-from benchbook.judging.intervals import NO_HISTORY, History, Interval
+from benchbook.judging.intervals import Interval, Prior
 
 PHASE = "confirm"
 REFERENCE, TUNED = "reference", "tuned"  # what a window of that phase trained, and what the point then measured
 NOTHING_FASTER = "tuned: nothing faster found"
-UNCONFIRMED = "tuned, not confirmed"  # searched for, but never held against the reference afterwards
+UNCONFIRMED = "tuned, not confirmed"  # it trained what the search chose, and no interval shows that this is faster
 UNSEARCHED = "not tuned"  # asked for as tuned, without time for a search
 TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
 NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
@@ -26,12 +27,12 @@ READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", 
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
 
-def ratio(rows: pandas.DataFrame, history: History = NO_HISTORY) -> Interval | None:
+def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None:
     """Return how many times as fast as the reference tuned is, from neighbouring windows of both.
 
     Args:
         rows: of one point; those of other phases are passed over.
-        history: how much kernels of this device differ, see `intervals.histories`; without it there is a range.
+        prior: see `intervals.interval`.
 
     Returns:
         None where the two did not alternate, or a window of one diverged.
@@ -49,16 +50,17 @@ def ratio(rows: pandas.DataFrame, history: History = NO_HISTORY) -> Interval | N
             if pair.keys() == {REFERENCE, TUNED}:
                 ratios.append(pair[TUNED] / pair[REFERENCE])
                 kernels.append(run_id)
-    return intervals.interval(ratios, kernels, history) if ratios else None
+    return intervals.interval(ratios, kernels, prior) if ratios else None
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:
-    """Return whether tuned is faster with all of its interval."""
-    return tuned_over_reference is not None and tuned_over_reference.low > 1
+    """Return whether tuned is faster with all of its interval; a range, such as that of one kernel, decides nothing."""
+    known = tuned_over_reference is not None and tuned_over_reference.kind == intervals.INTERVAL
+    return known and tuned_over_reference.low > 1
 
 
 def name(line: Mapping) -> str | None:
-    """Return what a point's variant is called: tuned only where windows confirmed that it is faster.
+    """Return what a point's variant says of itself: what its first kernel chose. `table` says what was confirmed.
 
     Args:
         line: a row or a line of a summary, with variant and settings.
@@ -72,22 +74,25 @@ def name(line: Mapping) -> str | None:
     return NAMES.get(settings.get("chosen"), UNCONFIRMED)
 
 
-def name_variants(lines: pandas.DataFrame) -> pandas.DataFrame:
-    """Return lines of a summary whose variants are called what `name` says."""
-    names = map(name, lines[["variant", "settings"]].to_dict("records"))
-    return lines.assign(variant=pandas.Series(names, lines.index, dtype="object"))
+def name_variants(summary: pandas.DataFrame, rows: pandas.DataFrame, priors: Mapping[tuple, Prior]) -> pandas.DataFrame:
+    """Return a summary of rows whose variants are called what `table` says of them."""
+    named = table(rows, priors).set_index(statistics.POINT_KEY)["outcome"]
+    keys = summary[statistics.POINT_KEY].itertuples(index=False, name=None)
+    names = [named.get(key, variant) for key, variant in zip(keys, summary["variant"], strict=True)]
+    return summary.assign(variant=pandas.Series(names, summary.index, dtype="object"))
 
 
-def table(rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History]) -> pandas.DataFrame:
+def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) -> pandas.DataFrame:
     """Return a line for each tuned point's last session: what its search promised, and what was confirmed after it.
 
     Args:
         rows: any; measured ones count.
-        history: from `intervals.histories`.
+        priors: from `intervals.priors`.
 
     Returns:
         Columns COLUMNS: promised is the gain of the settings alone that the search saw, confirmed is tuned over the
-        reference with its bounds; both are missing where nothing was confirmed. outcome is as `name` says.
+        reference with its bounds; both are missing where the two were not compared. outcome is tuned only where an
+        interval shows that it is faster.
     """
     tuned = rows.loc[(rows["source"] == "measured") & (rows["variant"] == TUNED), READ]
     lines = []
@@ -95,8 +100,9 @@ def table(rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History
         last = point.iloc[-1].to_dict()
         line = dict(zip(statistics.POINT_KEY, key, strict=True)) | {"outcome": name(last)}
         line |= {column: last[column] for column in ("device", "framework", "dataset")}
-        learnt = history.get((intervals.RATE, last["machine"], last["device"]), NO_HISTORY)
-        confirmed = ratio(point, learnt)
+        confirmed = ratio(point, priors.get((intervals.RATE, last["machine"], last["device"])))
+        if line["outcome"] == TUNED and not is_faster(confirmed):
+            line["outcome"] = UNCONFIRMED
         if confirmed is not None:
             line |= {"promised": point.loc[point["phase"] == PHASE, "settings"].iloc[0].get("promised")}
             line |= {"confirmed": confirmed.value, "low": confirmed.low, "high": confirmed.high}

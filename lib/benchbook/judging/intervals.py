@@ -2,31 +2,41 @@
 
 What is estimated is the mean, over starts of a kernel (a Python process), of the logarithm of the rate. Windows of one
 kernel share what that kernel was given (memory layout, clocks, placement of threads), so each kernel counts once, by
-the median of its windows, and the interval is Student's t over kernels. How much kernels differ seldom follows from
-the few kernels of one point, so their variance is pooled with that of all other kernels on the same device of the same
-machine (its history), and with a prior that stands for two more degrees of freedom. This is the estimate of a variance
-under a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, 2013, section 2.6).
+the median of its windows, and the interval is Student's t over kernels. One kernel alone has a range, and a range
+decides nothing.
 
-`make bench STUDIES=statistics` shows how often such intervals cover the truth.
+Few kernels say little of their own variance, and points of one machine differ: the standard deviations between their
+kernels were 0.7 to 27.7 %. So a point's variance is shrunk towards that of the machine's other points, as far as these
+agree (a moderated variance: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Sessions differ
+as well: numbers of different sessions are compared with the variance between sessions added.
+
+`make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they are.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy
 import pandas
 
-# What is called a 95 % interval is computed at this level, so that it holds where kernels fall into two modes, too.
+# What is called a 95 % interval is computed at this level, so that it holds for the points that vary most, too.
 LEVEL = 0.965
-PRIOR_DEVIATION = 0.06  # standard deviation of log rates between kernels, where nothing else says so
-PRIOR_FREEDOM = 2  # as many degrees of freedom the prior counts
-FEWEST_WINDOWS = 6  # with fewer, the range is shown and no interval
-FEWEST_FREEDOM = 4  # of the history and the point's own kernels together; with fewer, the range is shown
-STARTS = "kernel_start"  # the model of calibration's rows about how kernels differ
+FEWEST_WINDOWS = 6  # with fewer, or one kernel, the range is shown and no interval
+LEAST_DEVIATION = 0.01  # between kernels, on the log scale: none are taken to be more alike
+# The weak prior: before a machine's points say otherwise, their deviations lie anywhere between the least and the most
+# that were seen, each order of magnitude as likely. That counts as many points.
+SEEN_DEVIATIONS = (0.007, 0.277)
+PRIOR_POINTS = 8
+PRIOR_FREEDOMS = (0.3, 1.0)  # few points cannot show that they are more alike than this, or that nothing is
+# Of a point's sessions, on the log scale, and the degrees of freedom that it counts, until points that were measured in
+# several sessions say otherwise: equal code of two sessions was seen 3 to 5 % apart.
+SESSION_DEVIATION, SESSION_FREEDOM = 0.03, 4
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 # What two kernels have in common that ran the same work. A search may choose other settings in each.
 WORK = ["machine", "device", "study", "point", "phase", "dataset", "framework_version", "commit"]
+NONE = numpy.empty(0)
 RATE, ENERGY = "samples_per_second", "energy_per_sample"
 _NUDGE = 1e-4  # of a logarithm, for derivatives
 
@@ -40,12 +50,16 @@ class Interval:
         low, high: its bounds, in the same unit.
         kind: `interval` (95 %), `range` (least and most of too few windows or kernels), or `rounding` (of a printed
             figure, or an exact number).
+        session: in which it was measured; empty: unknown.
+        session_width: half the width, on the log scale, that a comparison with another session adds to it.
     """
 
     value: float
     low: float
     high: float
     kind: str = ROUNDING
+    session: str = ""
+    session_width: float = 0.0
 
     @classmethod
     def from_row(
@@ -53,35 +67,80 @@ class Interval:
     ) -> "Interval":
         """Return a number of a table's line; the arguments name its columns.
 
-        A line whose column `kind` is missing has bounds of rounding.
+        A line whose column `kind` is missing has bounds of rounding. Columns session and session_width may be missing.
         """
-        named = line.get(kind)
+        named, session, width = line.get(kind), line.get("session"), line.get("session_width")
         return cls(
-            *(float(line[name]) for name in (value, low, high)), kind=named if isinstance(named, str) else ROUNDING
+            *(float(line[name]) for name in (value, low, high)),
+            kind=named if isinstance(named, str) else ROUNDING,
+            session=session if isinstance(session, str) else "",
+            session_width=0.0 if pandas.isna(width) else float(width),
         )
 
 
 @dataclass(frozen=True)
-class History:
-    """How much kernels of one device of a machine differed.
+class Prior:
+    """How much the kernels of a point differ, as far as the other points of its machine and device tell.
 
     Attributes:
-        squares: sum of the squared distances of kernels' log rates from the mean of kernels that ran the same work.
-        freedom: degrees of freedom of that sum: kernels less works.
+        variance: of kernels' log rates.
+        freedom: as many degrees of freedom it counts: few where points differ from each other.
+        session_width: see `Interval`.
     """
 
-    squares: float = 0.0
-    freedom: int = 0
-
-    def without(self, part: "History") -> "History":
-        """Return this history without a part of it."""
-        return History(max(0.0, self.squares - part.squares), max(0, self.freedom - part.freedom))
+    variance: float
+    freedom: float
+    session_width: float
 
 
-NO_HISTORY = History()
+def fit(variances, freedoms):
+    """Return the variance and degrees of freedom of the prior of points, by the moments of their log variances.
+
+    Source: Smyth 2004, section 6.2. The weak prior of this module counts as PRIOR_POINTS further points, and bounds the
+    degrees of freedom.
+
+    Args:
+        variances: between the kernels of each point, points along the last axis; there may be none.
+        freedoms: of each, kernels less one.
+    """
+    from scipy.special import digamma, polygamma
+
+    freedoms = numpy.asarray(freedoms, float)
+    logs = numpy.log(numpy.maximum(variances, LEAST_DEVIATION**2)) - digamma(freedoms / 2) + numpy.log(freedoms / 2)
+    least, most = 2 * numpy.log(SEEN_DEVIATIONS)
+    weight, middle = PRIOR_POINTS + logs.shape[-1], (least + most) / 2
+    mean = (PRIOR_POINTS * middle + logs.sum(axis=-1)) / weight
+    squares = ((logs - mean[..., None]) ** 2 - polygamma(1, freedoms / 2)).sum(axis=-1)
+    squares += PRIOR_POINTS * ((most - least) ** 2 / 12 + (middle - mean) ** 2)
+    halves = numpy.linspace(*PRIOR_FREEDOMS)[::-1] / 2
+    half = numpy.interp(squares / (weight - 1), polygamma(1, halves), halves)
+    return numpy.exp(mean + digamma(half) - numpy.log(half)), 2 * half
 
 
-def reach(variance, freedom, num_kernels):
+def session_width(variances, errors, num_sessions):
+    """Return half the width, on the log scale, that comparing with another session adds to a number.
+
+    What slows one session slows its points alike, so sessions and not points count as degrees of freedom.
+
+    Args:
+        variances: of each point between its sessions, points along the last axis.
+        errors: the squared standard error of each point's level in one session.
+        num_sessions: in which these points were measured; 1: nothing is known but SESSION_DEVIATION.
+    """
+    own, freedom = num_sessions - 1, num_sessions - 1 + SESSION_FREEDOM
+    weights = 1 / (SESSION_DEVIATION**2 + errors) ** 2
+    found = numpy.average(variances - errors, axis=-1, weights=weights) if own else 0.0
+    pooled = (SESSION_FREEDOM * SESSION_DEVIATION**2 + own * numpy.maximum(found, 0.0)) / freedom
+    return half_width(pooled, freedom, 1)
+
+
+@functools.cache
+def weak_prior() -> Prior:
+    """Return the prior of a machine of which nothing is known."""
+    return Prior(*map(float, fit(NONE, NONE)), float(session_width(NONE, NONE, 1)))
+
+
+def half_width(variance, freedom, num_kernels):
     """Return half the width of the interval of a mean log rate, elementwise.
 
     Args:
@@ -94,49 +153,49 @@ def reach(variance, freedom, num_kernels):
     return stdtrit(freedom, (1 + LEVEL) / 2) * numpy.sqrt(variance / num_kernels)
 
 
-def variance(squares, freedom, windows_variance=0.0):
-    """Return the variance between kernels and its degrees of freedom, elementwise, the prior included.
+def moderate(variance, num_kernels, prior_variance, prior_freedom, windows_variance=0.0):
+    """Return a point's variance between kernels, shrunk towards its prior, and its degrees of freedom, elementwise.
 
     Args:
-        squares, freedom: of the history and the point's own kernels together.
+        variance, num_kernels: of the point.
+        prior_variance, prior_freedom: see `Prior`.
         windows_variance: the squared standard error of a kernel's median from its own windows; kernels are never taken
             to be more alike than that.
     """
-    total = freedom + PRIOR_FREEDOM
-    pooled = (squares + PRIOR_FREEDOM * PRIOR_DEVIATION**2) / total
-    return numpy.maximum(pooled, windows_variance), total
+    freedom = prior_freedom + num_kernels - 1
+    pooled = (prior_freedom * prior_variance + (num_kernels - 1) * variance) / freedom
+    return numpy.maximum(pooled, windows_variance), freedom
 
 
-def interval(values: Sequence[float], kernels: Sequence, history: History = NO_HISTORY) -> Interval:
+def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = None) -> Interval:
     """Return a number's mean over kernels (of its logarithm) with a 95 % interval.
 
     Args:
         values: one per window, above 0.
         kernels: the run each window belongs to.
-        history: of other kernels of the same device and machine.
+        prior: of the device and machine, see `priors`; None: `weak_prior`.
 
     Returns:
-        The range of the values where they are fewer than FEWEST_WINDOWS, or where history and kernels have fewer than
-        FEWEST_FREEDOM degrees of freedom together.
+        The range of the values where they are fewer than FEWEST_WINDOWS, or of one kernel.
 
     Raises:
         ValueError: no values, not one kernel per value, or a value that is not above 0.
     """
-    array = numpy.asarray(values, float)
-    if len(array) == 0 or len(array) != len(kernels):
-        raise ValueError(f"{len(array)} values and {len(kernels)} kernels; allowed: as many of each, 1 or more")
+    array, names = numpy.asarray(values, float), numpy.asarray(kernels)
+    if len(array) == 0 or len(array) != len(names):
+        raise ValueError(f"{len(array)} values and {len(names)} kernels; allowed: as many of each, 1 or more")
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    groups = _by_kernel(array, kernels)
+    groups = [array[names == kernel] for kernel in dict.fromkeys(names.tolist())]
     medians = numpy.array([numpy.median(group) for group in groups])
     value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
-    own = spread(array, kernels)
-    freedom = history.freedom + own.freedom
-    if len(array) < FEWEST_WINDOWS or freedom < FEWEST_FREEDOM:
+    if len(array) < FEWEST_WINDOWS or len(groups) < 2:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
-    errors = numpy.mean([median_error(numpy.log(group)) ** 2 for group in groups])
-    width = float(reach(*variance(history.squares + own.squares, freedom, errors), len(groups)))
-    return Interval(value, value * float(numpy.exp(-width)), value * float(numpy.exp(width)), INTERVAL)
+    errors, prior = numpy.mean([median_error(numpy.log(group)) ** 2 for group in groups]), prior or weak_prior()
+    variance = numpy.log(medians).var(ddof=1)
+    moderated = moderate(variance, len(groups), prior.variance, prior.freedom, errors)
+    factor = float(numpy.exp(half_width(*moderated, len(groups))))
+    return Interval(value, value / factor, value * factor, INTERVAL)
 
 
 def median_error(values):
@@ -177,12 +236,12 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     """Return what a function of several numbers may be.
 
     Independent errors of intervals are added in squares on the log scale of each number, by the rule that Zou and
-    Donner call MOVER (Statistics in Medicine 27, 2008): for a ratio on one machine that is exactly Student's t of the
-    difference of logarithms. Ranges and printed figures enter with both their ends.
+    Donner call MOVER (Statistics in Medicine 27, 2008). Where intervals are of several sessions, each is widened by how
+    much sessions differ. Ranges and printed figures enter with both their ends.
 
     Args:
         function: of as many floats; monotone in each over its bounds.
-        numbers: independent of each other, except for the history that they share.
+        numbers: independent of each other, except for the prior that they share.
 
     Returns:
         A `range` if one of the numbers is one, else an `interval` if one is, else a `rounding`.
@@ -193,6 +252,8 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
         (number.value,) if place in sampled or number.low == number.high else (number.low, number.high)
         for place, number in enumerate(numbers)
     ]
+    if len({numbers[place].session for place in sampled}) > 1:
+        numbers = [_of_any_session(number) if number.kind == INTERVAL else number for number in numbers]
     results = [value]
     for corner in itertools.product(*ends):
         slopes = [_slope(function, [*corner], place) for place in sampled]
@@ -211,6 +272,13 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     return Interval(value, min(results), max(results), kind)
 
 
+def _of_any_session(number: Interval) -> Interval:
+    """Return an interval as wide as a comparison with another session needs."""
+    factors = (numpy.hypot(numpy.log(end / number.value), number.session_width) for end in (number.low, number.high))
+    down, up = map(float, numpy.exp([*factors]))
+    return replace(number, low=number.value / down, high=number.value * up)
+
+
 def _slope(function: Callable, point: list[float], place: int) -> float:
     """Return the derivative of a function by the logarithm of one of its numbers."""
     up, down = ([*point[:place], point[place] * numpy.exp(step), *point[place + 1 :]] for step in (_NUDGE, -_NUDGE))
@@ -222,45 +290,33 @@ def divide(numerator: Interval, denominator: Interval) -> Interval:
     return combine(lambda one, other: one / other, numerator, denominator)
 
 
-def spread(values: Sequence[float], kernels: Sequence) -> History:
-    """Return how much the kernels of one point differ; arguments as of `interval`."""
-    levels = numpy.log([numpy.median(group) for group in _by_kernel(values, kernels)])
-    return History(float(numpy.sum(numpy.square(levels - levels.mean()))), len(levels) - 1)
+def priors(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple[str, str, str], Prior]:
+    """Return how much kernels of points differ, by measure (RATE, ENERGY), machine and device.
 
-
-def histories(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple[str, str, str], History]:
-    """Return how much kernels differed, by measure (RATE, ENERGY), machine and device.
-
-    Kernels are compared that ran the same work with the same software at the same commit, in whatever session:
-    training windows of one point, and the starts that calibration measures.
+    Kernels are compared that ran the same work with the same software at the same commit: those of one session, and
+    then the sessions.
 
     Args:
         rows: rows as `records.merge` returns them, all that there are; measured ones count.
-        apart: sessions whose difference from others is a question and no noise: their kernels are compared within the
-            session alone.
+        apart: sessions whose difference from others is a question and no noise.
     """
-    windows = rows[(rows["source"] == "measured") & rows["device"].notna()]
-    started = (windows["phase"] == "calibrate") & (windows["model"] == STARTS).fillna(False)
-    windows = windows[started | (windows["phase"] == "train")]
-    runs = windows["run_id"].astype(str)
-    runs = runs.where(windows["phase"] == "train", runs + "/" + windows["repeat"].astype(str))
+    windows = rows[(rows["source"] == "measured") & rows["device"].notna() & (rows["phase"] == "train")]
     rates = {RATE: windows[RATE], ENERGY: windows["energy_joules"] / windows["samples"]}
-    sums_by_device = {}
+    fitted = {}
     for measure, values in rates.items():
-        measured = windows.assign(run_id=runs, level=values.astype(float))
-        kernels = measured[measured["level"] > 0].groupby([*WORK, "session", "run_id"], dropna=False, sort=False)
+        measured = windows.assign(level=values.astype(float))
+        kernels = measured[measured["level"] > 0].groupby([*WORK, "session", "run_id"], dropna=False)
         levels = numpy.log(kernels["level"].median()).reset_index()
-        work = [levels[name].fillna("") for name in WORK]
-        work.append(levels["session"].where(levels["session"].isin(apart), ""))
-        squares = (levels["level"] - levels.groupby(work)["level"].transform("mean")) ** 2
-        first = ~pandas.concat(work, axis=1).duplicated()
-        sums = levels.assign(squares=squares, freedom=(~first).astype(int)).groupby(["machine", "device"])
-        for key, (total, freedom) in sums[["squares", "freedom"]].sum().iterrows():
-            sums_by_device[measure, *key] = History(float(total), int(freedom))
-    return sums_by_device
-
-
-def _by_kernel(values: Sequence[float], kernels: Sequence) -> list[numpy.ndarray]:
-    """Return the values of each kernel, in the order of their first windows."""
-    array, names = numpy.asarray(values, float), numpy.asarray(kernels)
-    return [array[names == kernel] for kernel in dict.fromkeys(names.tolist())]
+        sets = levels.groupby([*WORK, "session"], dropna=False)["level"].agg(["mean", "var", "count"]).reset_index()
+        for key, own in sets.groupby(["machine", "device"]):
+            several = own[own["count"] > 1]
+            variance, freedom = fit(several["var"].to_numpy(), several["count"].to_numpy() - 1)
+            pooled, _ = moderate(own["var"].fillna(0), own["count"], variance, freedom)
+            own = own.assign(error=pooled / own["count"])[~own["session"].isin(apart)]
+            works = own.groupby(WORK, dropna=False)
+            repeated = works["mean"].transform("count") > 1
+            points = own[repeated].groupby(WORK, dropna=False).agg(variance=("mean", "var"), error=("error", "mean"))
+            sessions = max(1, own.loc[repeated, "session"].nunique())
+            width = session_width(points["variance"].to_numpy(), points["error"].to_numpy(), sessions)
+            fitted[measure, *key] = Prior(float(variance), float(freedom), float(width))
+    return fitted

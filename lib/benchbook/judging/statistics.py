@@ -6,10 +6,12 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals
-from benchbook.judging.intervals import NO_HISTORY, History
+from benchbook.judging.intervals import ENERGY, RATE, Prior
 from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
+ESTIMATE = "estimate_tdp"  # the method of energy that no sensor read
+WARMED_UP = 0.95
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
 _DESCRIPTION = [
     *POINT_KEY,
@@ -17,10 +19,11 @@ _DESCRIPTION = [
     *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
     *["device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
-_NUMBERS = ["samples_per_second", "spread", "low", "high", "seconds_per_step", "input_share_waited", "waited_low"]
-_NUMBERS += ["waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
+_NUMBERS = ["samples_per_second", "spread", "low", "high", "session_width", "seconds_per_step", "input_share_waited"]
+_NUMBERS += ["waited_low", "waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
 _MEASURES = [
     *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
+    "session_width",
     *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
     *["energy_per_sample", "energy_low", "energy_high", "energy_interval", "energy_method", "energy_boundary"],
     *["idle_watts", "energy_note", "status", "message"],
@@ -30,10 +33,18 @@ _MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch
 _KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
 
 
-def median_absolute_deviation(values: Sequence[float]) -> float:
-    """Return the median distance from the median, in the unit of the values."""
-    array = numpy.asarray(values, float)
-    return float(numpy.median(numpy.abs(array - numpy.median(array))))
+def settled(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
+    """Return the rates of each run's windows, without a first one that carries the warm-up: over 5 % under the rest."""
+    array, names = numpy.asarray(rates, float), numpy.asarray(runs)
+    series = [array[names == run] for run in dict.fromkeys(names.tolist())]
+    return [each[1:] if each[0] < WARMED_UP * numpy.median(each) else each for each in series]
+
+
+def spread(series: Sequence[numpy.ndarray]) -> float:
+    """Return how far windows lie from the mean of their run, as a fraction: of normal noise half of them lie nearer."""
+    away = [numpy.log(each) - numpy.log(each).mean() for each in series]
+    freedom = max(1, sum(map(len, away)) - len(away))
+    return 0.6745 * float(numpy.sqrt(numpy.sum(numpy.square(numpy.concatenate(away))) / freedom))
 
 
 def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -54,30 +65,28 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[numpy.isin(session, last)]
 
 
-def summarise(
-    rows: pandas.DataFrame, history: Mapping[tuple[str, str, str], History] | None = None
-) -> pandas.DataFrame:
+def summarise(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior] | None = None) -> pandas.DataFrame:
     """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
 
     Args:
         rows: rows as `records.merge` returns them; measured ones count.
-        history: from `intervals.histories`, where these rows are a part of all there are; None learns it from them.
+        priors: from `intervals.priors`, where these rows are a part of all there are; None learns them from these.
 
     Returns:
         Columns: the point's key and description (of its windows, where it has any), num_kernels, num_windows,
-        samples_per_second (of each kernel the median, of kernels the geometric mean), spread (MAD over median of all
-        windows), low, high (of samples_per_second), interval (its kind, see `intervals.Interval`), num_samples (in all
+        samples_per_second (of each kernel the median, of kernels the geometric mean), spread (of windows), low, high
+        (of samples_per_second), interval (its kind) and session_width (see `intervals.Interval`), num_samples (in all
         windows), seconds_per_step, input_share_waited (median) and the range of its windows (waited_low, waited_high),
         accuracy (at the end of training, the median of repeats), energy_per_sample (J; idle power is not subtracted;
         of windows read by several methods those of the last one count) with its bounds and their kind (energy_low,
         energy_high, energy_interval), energy_method, energy_boundary, idle_watts, energy_note (what keeps the figure
         from being taken as it is, empty if nothing does), status, message.
     """
-    history = intervals.histories(rows) if history is None else history
+    priors = intervals.priors(rows) if priors is None else priors
     measured = newest(rows[rows["source"] == "measured"])
     windows = measured[(measured["phase"] == "train") & (measured["samples_per_second"] > 0).fillna(False)]
     measures = {
-        key: _measures(of_point, key[0], history) for key, of_point in divide(windows, POINT_KEY, _MEASURED, _KINDS)
+        key: _measures(of_point, key[0], priors) for key, of_point in divide(windows, POINT_KEY, _MEASURED, _KINDS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
@@ -167,24 +176,20 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
     return points
 
 
-def _measures(
-    windows: Mapping[str, numpy.ndarray], machine: str, history: Mapping[tuple[str, str, str], History]
-) -> dict:
-    """Return what a point's windows measured; an interval's own kernels are a part of the history, and count once."""
+def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mapping[tuple, Prior]) -> dict:
+    """Return what a point's windows measured."""
 
-    def bounded(values: numpy.ndarray, runs: numpy.ndarray, measure: str) -> intervals.Interval:
-        known = history.get((measure, machine, windows["device"][0]), NO_HISTORY)
-        return intervals.interval(values, runs, known.without(intervals.spread(values, runs)))
-
+    known = {measure: priors.get((measure, machine, windows["device"][0])) for measure in (RATE, ENERGY)}
     runs, rates = windows["run_id"], windows["samples_per_second"]
-    rate = bounded(rates, runs, intervals.RATE)
+    rate = intervals.interval(rates, runs, known[RATE])
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
     measures = {
         "samples_per_second": rate.value,
-        "spread": median_absolute_deviation(rates) / float(numpy.median(rates)),
+        "spread": spread(settled(rates, runs)),
         "low": rate.low,
         "high": rate.high,
         "interval": rate.kind,
+        "session_width": (known[RATE] or intervals.weak_prior()).session_width,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
     }
@@ -196,9 +201,9 @@ def _measures(
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
     read = read[windows["energy_method"][read] == method]
-    joules = bounded((windows["energy_joules"] / windows["samples"])[read], runs[read], intervals.ENERGY)
+    joules = intervals.interval((windows["energy_joules"] / windows["samples"])[read], runs[read], known[ENERGY])
     idle = _present(windows["idle_watts"][read])
-    note = "an estimate from a stated power, not measured" if method == "estimate_tdp" else ""
+    note = "an estimate from a stated power, not measured" if method == ESTIMATE else ""
     if not note and float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW:
         note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor"
     return measures | {

@@ -8,6 +8,7 @@ A steady run must not be flagged: every rule asks for a difference that matters 
 would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ import numpy
 import pandas
 
 from benchbook.judging import confirmation, intervals, parity, statistics
-from benchbook.judging.intervals import History
+from benchbook.judging.intervals import Prior
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
@@ -44,10 +45,11 @@ REASONS = {
     "few_windows": (TOO_FEW, ""),
 }
 LIMIT = 0.05  # spread or drift over 5 % is unstable
-OUTLIER = 0.10  # a window this far from the median, and
+OUTLIER = 0.15  # a window this far from the median, and
 OUTLIER_SCORE = 3.5  # with a modified z-score over this (Iglewicz and Hoaglin, 1993), lies apart
 OUTLIER_SHARE = 0.10
-DRIFT_ERRORS = 3  # a drift is one if it is over three of its standard errors
+DRIFT_ERRORS = 3  # a drift is one if it is over three of its standard errors,
+CORRELATION = 0.8  # with neighbouring windows so alike: on a busy machine they are, and then noise looks like a drift
 SWAPPED_BYTES = 64 * 2**20  # less than this comes and goes on an idle computer
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the time of the windows
@@ -146,19 +148,20 @@ def from_columns(table: pandas.DataFrame) -> pandas.DataFrame:
 def summarise(
     rows: pandas.DataFrame,
     conditions: pandas.DataFrame | None = None,
-    history: Mapping[tuple[str, str, str], History] | None = None,
+    priors: Mapping[tuple[str, str, str], Prior] | None = None,
 ) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with its verdict: a Verdict, or None where it has no window.
 
     A point that trained wrong has that as its status and the reason as its message. A tuned point is called so only
-    where it was confirmed to be faster; see `confirmation.name`.
+    where it was confirmed to be faster; see `confirmation.table`.
 
     Args:
         rows: any; measured ones count, of each point those of its last session.
         conditions: from `condition.samples`, of any runs; None where there are none.
-        history: see `statistics.summarise`.
+        priors: see `statistics.summarise`.
     """
-    summary = confirmation.name_variants(statistics.summarise(rows, history))
+    priors = intervals.priors(rows) if priors is None else priors
+    summary = confirmation.name_variants(statistics.summarise(rows, priors), rows, priors)
     measured = statistics.newest(rows[rows["source"] == "measured"])
     reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
     verdicts, statuses, messages = [], summary["status"].to_list(), summary["message"].to_list()
@@ -280,39 +283,46 @@ def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
     Windows are apart if they are over a tenth of all: fewer do not move the median. 0.6745 turns the median absolute
     deviation into a standard deviation.
     """
-    median, deviation = numpy.median(rates), statistics.median_absolute_deviation(rates)
-    if deviation / median > LIMIT:
-        yield "spread", float(deviation / median)
-    drifts = [change for change, error in _drifts(rates, runs) if abs(change) > max(LIMIT, DRIFT_ERRORS * error)]
-    if drifts:
-        yield "drift", float(max(drifts, key=abs))
-    away = numpy.abs(rates - median)
-    apart = (away > OUTLIER * median) & (0.6745 * away > OUTLIER_SCORE * deviation)
+    series = statistics.settled(rates, runs)
+    if (spread := statistics.spread(series)) > LIMIT:
+        yield "spread", spread
+    change, error = _drift(series)
+    if abs(change) > max(LIMIT, DRIFT_ERRORS * error):
+        yield "drift", change
+    windows = numpy.concatenate(series)
+    away = numpy.abs(windows / numpy.median(windows) - 1)
+    apart = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))
     if apart.mean() > OUTLIER_SHARE:
-        yield "outliers", int(apart.sum()), len(rates)
+        yield "outliers", int(apart.sum()), len(windows)
 
 
-def _drifts(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[tuple[float, float]]:
-    """Yield by what fraction the last third of windows is faster than the first, and its standard error.
+def _drift(series: Sequence[numpy.ndarray]) -> tuple[float, float]:
+    """Return by what fraction the last third of windows is faster than the first, of all runs, and its standard error.
 
-    Of all runs together, then of each. Noise is what the windows of a run are away from a straight line through them,
-    which a drift does not touch.
+    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch.
     """
-    series = [rates[runs == run] for run in dict.fromkeys(runs.tolist())]
     series = [values for values in series if len(values) >= 3]
-    if not series:
-        return
-    squares, freedom, drifts = 0.0, 0, []
+    drifts, squares, factors = [], [], []
     for values in series:
-        places, third = numpy.arange(len(values)), len(values) // 3
-        away = values - numpy.polyval(numpy.polyfit(places, values, 1), places)
-        squares += float(numpy.sum(numpy.square(away / numpy.median(values))))
-        freedom += len(values) - 2
-        drifts.append(float(numpy.median(values[-third:]) / numpy.median(values[:third]) - 1))
-    noise = (squares / freedom) ** 0.5
-    errors = [noise * (2 / (len(values) // 3)) ** 0.5 for values in series]
-    yield numpy.mean(drifts), numpy.sqrt(numpy.sum(numpy.square(errors))) / len(series)
-    yield from zip(drifts, errors, strict=True)
+        third, (residual, factor) = len(values) // 3, _correlated(len(values))
+        drifts.append(numpy.median(values[-third:]) / numpy.median(values[:third]) - 1)
+        squares.append(numpy.sum(numpy.square(residual @ values / numpy.median(values))))
+        factors.append(factor)
+    if not series:
+        return 0.0, 0.0
+    noise = numpy.sum(squares) / sum(len(values) - 2 for values in series)
+    return float(numpy.mean(drifts)), float(numpy.sqrt(noise * numpy.sum(factors)) / len(series))
+
+
+@functools.cache
+def _correlated(count: int) -> tuple[numpy.ndarray, float]:
+    """Return what takes a straight line from a run's windows, and the variance of its drift over that of the rest."""
+    places, third = numpy.arange(count), count // 3
+    line = numpy.vander(places, 2)
+    residual = numpy.eye(count) - line @ numpy.linalg.pinv(line)
+    correlations = CORRELATION ** numpy.abs(numpy.subtract.outer(places, places))
+    contrast = ((places >= count - third) - 1.0 * (places < third)) / third
+    return residual, float(contrast @ correlations @ contrast * (count - 2) / numpy.trace(residual @ correlations))
 
 
 def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:

@@ -29,9 +29,9 @@ import pandas
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.judging import confirmation, intervals
+from benchbook.judging import confirmation
 from benchbook.judging.confirmation import REFERENCE, TUNED
-from benchbook.judging.intervals import NO_HISTORY, Interval
+from benchbook.judging.intervals import Interval
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import parity, protocol, runs, sensors
@@ -63,7 +63,7 @@ class Choice:
         build: makes the workload to measure, from its settings.
         settings: those that the search chose, or the reference's.
         trials: see `fastest`.
-        confirmed: tuned over reference; None where it was taken over from an earlier kernel, or a window diverged.
+        confirmed: tuned over reference in this kernel; None where it was not compared, or a window diverged.
     """
 
     chosen: str
@@ -74,7 +74,7 @@ class Choice:
 
     @property
     def is_tuned(self) -> bool:
-        """Return whether tuned was confirmed to be faster."""
+        """Return whether the settings that the search chose are measured."""
         return self.chosen == TUNED
 
     def __str__(self) -> str:
@@ -116,23 +116,19 @@ def choose(
     if devices.can_keep_memory(device):
         devices.keep_memory()
     choice = _chosen_before(run, {REFERENCE: reference, TUNED: tuned})
+    is_first = choice is None
     if choice is None:
         with run.during("setup"):
             make = trial or tuned
             settings, trials = fastest(lambda some: make(settings=some), device, search_seconds, parity_steps)
+        choice = Choice(TUNED, tuned, settings, trials, None)
+    if choice.is_tuned:  # in each kernel: one alone shows a range, which confirms nothing
         with run.during(confirmation.PHASE):
-            workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
-            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(trials))
-        # How much kernels differed on this device, from calibration and the runs of this study.
-        study = run.folder.parent
-        files = [path for folder in (study.parent / "calibrate", study) for path in records.find(folder)]
-        histories = intervals.histories(records.gather(files, lambda line: None))
-        history = histories.get((intervals.RATE, run.common["machine"], device.kind), NO_HISTORY)
-        confirmed = confirmation.ratio(records.read(run.path), history)
-        if confirmation.is_faster(confirmed):
-            choice = Choice(TUNED, tuned, settings, trials, confirmed)
-        else:
-            choice = Choice(REFERENCE, reference, plain, trials, confirmed)
+            workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=choice.settings)}
+            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(choice.trials))
+        choice = replace(choice, confirmed=confirmation.ratio(records.read(run.path)))
+        if is_first and not (choice.confirmed and choice.confirmed.low > 1):
+            choice = Choice(REFERENCE, reference, plain, choice.trials, choice.confirmed)
     names = STATED & {name for change in candidates(device) for name in change}  # where there was a choice
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
     if devices.can_keep_memory(device):

@@ -10,7 +10,7 @@ from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, estimate, networks
 from benchbook.studies.study import Evidence, Rule, Study
 
-COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note"]
+COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session", "session_width"]
 PRESENT = "is_present"  # a quantity of every machine that articles name, that says which chip it has
 FLOPS_PER_MULTIPLY_ADD = 6  # of training: two operations each, forward once and backward twice
 FEWEST_RUNS = 3  # with fewer, the least and the most are shown
@@ -29,8 +29,9 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about; by the name
         that all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of these bounds,
-        see `intervals.Interval`), note (how it was measured where that matters, as the boundary of joules). Published
-        ones carry plus or minus half the last printed digit. Counts of networks have no machine.
+        see `intervals.Interval`), note (how it was measured where that matters, as the boundary of joules), session and
+        session_width (of measured points). Published ones carry plus or minus half the last printed digit. Counts of
+        networks have no machine.
     """
     evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
@@ -64,6 +65,7 @@ def exact(row: dict, name: str, value: float) -> dict:
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
     """Return a quantity of a point, with the point's bounds and their kind; its note says if the point is unproven."""
     bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}
+    bounds |= {name: point.get(name) for name in ("session", "session_width")}
     if verdicts.is_unproven(verdict := point.get("verdict")):
         bounds["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
     return _head(point, name) | bounds
@@ -77,7 +79,7 @@ def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
     array = numpy.asarray(values, float)
     mean, low, high, kind = float(array.mean()), float(array.min()), float(array.max()), intervals.RANGE
     if len(array) >= FEWEST_RUNS:
-        reach = float(intervals.reach(array.var(ddof=1), len(array) - 1, len(array)))
+        reach = float(intervals.half_width(array.var(ddof=1), len(array) - 1, len(array)))
         low, high, kind = mean - reach, mean + reach, intervals.INTERVAL
     return _head(row, name) | {"value": mean, "low": low, "high": high, "interval": kind}
 

@@ -14,7 +14,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from benchbook.judging import intervals, statistics, verdicts
-from benchbook.judging.intervals import History
+from benchbook.judging.intervals import Prior
 from benchbook.machine import layout
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, records
@@ -69,12 +69,12 @@ class Evidence:
     @cached_property
     def summary(self) -> pandas.DataFrame:
         """Return a line for each measured point, with its verdict; see `verdicts.summarise`."""
-        return verdicts.summarise(self.rows, self.conditions, self.history)
+        return verdicts.summarise(self.rows, self.conditions, self.priors)
 
     @cached_property
-    def history(self) -> dict[tuple[str, str, str], History]:
-        """Return how much kernels differed on each machine; see `intervals.histories`."""
-        return intervals.histories(self.rows)
+    def priors(self) -> dict[tuple[str, str, str], Prior]:
+        """Return how much kernels of points differ on each machine; see `intervals.priors`."""
+        return intervals.priors(self.rows)
 
     @cached_property
     def ceilings(self) -> pandas.DataFrame:
