@@ -1,32 +1,21 @@
-"""What a device can do at most, measured: arithmetic, memory, transfers, launches; and how much its starts differ.
+"""What a device can do at most, measured: arithmetic, memory, transfers, launches.
 
 Rates are rows of phase `calibrate`, in several windows each, of the same device in the same session as the training
 that is compared with them; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
-
-What a process is given when it starts (memory layout, clocks, placement of threads) decides how fast it is by more
-than its windows show. So one small training is measured in several processes, and the intervals of all studies learn
-from these rows how much that is here; see `benchbook.judging.intervals`.
 """
 
-import argparse
 import itertools
-import json
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import pandas
 
-from benchbook.frameworks import devices, operations
+from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
-from benchbook.judging import intervals
-from benchbook.machine import processes
 from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.protocol import Window
 from benchbook.measuring.runs import Run
@@ -35,7 +24,6 @@ from benchbook.measuring.sensors import NO_SENSOR, Sensor
 UNDONE = 0.1  # of the time may go by after synchronising: reading one number takes some itself
 ROUNDS = 3  # of the self-test
 LARGEST = 8192  # rows and columns
-START_LIMIT_SECONDS = 120  # for one start; the slowest import takes half a minute on a busy computer
 
 
 class NotSynchronized(RuntimeError):
@@ -242,83 +230,3 @@ def check_synchronize(
             f"allowed: {UNDONE:.0%}"
         )
     return min(remaining)
-
-
-def measure_starts(
-    device: Device, record: Run, num_starts: int, num_windows: int = 6, seconds: float = 0.25
-) -> pandas.DataFrame:
-    """Append windows of the same small training from several processes, one after the other; `repeat` counts them.
-
-    A start that fails, as where this process holds a device that belongs to one process alone, is a row of status
-    `unsupported`, and the last.
-
-    Args:
-        device: where they train.
-        record: the run that takes the rows.
-        num_starts: processes; 0 measures nothing.
-        num_windows: of each process.
-        seconds: that a window should last.
-
-    Returns:
-        The rows.
-
-    Raises:
-        ValueError: a negative number of starts.
-    """
-    if num_starts < 0:
-        raise ValueError(f"num_starts {num_starts!r}; allowed: 0 or more")
-    command = [sys.executable, "-m", "benchbook.measuring.calibration", device.kind, device.framework]
-    command += [str(num_windows), str(seconds)]
-    work, rows = {"model": intervals.STARTS, "precision": "fp32", "batch_size": operations.BATCH_SIZE}, []
-    with record.during("calibrate"):
-        for repeat in range(num_starts):
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=START_LIMIT_SECONDS)
-                windows = json.loads(done.stdout.splitlines()[-1])
-            except (subprocess.SubprocessError, ValueError) as error:
-                reason = runs.anonymous(str(getattr(error, "stderr", None) or error))[-2000:]
-                rows.append(
-                    record.append(**work, repeat=repeat, status="unsupported", message=reason, started_at=runs.now())
-                )
-                break
-            rows += [record.append(**work, repeat=repeat, **window) for window in windows]
-    return pandas.DataFrame(rows)
-
-
-def deviation(rows: pandas.DataFrame) -> float | None:
-    """Return the standard deviation between the starts of one run, of log rates; None of fewer than two.
-
-    Args:
-        rows: from `measure_starts`.
-    """
-    measured = rows[rows["samples_per_second"].notna()] if len(rows) else rows
-    if measured.empty or measured["repeat"].nunique() < 2:
-        return None
-    return float(numpy.log(measured.groupby("repeat")["samples_per_second"].median().astype(float)).std(ddof=1))
-
-
-def main() -> None:
-    """Train a small network in this process, and print its windows, as measures of rows, as JSON on the last line."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("kind", help="device")
-    parser.add_argument("framework", help="one of devices.FRAMEWORKS")
-    parser.add_argument("num_windows", type=int, help="timed windows")
-    parser.add_argument("seconds", type=float, help="how long each should last")
-    options = parser.parse_args()
-    device = devices.pick(options.kind, options.framework)
-    device.backend.seed(0)
-    step, sensor = device.backend.training_step(device), sensors.open_sensor(device)
-    operations.queue(step, 10)
-    count = operations.calls_lasting(options.seconds, lambda number: _time(device, step, number).seconds)
-    windows, samples = [], count * operations.BATCH_SIZE
-    for _ in range(options.num_windows):
-        started_at = runs.now()
-        window = _time(device, step, count, sensor)
-        rate = {"samples": samples, "samples_per_second": samples / window.seconds, "started_at": started_at}
-        windows.append(window.columns() | rate)
-    print(json.dumps(windows))
-    processes.leave()
-
-
-if __name__ == "__main__":
-    main()
