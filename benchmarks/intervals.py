@@ -6,7 +6,6 @@ standard deviations between their kernels were 0.7 to 27.7 %.
 """
 
 import argparse
-from collections.abc import Callable
 
 import numpy
 
@@ -14,40 +13,23 @@ from benchbook.judging import confirmation, intervals, verdicts
 
 LEAST, MOST = 0.007, 0.277  # standard deviations between the kernels of one point that were seen
 WINDOWS, NOISE = 6, 0.02  # of a kernel, and their standard deviation
-KERNELS, POINTS = (1, 2, 3), (4, 10, 20)
+KERNELS, POINTS, CASES = (1, 2, 3), (4, 10, 20), ("alike", "unlike", "bimodal", "drifting")
 
 
-def deviations(random: numpy.random.Generator, shape: tuple) -> numpy.ndarray:
-    """Return standard deviations between kernels as points have them: log-uniform."""
-    return numpy.exp(random.uniform(numpy.log(LEAST), numpy.log(MOST), shape))[..., None]
+def draw(case: str, random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return log levels of kernels, shape (machines, points, kernels), and the deviation of each point between them.
 
-
-def alike(random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return log levels of kernels, shape (machines, points, kernels), and the deviation of each point."""
-    deviation = numpy.full((*shape[:2], 1), 0.05)
-    return deviation * random.normal(size=shape), deviation
-
-
-def unlike(random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the same of points that differ in how much their kernels do."""
-    deviation = deviations(random, shape[:2])
-    return deviation * random.normal(size=shape), deviation
-
-
-def bimodal(random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the same of kernels that fall into two modes, each as likely."""
-    deviation = deviations(random, shape[:2])
-    return deviation * random.choice([-1.0, 1.0], shape), deviation
-
-
-def drifting(random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the same of a machine that slows down, by 5 % or so, while the kernels of its points take turns."""
-    levels, deviation = unlike(random, shape)
-    turns = numpy.arange(shape[1] * shape[2]).reshape(shape[2], shape[1]).T / (shape[1] * shape[2]) - 0.5
-    return levels + 0.05 * random.normal(size=(shape[0], 1, 1)) * turns, deviation
-
-
-CASES: dict[str, Callable] = {"alike": alike, "unlike": unlike, "bimodal": bimodal, "drifting": drifting}
+    Points are alike in how much their kernels differ, or unlike: log-uniform, as the real ones. Kernels of a bimodal
+    machine fall into two modes, each as likely; a drifting one slows down, by 5 % or so, while its points take turns.
+    """
+    deviation = numpy.exp(random.uniform(numpy.log(LEAST), numpy.log(MOST), (*shape[:2], 1)))
+    if case == "alike":
+        deviation[:] = 0.05
+    levels = deviation * (random.choice([-1.0, 1.0], shape) if case == "bimodal" else random.normal(size=shape))
+    if case == "drifting":
+        turns = numpy.arange(shape[1] * shape[2]).reshape(shape[2], shape[1]).T / (shape[1] * shape[2]) - 0.5
+        levels += 0.05 * random.normal(size=(shape[0], 1, 1)) * turns
+    return levels, deviation
 
 
 def half_widths(levels: numpy.ndarray, errors: numpy.ndarray) -> numpy.ndarray:
@@ -71,13 +53,13 @@ def measured(levels: numpy.ndarray, random: numpy.random.Generator) -> tuple[num
     return numpy.median(windows, axis=-1), intervals.median_error(windows) ** 2
 
 
-def coverage(case: Callable, points: int, kernels: int, repeats: int) -> list[float]:
+def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
     """Return shares of intervals that cover, of all points and of the tenth that varies most; half-width; false alarms.
 
     False are those pairs of equal points of one machine of which one is called faster.
     """
     random = numpy.random.default_rng([points, kernels])
-    levels, deviation = case(random, (repeats, points, kernels))
+    levels, deviation = draw(case, random, (repeats, points, kernels))
     medians, errors = measured(levels, random)
     widths = half_widths(medians, errors)
     if numpy.isnan(widths).all():
@@ -109,7 +91,7 @@ def across_sessions(deviation: float, earlier: int, shared: bool, points: int, r
         repeats: machines drawn.
     """
     random, known, kernels = numpy.random.default_rng([earlier, points]), earlier + 1, 2
-    levels, _ = unlike(random, (repeats, points, (known + 1) * kernels))
+    levels, _ = draw("unlike", random, (repeats, points, (known + 1) * kernels))
     moved = deviation * random.normal(size=(repeats, 1 if shared else points, known + 1, 1))
     levels = levels.reshape(repeats, points, known + 1, kernels) + moved
     widths = numpy.stack(
@@ -129,7 +111,7 @@ def across_sessions(deviation: float, earlier: int, shared: bool, points: int, r
 def false_tuned(kernels: int, repeats: int) -> float:
     """Return the share of settings that are as fast as the reference and are called tuned."""
     random = numpy.random.default_rng(kernels)
-    levels, _ = unlike(random, (repeats, 1, kernels))
+    levels, _ = draw("unlike", random, (repeats, 1, kernels))
     ratios = numpy.exp(levels[:, 0, :, None] + NOISE * random.normal(size=(repeats, kernels, WINDOWS)))
     runs = numpy.repeat(numpy.arange(kernels), 6)
     called = [confirmation.is_faster(intervals.interval(one.ravel(), runs)) for one in ratios]
@@ -156,11 +138,11 @@ def main() -> None:
         "Coverage of 95 % intervals (all points, the most variable tenth), median half-width, equal pairs called unlike"
     )
     print(f"{'points':16}" + "".join(f"{f'{kernels} kernels':>28}" for kernels in KERNELS))
-    for name, case in CASES.items():
+    for case in CASES:
         for points in POINTS:
             cells = [coverage(case, points, kernels, repeats) for kernels in KERNELS]
             words = [f"{'range' if numpy.isnan(cell).all() else percents(cell):>28}" for cell in cells]
-            print(f"{name:10}{points:6}" + "".join(words))
+            print(f"{case:10}{points:6}" + "".join(words))
     for kernels in KERNELS[1:]:
         print(
             f"One kernel of 10 points 3 times as slow, {kernels} kernels: {percents(bad_kernel(10, kernels, repeats))}"

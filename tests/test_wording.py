@@ -4,7 +4,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import verdicts, wording
+from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 
 
@@ -70,11 +70,6 @@ def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
     assert wording.hedges({"verdict": both}) == ["its speed varied", "not fully checked against float64"]
     assert wording.hedged([point | {"verdict": None}, {"interval": "range"}]) == " (one start only)"
     assert wording.hedged([{"interval": "range"}], "", "drawn shapes") == " (drawn shapes; few repeats)"
-
-
-def test_every_reason_that_leaves_a_figure_doubtful_has_words():
-    doubtful = [code for code, (kind, _) in verdicts.REASONS.items() if kind in (verdicts.UNSTABLE, verdicts.UNPROVEN)]
-    assert set(wording.SPOKEN) == set(doubtful)
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():

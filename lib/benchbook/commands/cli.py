@@ -200,7 +200,7 @@ def compare(
     if fail_if_slower is not None and len(open_points := comparison.undecided(lines)):
         say(
             f"Not decided, for too few windows or kernels were measured: {', '.join(open_points['point'])}. More"
-            " kernels help, as does `make study STUDIES=calibrate`, which learns how much they differ here."
+            " kernels help."
         )
     if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
         say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")

@@ -212,24 +212,18 @@ def median_error(values):
     return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[-1] ** 0.5
 
 
-def windows_width(values):
+def windows_width(values: Sequence[float]) -> float:
     """Return how wide, as a fraction, the 95 % interval of the median of one kernel's windows alone is.
 
     It is that of order statistics (by the binomial distribution), which noise of any shape obeys; infinite with fewer
     than 6 windows. More windows make it narrower; it says nothing of other kernels.
-
-    Args:
-        values: windows along the last axis.
     """
     from scipy.special import bdtr
 
     logs = numpy.sort(numpy.log(numpy.asarray(values, float)))
-    count = logs.shape[-1]
     # Values below the lower bound, and it.
-    outside = int(numpy.sum(bdtr(numpy.arange(count // 2), count, 0.5) <= 0.025))
-    if outside == 0:
-        return numpy.full(logs.shape[:-1], numpy.inf)[()]
-    return logs[..., count - outside] - logs[..., outside - 1]
+    outside = int(numpy.sum(bdtr(numpy.arange(len(logs) // 2), len(logs), 0.5) <= 0.025))
+    return float(logs[-outside] - logs[outside - 1]) if outside else numpy.inf
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
@@ -253,7 +247,7 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
         for place, number in enumerate(numbers)
     ]
     if len({numbers[place].session for place in sampled}) > 1:
-        numbers = [_of_any_session(number) if number.kind == INTERVAL else number for number in numbers]
+        numbers = [_of_any_session(one) if place in sampled else one for place, one in enumerate(numbers)]
     results = [value]
     for corner in itertools.product(*ends):
         slopes = [_slope(function, [*corner], place) for place in sampled]

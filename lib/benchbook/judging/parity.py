@@ -7,7 +7,6 @@ reference's own weights, step by step, and for the first step of the path; the r
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -197,7 +196,7 @@ def _complaints(lines: _Lines) -> list[str]:
     ]
     if len(own) > 1 and not own[1] <= allowed.loss:
         complaints.append(f"loss off by {own[1]:.2g} after one step of its own")
-    drift = abs(_mean(lines["loss"]) / _mean(lines["reference_loss"]) - 1)
+    drift = abs(pandas.Series(lines["loss"]).mean() / pandas.Series(lines["reference_loss"]).mean() - 1)
     if not drift <= PATH:
         complaints.append(f"own path off by {drift:.2g} on average")
     if wrong := _value(first, "labels_wrong"):
@@ -260,9 +259,3 @@ def _praise(lines: _Lines) -> str:
     return f"loss off by at most {loss:.1g}, a layer's gradient by {off:.1g} of its norm" + (
         f", its step by {max(errors):.1g} of its length" if errors else ""
     )
-
-
-def _mean(values: numpy.ndarray) -> float:
-    """Return the mean of those that are numbers."""
-    present = values[~numpy.isnan(values)]
-    return float(present.mean()) if len(present) else math.nan

@@ -8,10 +8,9 @@ A steady run must not be flagged: every rule asks for a difference that matters 
 would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
-import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -23,26 +22,28 @@ from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
 KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unstable", "too few windows", "stable"
-# What a verdict is made of, by code: the kind of verdict that it makes, and what a table says of its values.
+# What a verdict is made of, by code: the kind of verdict that it makes, what a table says of its values, and what a
+# sentence says of a doubtful point.
+VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
-    "parity": (WRONG, "parity failed ({})"),
-    "guessing": (WRONG, "accuracy {:.1%} after {:,} images, where guessing gives {:.1%}"),
-    "not_compared": (UNPROVEN, "not compared with float64"),
-    "refused": (UNPROVEN, "not compared with float64: {}"),
-    "few_steps": (UNPROVEN, "{} of {} steps compared with float64"),
-    "spread": (UNSTABLE, "spread {:.0%}"),
-    "drift": (UNSTABLE, "drift {:+.0%}"),
-    "outliers": (UNSTABLE, "{} of {} windows apart"),
-    "thermal": (UNSTABLE, "thermal pressure"),
-    "swap": (UNSTABLE, "swap growth"),
-    "battery": (UNSTABLE, "on battery"),
-    "low_power": (UNSTABLE, "low-power mode"),
-    "sleep": (UNSTABLE, "sleep"),
-    "gpu_shared": (UNSTABLE, "another process on the GPU"),
-    "translated": (UNSTABLE, "under Rosetta"),
-    "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU"),
-    "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU"),
-    "few_windows": (TOO_FEW, ""),
+    "parity": (WRONG, "parity failed ({})", ""),
+    "guessing": (WRONG, "accuracy {:.1%} after {:,} images, where guessing gives {:.1%}", ""),
+    "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
+    "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
+    "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
+    "spread": (UNSTABLE, "spread {:.0%}", VARIED),
+    "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
+    "outliers": (UNSTABLE, "{} of {} windows apart", VARIED),
+    "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
+    "swap": (UNSTABLE, "swap growth", "it was short of memory"),
+    "battery": (UNSTABLE, "on battery", "it ran on battery"),
+    "low_power": (UNSTABLE, "low-power mode", "it was in low-power mode"),
+    "sleep": (UNSTABLE, "sleep", "it slept meanwhile"),
+    "gpu_shared": (UNSTABLE, "another process on the GPU", BUSY),
+    "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
+    "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
+    "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU", "the machine's host was busy"),
+    "few_windows": (TOO_FEW, "", ""),
 }
 LIMIT = 0.05  # spread or drift over 5 % is unstable
 OUTLIER = 0.15  # a window this far from the median, and
@@ -232,14 +233,13 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     return reasons
 
 
-def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] | None = None) -> Verdict:
+def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = ()) -> Verdict:
     """Judge the windows of one point.
 
     Args:
         rates: images a second, one per window, in the order measured.
         runs: the run each window belongs to.
-        samples: lines of `condition.samples` of these runs, in which what is missing is None; None where there are
-            none.
+        samples: lines of `condition.samples` of these runs, in which what is missing is None.
 
     Raises:
         ValueError: not one run per rate.
@@ -248,7 +248,7 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] | 
     if len(rates) != len(runs):
         raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
     few = len(rates) < intervals.FEWEST_WINDOWS
-    reasons = [*([] if few else _variations(rates, runs)), *([] if samples is None else _disturbances(samples))]
+    reasons = [*([] if few else _variations(rates, runs)), *_disturbances(samples)]
     return Verdict(tuple(reasons or ([("few_windows",)] if few else [])))
 
 
@@ -256,25 +256,13 @@ def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None
     """Judge the training windows of each point; what the conditions say of GPUs is no matter to a run on the CPU."""
     on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in POINT_KEY]).all()
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
-    samples_of = None if conditions is None else _by_run(conditions)
+    known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
+    plain, places = known.astype(object).where(known.notna(), None), known.groupby("run_id").indices
     for key, of_point in statistics.divide(windows, POINT_KEY, ["samples_per_second"], ["run_id"]):
-        rates, runs, samples = of_point["samples_per_second"], of_point["run_id"].astype(str), None
-        if samples_of:
-            samples = [sample for run in sorted(set(runs)) for sample in samples_of(run)]
-            samples = [sample | {"gpus": None} for sample in samples] if on_cpu[key] else samples
-        yield key, stability(rates, runs, samples)
-
-
-def _by_run(conditions: pandas.DataFrame) -> Callable[[str], list[dict]]:
-    """Return what gives the samples of a run: those of thousands of runs are not all made dictionaries at once."""
-    plain, places = conditions.astype(object).where(conditions.notna(), None), conditions.groupby("run_id").indices
-    columns = {name: plain[name].to_numpy() for name in plain}
-
-    def samples(run: str) -> list[dict]:
-        values = zip(*(column[places[run]] for column in columns.values()), strict=True) if run in places else ()
-        return [dict(zip(columns, each, strict=True)) for each in values]
-
-    return samples
+        rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
+        lines = [place for run in sorted(set(runs)) for place in places.get(run, ())]
+        samples = plain.iloc[lines].to_dict("records") if lines else []
+        yield key, stability(rates, runs, [sample | {"gpus": None} for sample in samples] if on_cpu[key] else samples)
 
 
 def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
@@ -299,30 +287,25 @@ def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
 def _drift(series: Sequence[numpy.ndarray]) -> tuple[float, float]:
     """Return by what fraction the last third of windows is faster than the first, of all runs, and its standard error.
 
-    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch.
+    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch. By how
+    much the ends of a run differ more than that follows from the correlation of neighbours.
     """
-    series = [values for values in series if len(values) >= 3]
-    drifts, squares, factors = [], [], []
+    drifts, factors, squares, freedom = [], [], 0.0, 0
     for values in series:
-        third, (residual, factor) = len(values) // 3, _correlated(len(values))
+        if len(values) < 3:
+            continue
+        places, third = numpy.arange(len(values)), len(values) // 3
+        line = numpy.vander(places, 2)
+        residual = numpy.eye(len(values)) - line @ numpy.linalg.pinv(line)
+        correlations = CORRELATION ** numpy.abs(numpy.subtract.outer(places, places))
+        ends = ((places >= len(values) - third) - 1.0 * (places < third)) / third
         drifts.append(numpy.median(values[-third:]) / numpy.median(values[:third]) - 1)
-        squares.append(numpy.sum(numpy.square(residual @ values / numpy.median(values))))
-        factors.append(factor)
-    if not series:
+        factors.append(ends @ correlations @ ends * (len(values) - 2) / numpy.trace(residual @ correlations))
+        squares += numpy.sum(numpy.square(residual @ values / numpy.median(values)))
+        freedom += len(values) - 2
+    if not drifts:
         return 0.0, 0.0
-    noise = numpy.sum(squares) / sum(len(values) - 2 for values in series)
-    return float(numpy.mean(drifts)), float(numpy.sqrt(noise * numpy.sum(factors)) / len(series))
-
-
-@functools.cache
-def _correlated(count: int) -> tuple[numpy.ndarray, float]:
-    """Return what takes a straight line from a run's windows, and the variance of its drift over that of the rest."""
-    places, third = numpy.arange(count), count // 3
-    line = numpy.vander(places, 2)
-    residual = numpy.eye(count) - line @ numpy.linalg.pinv(line)
-    correlations = CORRELATION ** numpy.abs(numpy.subtract.outer(places, places))
-    contrast = ((places >= count - third) - 1.0 * (places < third)) / third
-    return residual, float(contrast @ correlations @ contrast * (count - 2) / numpy.trace(residual @ correlations))
+    return float(numpy.mean(drifts)), float(numpy.sqrt(numpy.sum(factors) * squares / freedom) / len(drifts))
 
 
 def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:

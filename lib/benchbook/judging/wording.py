@@ -5,7 +5,7 @@ import math
 import pandas
 
 from benchbook.judging import confirmation, intervals
-from benchbook.judging.verdicts import UNPROVEN, UNSTABLE, Verdict
+from benchbook.judging.verdicts import REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
@@ -27,19 +27,6 @@ PARTS = {
 NEAR = 0.08  # a share this close to one that has a name, relative to it, goes by that name
 ALIKE = 1.05  # speeds closer than this factor are about the same
 ONE_START, FEW_REPEATS = "one start only", "few repeats"
-# What makes a point doubtful, by code of `verdicts.REASONS`, as a reader says it.
-SPOKEN = {
-    **dict.fromkeys(("spread", "drift", "outliers"), "its speed varied"),
-    "thermal": "it was too hot for full speed",
-    "swap": "it was short of memory",
-    "battery": "it ran on battery",
-    "low_power": "it was in low-power mode",
-    "sleep": "it slept meanwhile",
-    **dict.fromkeys(("gpu_shared", "cpu_shared"), "the machine was busy"),
-    "cpu_stolen": "the machine's host was busy",
-    "translated": "it ran under Rosetta",
-    **dict.fromkeys(("not_compared", "refused", "few_steps"), "not fully checked against float64"),
-}
 
 
 def number(value: float) -> str:
@@ -146,7 +133,7 @@ def hedges(point: dict) -> list[str]:
     elif point.get("interval") == intervals.RANGE:
         said.append(FEW_REPEATS)
     if isinstance(verdict := point.get("verdict"), Verdict):
-        said += [SPOKEN[code] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
+        said += [REASONS[code][2] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
     if point.get("variant") == confirmation.UNCONFIRMED:
         said.append("tuning not confirmed")
     if point.get("status") == "diverged":
