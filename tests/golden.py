@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -84,11 +84,15 @@ QUESTIONS = (
 )
 
 
-def values() -> dict[str, dict]:
-    """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
-    folder = layout.outputs() / "runs"
+def drawn(folder: Path, say: Callable[[str], object] = print) -> tuple[pandas.DataFrame, Evidence, dict]:
+    """Return what a report shows of a folder of rows, without its pages: the rows kept, what they say, and all tables.
+
+    Args:
+        folder: of all machines' rows.
+        say: called with a line for each file and run that is left out.
+    """
     described = manifests.every(folder)
-    measured = crosschecks.without(records.gather(records.find(folder), print, described), described, print)
+    measured = crosschecks.without(records.gather(records.find(folder), say, described), described, say)
     measured = machines.tell_apart(measured, described)
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)
     evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
@@ -99,19 +103,28 @@ def values() -> dict[str, dict]:
     tables = {"tuning": confirmation.table(measured, evidence.priors)}
     for name, drawing in drawings:
         tables |= {name: drawing.table, **drawing.tables}
-    costs = pandas.DataFrame(marks)
+    machines.table(measured, described)
+    return measured, evidence, {"headlines": headlines, "spoken": spoken, "marks": marks, "tables": tables}
+
+
+def values() -> dict[str, dict]:
+    """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
+    folder = layout.outputs() / "runs"
+    measured, evidence, made = drawn(folder)
+    costs = pandas.DataFrame(made["marks"])
     costs = costs[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
-        "headline.json": keyed(headlines, ["source", "study", "machine", "variant", "device"]),
+        "headline.json": keyed(made["headlines"], ["source", "study", "machine", "variant", "device"]),
         "claims.json": keyed(claims_chart.judged(evidence), ["id", "machine", "source"]),
         "findings.json": {
-            line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)} for line in spoken.itertuples()
+            line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)}
+            for line in made["spoken"].itertuples()
         },
         "tables.json": {
             f"{name} | {key}": record
-            for name, table in tables.items()
+            for name, table in made["tables"].items()
             for key, record in keyed(table, IDENTITY).items()
         },
         "answers.json": keyed(costs, ["task", "machine", "source", "precision"]),

@@ -4,8 +4,11 @@ A complaint is no proof of a lie, but such rows are in no figure: `validate`, `p
 leaves their runs out by name. Rows whose manifest is missing, or says too little, are shown and named as unproven.
 """
 
+import functools
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -14,6 +17,7 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
+from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings, points
 from benchbook.rows.checking import listed
@@ -71,8 +75,9 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
     table["now"] = (now or datetime.now(UTC)).timestamp()
     found = []
     for reason, is_wrong in RULES:
-        wrong = table[is_wrong(table).fillna(False).astype(bool)].drop_duplicates("run_id")
-        found += [(place, reason.format_map(values)) for place, values in wrong.to_dict("index").items()]
+        wrong = table.index[is_wrong(table).fillna(False).astype(bool)]
+        firsts = table.loc[wrong, "run_id"].drop_duplicates().index
+        found += [(place, reason.format_map(table.loc[place])) for place in firsts]
     found += [doubt for check in (copies, names_alike) for doubt in check(rows)]
     lines = rows.groupby("run_id", sort=False).cumcount() + 2
     doubts = rows.loc[[place for place, _ in found], RUN].reset_index(drop=True)
@@ -159,7 +164,7 @@ def _stated(manifest: Mapping, study: str) -> dict:
         "their_chip": machine.get("chip"),
         "their_commit": manifest.get("commit") or None,
         "their_run": manifest.get("run_id"),
-        "their_point": _point(study, parameters),
+        "their_point": _point(study, json.dumps(parameters, sort_keys=True)),
         "their_batch": parameters.get("batch_size") or None,
         "their_precision": parameters.get("precision"),
         "their_parity": parameters.get("num_parity_steps"),
@@ -168,7 +173,7 @@ def _stated(manifest: Mapping, study: str) -> dict:
         "memory_bytes": machine.get("memory_bytes"),
         "process_seconds": manifest.get("process_seconds"),
         "system": machine.get("system"),
-        "packages": {name: version.partition("+")[0] for name, version in packages.items() if version} or None,
+        "versions": {name: _version(name, packages) for name in FRAMEWORKS} if packages else None,
         "num_samples": len(sampled),
         "clock": {(line.get("repeat"), line["index"]): line["elapsed_seconds"] for line in sampled}
         if sampled and max(slept) - min(slept) < 1
@@ -176,11 +181,16 @@ def _stated(manifest: Mapping, study: str) -> dict:
     }
 
 
-def _point(study: str, parameters: dict) -> str | None:
-    """Return the name of the point that a notebook's parameters make; None where they are not a run's."""
+@functools.cache  # runs of a point are many
+def _point(study: str, parameters: str) -> str | None:
+    """Return the name of the point that a notebook's parameters, as JSON, make; None where they are not a run's."""
+    parameters = json.loads(parameters)
     if study not in layout.notebooks() or not {"device", "seed"} <= parameters.keys():
         return None
-    return points.point_name(study, parameters)
+    try:
+        return points.point_name(study, parameters)
+    except (TypeError, ValueError):  # values that the notebook would refuse
+        return None
 
 
 def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
@@ -222,28 +232,30 @@ def _add_times(table: pandas.DataFrame) -> None:
 
 
 def _add_parity(table: pandas.DataFrame) -> None:
-    """Add of each row of parity whether its steps are not those asked for, each as often as the others."""
-    compared = table[table["phase"].eq("parity") & (table["status"] != "unsupported")]
-    steps = compared["settings"].map(lambda settings: settings.get("step"))
-    keys = [compared["run_id"], compared["precision"]]
-    counts = steps.groupby(keys, dropna=False).transform(lambda own: own.value_counts().nunique())
-    most = steps.astype(float).groupby(keys, dropna=False).transform("max")
-    kinds = steps.groupby(keys, dropna=False).transform("nunique")
-    asked = compared["their_parity"].astype(float).fillna(most)
-    wrong = (counts > 1) | (kinds != most) | ((most != asked) & (asked > 0))
-    table["odd_steps"] = wrong.reindex(table.index, fill_value=False) & steps.notna().reindex(
-        table.index, fill_value=False
-    )
-    compared_runs = set(compared["run_id"])
-    asked = table["their_parity"].astype(float).fillna(0) > 0
-    table["no_parity"] = asked & table["trained"] & ~table["run_id"].isin(compared_runs)
+    """Add which rows are of other steps than those asked for, each as often, and what runs lack of parity."""
+    compared = table[table["phase"].eq("parity") & ~table["failed"]]
+    steps: dict[tuple, Counter] = {}
+    for run_id, precision, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
+        if settings.get("step") is not None:
+            steps.setdefault((run_id, precision), Counter()).update([settings["step"]])
+    asked = compared.drop_duplicates("run_id").set_index("run_id")["their_parity"].dropna().to_dict()
+    odd = {
+        key
+        for key, counts in steps.items()
+        if sorted(counts) != list(range(1, 1 + len(counts)))
+        or len(set(counts.values())) > 1
+        or asked.get(key[0], 0) not in (0, len(counts))
+    }
+    keys = pandas.Series(zip(table["run_id"], table["precision"], strict=True), table.index)
+    table["odd_steps"] = table["phase"].eq("parity") & keys.isin(odd)
     trained = table[table["trained"]].drop_duplicates("run_id").set_index("run_id")["precision"]
     table["training"] = table["run_id"].map(trained)
-    precisions = compared.groupby("run_id")["precision"].agg(set).to_dict()
+    runs = {run_id: set(own) for run_id, own in compared.groupby("run_id")["precision"]}
+    pairs = zip(table["run_id"], table["training"], strict=True)
     table["compared"] = [
-        training is None or pandas.isna(training) or training in precisions.get(run_id, {training})
-        for run_id, training in zip(table["run_id"], table["training"], strict=True)
+        pandas.isna(training) or training in runs.get(run_id, {training}) for run_id, training in pairs
     ]
+    table["no_parity"] = (table["their_parity"].astype(float) > 0) & ~table["run_id"].isin(runs)
 
 
 def _start(run_id: str) -> float:
@@ -274,19 +286,24 @@ def _covers(table: pandas.DataFrame) -> pandas.Series:
 
 def _packages(table: pandas.DataFrame) -> pandas.Series:
     """Return which rows name a framework, or a version of it, that their manifest's packages do not."""
+    versions = zip(table["versions"], table["framework"], table["framework_version"], strict=True)
     wrong = [
-        isinstance(packages, dict)
-        and isinstance(framework, str)
-        and not any(
-            name == framework or name.startswith(f"{framework}-")
-            for name, version in packages.items()
-            if name != framework or pandas.isna(given) or version == given.partition("+")[0]
+        isinstance(installed, dict)
+        and framework in installed
+        and (
+            installed[framework] is None or (isinstance(given, str) and given.partition("+")[0] != installed[framework])
         )
-        for packages, framework, given in zip(
-            table["packages"], table["framework"], table["framework_version"], strict=True
-        )
+        for installed, framework, given in versions
     ]
     return pandas.Series(wrong, table.index, dtype=bool)
+
+
+def _version(framework: str, packages: Mapping[str, str | None]) -> str | None:
+    """Return the version of a framework among packages, whichever build it is; None where it is not installed."""
+    builds = (
+        packages.get(name) for name in (framework, *(f"{framework}-{build}" for build in ("macos", "cpu", "intel")))
+    )
+    return next((version.partition("+")[0] for version in builds if version), None)
 
 
 # What is wrong with a row, as a template of its values, and which rows of `_with_manifests` it is true of.
@@ -379,7 +396,10 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
         ),
     ),
     ("parity is of other steps than {their_parity}, once each", lambda t: t["odd_steps"]),
-    ("nothing of parity, of which {their_parity} steps were asked for", lambda t: t["no_parity"]),
+    (
+        "nothing of parity, of which {their_parity} steps were asked for",
+        lambda t: t["trained"] & ~t["failed"] & t["no_parity"],
+    ),
     (
         "parity is of {precision}, training of {training}",
         lambda t: t["phase"].eq("parity") & ~t["compared"],

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError, with_
 from typing_extensions import TypedDict
 
 from benchbook.rows.checking import complaint
-from benchbook.rows.schema import Name, Number, Text
+from benchbook.rows.schema import Count, Name, Number, Size, Text
 
 FILES = "*Z-*.json"  # named by run: a time in UTC, then eight random digits
 OPEN = with_config(ConfigDict(extra="allow", strict=True))
@@ -43,8 +43,10 @@ _STATE = {
 }
 _SAMPLE = _STATE | dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number])
 _PARAMETERS = {
-    **dict.fromkeys(("variant", "device", "precision", "dataset"), Text),
-    **dict.fromkeys(("batch_size", "image_size", "num_images"), int | None),
+    **dict.fromkeys(("variant", "device", "framework", "precision", "dataset"), Text),
+    **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images"), Size),
+    **dict.fromkeys(("num_parity_steps", "num_windows"), Count),
+    **dict.fromkeys(("sustained_minutes",), _NUMBER),
     "allow_embedded": _TRUTH,
 }
 _MACHINE = {
@@ -57,7 +59,7 @@ _ENVIRONMENT = dict.fromkeys(("python", "lock", "lock_sha256"), Text) | {"packag
 _FILE = _open("File", file=Text, sha256=Text, commit=Text)
 Manifest = _open(
     "Manifest",
-    commit=Text,
+    **dict.fromkeys(("run_id", "study", "point", "commit"), Text),
     parameters=_open("Parameters", **_PARAMETERS) | None,
     machine=_open("Machine", **_MACHINE) | None,
     environment=_open("Environment", **_ENVIRONMENT) | None,

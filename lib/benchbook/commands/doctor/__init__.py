@@ -132,5 +132,5 @@ def write(findings: list[Finding], path: Path | None = None) -> Path:
         "environment.json": identity.environment(),
     }
     path = path or layout.outputs() / "doctor.zip"
-    packing.write_zip(path, {name: json.dumps(value, indent=2).encode() for name, value in contents.items()}, path)
+    packing.write_zip(path, {name: json.dumps(value, indent=2).encode() for name, value in contents.items()})
     return path
