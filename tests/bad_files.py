@@ -1,4 +1,4 @@
-"""Ninety-six folders of rows with a fault, made from committed runs by explicit changes. Nothing of benchbook.
+"""Folders of rows with a fault each, made from committed runs by explicit changes. Nothing of benchbook.
 
 Each holds two runs of one point (FIRST and SECOND) and a calibration, with their manifests. A few are accepted: what
 was changed in them is no fault.
@@ -7,11 +7,14 @@ was changed in them is no fault.
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 FIRST, SECOND, CEILINGS = "20261122T041032Z-c2bed654", "20261122T042629Z-8d79fb95", "20261122T040919Z-41454362"
 
+TORCH = {"python": "3.11.7", "packages": {"torch": "2.10.0"}}
 Files = dict[str, bytes]  # by path below the machine's folder
 Change = Callable[[Files], None]
 
@@ -106,6 +109,71 @@ def without_manifests(files: Files) -> None:
         del files[path]
 
 
+def together(*changes: Change) -> Change:
+    return lambda files: [change(files) for change in changes] and None
+
+
+def parameter(**values: object) -> Change:
+    """Replace parameters in the first run's manifest."""
+
+    def change(text: bytes) -> bytes:
+        whole = json.loads(text)
+        return json.dumps(whole | {"parameters": whole["parameters"] | values}).encode()
+
+    return content(change, ".json")
+
+
+def scale(line: dict, factor: float) -> dict:
+    """Return a row whose window took so many times as long."""
+    measured = line["seconds"] and line["phase"] == "train"
+    changed = {"seconds": repr(float(line["seconds"]) * factor)} if measured else {}
+    changed |= {"samples_per_second": repr(float(line["samples_per_second"]) / factor)} if measured else {}
+    return line | changed
+
+
+def tripled(rows: list[dict]) -> list[dict]:
+    """Return rows whose windows took a third of their time, and began as much earlier."""
+    first, changed = None, []
+    for line in rows:
+        if line["phase"] == "train":
+            begun = datetime.fromisoformat(line["started_at"])
+            first = first or begun
+            line = scale(line, 1 / 3)
+            line["started_at"] = (first + (begun - first) / 3).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        changed.append(line)
+    return changed
+
+
+def renumbered(rows: list[dict]) -> list[dict]:
+    """Return rows whose indices have no gap."""
+    counts, changed = Counter(), []
+    for line in rows:
+        changed.append(line | {"index": str(counts[line["phase"]])})
+        counts[line["phase"]] += 1
+    return changed
+
+
+def jittered(files: Files) -> None:
+    """Hand in the first run a second time, under another name and with other times."""
+    copy(files)
+    table(lambda rows: [scale(line, 1.0123) for line in rows], FIRST.replace("c2bed654", "00000000"))(files)
+
+
+def swapped(files: Files) -> None:
+    """Hand in the manifest of the second run as that of the first."""
+    files[place(files, FIRST, ".json")] = files[place(files, SECOND, ".json")]
+
+
+def moved(files: Files) -> None:
+    """Hand in the first run as one of another point."""
+    for suffix in (".csv", ".json"):
+        path = place(files, FIRST, suffix)
+        point = path.split("/")[1]
+        files[path.replace(point, "tuned-cpu-3ee074f5")] = files.pop(path).replace(
+            point.encode(), b"tuned-cpu-3ee074f5"
+        )
+
+
 def rename(was: str, now: str) -> Change:
     """Rename a column in the header."""
     return content(lambda text: text.replace(f",{was},".encode(), f",{now},".encode(), 1))
@@ -183,6 +251,41 @@ CASES: dict[str, Change] = {
     "a run copied": copy,
     "a run in two points": copy_elsewhere,
     "a row twice": table(lambda rows: [*rows, rows[-1]]),
+    # rows that lie
+    "times jittered": jittered,
+    "rates tripled": table(lambda rows: [scale(line, 1 / 3) for line in rows]),
+    "rates and starts tripled": table(lambda rows: tripled(rows)),
+    "slow windows removed": table(lambda rows: renumbered(rows[:8] + rows[10:])),
+    "last windows removed": table(lambda rows: rows[:10] + rows[12:]),
+    "a CPU sold as a GPU": together(cell("device", "cuda", None), parameter(device="cuda")),
+    "a CPU sold as a Mac": together(
+        cell("device", "mps", None), cell("memory_method", "mps_driver_pool", None), parameter(device="mps")
+    ),
+    "a GPU of no system": together(
+        cell("device", "cuda", None),
+        cell("device_name", "NVIDIA H200", None),
+        cell("memory_method", "", None),
+        parameter(device="cuda"),
+    ),
+    "another version than installed": cell("framework_version", "2.15.0", None),
+    "a framework that is not installed": together(cell("framework", "mlx", None), manifest(environment=TORCH)),
+    "a framework not asked for": together(cell("framework", "jax", None), parameter(framework="torch")),
+    "two devices where one was asked for": together(cell("device_count", 2, None), parameter(device_count=1)),
+    "the manifest of another run": swapped,
+    "a manifest that names another run": manifest(run_id=SECOND),
+    "a manifest without packages": manifest(environment={"python": "3.11.7"}),
+    "under another point's name": moved,
+    "parameters of another point": parameter(batch_size=128, seed=2),
+    "too accurate for its loss": cell("accuracy", 0.1, row=14),
+    "endless loss": cell("loss", "inf", row=9),
+    "half of the data set": cell("dataset_samples", 30_000, None),
+    "more than the data set": cell("dataset_samples", 70_000, None),
+    "parity left out": table(lambda rows: [line for line in rows if line["phase"] != "parity"]),
+    "a step of parity left out": table(lambda rows: renumbered([*rows[:2], *rows[3:]])),
+    "a step of parity copied": table(lambda rows: renumbered([*rows[:4], rows[3], *rows[4:]])),
+    "more steps of parity asked for": parameter(num_parity_steps=20),
+    "fewer windows than asked for": parameter(num_windows=7),
+    "an hour ahead": rename_run("21261122T041032Z-c2bed654"),
     # files that are no table, or not all of one
     "UTF-16": content(lambda text: text.decode().encode("utf-16")),
     "Latin-1": content(lambda text: text.replace(b"AMD EPYC", b"AMD \xc9PYC", 1)),

@@ -171,6 +171,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     }
     run = Run(folder, run_id, common)
     run.manifest = {
+        "run_id": run_id,
         "parameters": stated,
         "machine": machine.as_dictionary(this),
         "environment": machine.environment(),

@@ -13,6 +13,8 @@ from benchbook.rows import records
 RENT = ("hour", "month")
 KINDS = {"on_demand": RENT, "reserved": RENT, "purchase": ("unit",), "electricity": ("kwh",)}
 PER = ("hour", "month", "unit", "kwh")
+PRICE_COLUMNS = ("machine", "kind", "amount", "currency", "per", "includes", "region", "date", "source")
+MOST_PRICE = 1e9
 CURRENCIES = ("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "ILS", "INR", "JPY", "KRW", "MXN")
 CURRENCIES += ("NOK", "NZD", "PLN", "SEK", "SGD", "THB", "TRY", "TWD", "USD", "ZAR")  # ISO 4217
 FIRST_DAY = datetime.date(2010, 1, 1)
@@ -52,7 +54,13 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
             not above 0, or a date that is none or lies ahead.
     """
     path = path or layout.published() / "prices.csv"
-    table = pandas.read_csv(path, keep_default_na=False, dtype={"amount": float, "date": str})
+    try:
+        table = pandas.read_csv(path, keep_default_na=False, dtype=str)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name}: no table of prices ({getattr(error, 'strerror', None) or error})") from error
+    if missing := [name for name in PRICE_COLUMNS if name not in table]:
+        raise ValueError(f"{path.name}: column {missing[0]} is missing; allowed: {', '.join(PRICE_COLUMNS)}")
+    table["amount"] = pandas.to_numeric(table["amount"], errors="coerce")
     for column, allowed in (("kind", tuple(KINDS)), ("per", PER), ("currency", CURRENCIES)):
         unknown = sorted(set(table[column].astype(str)) - set(allowed))
         if unknown:
@@ -62,8 +70,8 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
             allowed = ", ".join(KINDS[line["kind"]])
             raise ValueError(f"{path.name}: {line['kind']} per {line['per']!r}; allowed: {allowed}")
         _check_date(path.name, line["date"])
-    if not (table["amount"] > 0).all():
-        raise ValueError(f"{path.name}: amount {table['amount'].min()}; allowed: above 0")
+    if len(wrong := table.loc[~table["amount"].between(1e-9, MOST_PRICE), "amount"]):
+        raise ValueError(f"{path.name}: amount {wrong.iloc[0]:g}; allowed: above 0, and up to {MOST_PRICE:g}")
     return table
 
 

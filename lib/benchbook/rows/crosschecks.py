@@ -89,7 +89,8 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
 def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
     """Return a line for each reason why manifests do not prove runs, with how many runs it is true of."""
     lines: dict[str, list[str]] = {}
-    for run_id, device in rows.drop_duplicates("run_id")[["run_id", "device"]].itertuples(index=False):
+    runs = rows.drop_duplicates("run_id").astype({"device": object})
+    for run_id, device in runs[["run_id", "device"]].fillna({"device": ""}).itertuples(index=False):
         manifest = manifests.get(run_id)
         if manifest is None:
             lines.setdefault("have no manifest", []).append(run_id)
@@ -366,7 +367,7 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
         lambda t: t["device"].eq("cpu") & (t["peak_memory_bytes"] > t["memory_bytes"].astype(float)),
     ),
     (
-        "batch_size is {batch_size:.0f}, asked for {their_batch}",
+        "batch_size is {batch_size:.0f}, asked for {their_batch:g}",
         lambda t: t["trained"] & t["their_batch"].notna() & (t["batch_size"] != t["their_batch"].astype(float)),
     ),
     (
@@ -395,9 +396,9 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
             | (t["dataset"].isin(["mnist", "cifar10"]) & (t["dataset_samples"] < t["dataset"].map(SIZES).astype(float)))
         ),
     ),
-    ("parity is of other steps than {their_parity}, once each", lambda t: t["odd_steps"]),
+    ("parity is not of the steps asked for, each as often as the others", lambda t: t["odd_steps"]),
     (
-        "nothing of parity, of which {their_parity} steps were asked for",
+        "nothing of parity, of which {their_parity:g} steps were asked for",
         lambda t: t["trained"] & ~t["failed"] & t["no_parity"],
     ),
     (
@@ -405,7 +406,7 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
         lambda t: t["phase"].eq("parity") & ~t["compared"],
     ),
     (
-        "{in_repeat} windows of training, asked for {their_windows}",
+        "{in_repeat} windows of training, asked for {their_windows:g}",
         lambda t: t["trained"] & ~t["failed"] & (t["in_repeat"] < t["their_windows"].astype(float)),
     ),
     (

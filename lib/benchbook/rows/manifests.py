@@ -59,7 +59,7 @@ _ENVIRONMENT = dict.fromkeys(("python", "lock", "lock_sha256"), Text) | {"packag
 _FILE = _open("File", file=Text, sha256=Text, commit=Text)
 Manifest = _open(
     "Manifest",
-    **dict.fromkeys(("run_id", "study", "point", "commit"), Text),
+    **dict.fromkeys(("run_id", "commit"), Text),
     parameters=_open("Parameters", **_PARAMETERS) | None,
     machine=_open("Machine", **_MACHINE) | None,
     environment=_open("Environment", **_ENVIRONMENT) | None,

@@ -196,11 +196,12 @@ def _batches(paths: list[Path], faults: dict[Path, str]) -> Iterator[Batch]:
                 tables[path] = texts(path, str(path))
             except SchemaError as error:
                 faults[path] = str(error)
-    alone = list(tables)
-    for start in range(0, len(alone), FILES_AT_ONCE):
-        some = alone[start : start + FILES_AT_ONCE]
-        table = pandas.concat([tables[path] for path in some], ignore_index=True)
-        yield Batch(some, [len(tables[path]) for path in some], table)
+    alike: dict[tuple, list[Path]] = {}  # a column that one of them has would be one of all
+    for path, table in tables.items():
+        alike.setdefault(tuple(table), []).append(path)
+    for alone in alike.values():
+        table = pandas.concat([tables[path] for path in alone], ignore_index=True)
+        yield Batch(alone, [len(tables[path]) for path in alone], table)
 
 
 def _checked(batch: Batch, faults: dict[Path, str]) -> list[Batch]:
