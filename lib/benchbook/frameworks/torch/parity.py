@@ -237,8 +237,10 @@ def _slope(function: type[torch.autograd.Function], arguments: list) -> float | 
     own = sum(float((gradient * ways[place]).sum()) for place, gradient in zip(moving, gradients, strict=True))
 
     def difference(step: float) -> float:
-        ends = [sum(float((part * weight).sum().detach()) for part, weight in zip(outputs(end), weights, strict=True))
-                for end in (step, -step)]
+        ends = [
+            sum(float((part * weight).sum().detach()) for part, weight in zip(outputs(end), weights, strict=True))
+            for end in (step, -step)
+        ]
         return (ends[0] - ends[1]) / (2 * step)
 
     whole, half = difference(SLOPE_STEP), difference(SLOPE_STEP / 2)
