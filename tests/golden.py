@@ -38,7 +38,7 @@ from benchbook.report import answers, claims_chart, headline, machines
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies import findings
-from benchbook.studies import prediction_tables as learned
+from benchbook.studies import predictions as learned
 from benchbook.studies.study import Evidence
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy
 import pandas
 import pytest
-from matplotlib.figure import Figure
 
 from benchbook import record
 from benchbook.machine import layout
@@ -17,7 +16,7 @@ from benchbook.record import model as judged
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import NOISE, SPREADS, Model
 from benchbook.record.observations import Unknown
-from benchbook.studies import prediction_charts, prediction_tables
+from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 from rows import COMMITTED, make_rows
 
@@ -146,6 +145,8 @@ def test_several_devices_are_slower_than_as_many_times_one_and_less_certain(fore
 def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
     joules = forecaster.ask(Question("A100 40GB SXM", "resnet50", "tf32"), TODAY).joules_per_image
     assert "all GPU boards (NVML)" in joules.basis
+    other = Question("A100 40GB SXM", precision="tf32", flops_per_sample=24.5e9)
+    assert forecaster.ask(other, TODAY).joules_per_image is None, "its power was measured in other works alone"
     watts = forecast.watts_measured(forecaster.figures)
     assert watts["watts"].between(20, 1000).all()
 
@@ -249,34 +250,19 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
 def test_the_report_says_what_the_judge_says(forecaster, errors):
     table = errors.reset_index()
     first = errors.loc[(judged.CHIP, judged.RECORD, judged.MODEL)]
-    assert f"{first['median_error']:.0%}" in prediction_charts.error_title(table)
+    assert f"{100 * first['median_error']:.0f} %" in predictions.error_title(table)
 
 
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):
-    table = prediction_tables.predictions(forecaster)
-    assert len(table) == len(prediction_tables.WORKS) * len(chips.SHOWN)
+    table = predictions.predictions(forecaster)
+    assert len(table) == len(predictions.WORKS) * len(chips.SHOWN)
     assert table["predicted"].notna().ne(table["reason"].notna()).all()
     assert table.loc[table["study"] == "mnist_speedup", "reason"].str.contains("operations|is printed").all()
     assert (table["low"].dropna() < table["predicted"].dropna()).all()
 
 
-def test_charts_show_the_judges_numbers_and_draw_what_nobody_measured_hollow(forecaster, errors):
-    figure = Figure(figsize=(14, 8))
-    left, right = figure.subplots(1, 2)
-    table = errors.reset_index()
-    prediction_charts.draw_errors(left, table)
-    shown = table[table["group"].eq(judged.RECORD) & table["situation"].isin([judged.CHIP, judged.BOTH])]
-    assert sorted(bar.get_width() for bar in left.patches) == pytest.approx(sorted(shown["median_error"]))
-    drawn = prediction_tables.predictions(forecaster).dropna(subset="predicted")
-    prediction_charts.draw_forecasts(right, drawn)
-    assert [bar.get_width() for bar in right.patches] == pytest.approx(list(drawn["high"] - drawn["low"]))
-    assert all(bar.get_facecolor()[3] == 0 for bar in right.patches)
-    assert "PREDICTED" in right.get_xlabel()
-    assert prediction_charts.forecast_title(drawn[:0]) == "No rate of our studies is predicted"
-
-
 def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
-    pairs = prediction_charts.core_pairs(Evidence(make_rows([])))
+    pairs = predictions.core_pairs(Evidence(make_rows([])))
     tensorflow = pairs["setting"].str.contains("contributed | resnet50-b128-tf |", regex=False)
     (line,) = pairs[tensorflow & pairs["chip"].eq("Apple M1 Pro")].to_dict("records")
     assert line["chip_larger"] == "Apple M1 Max (32-core GPU)"
@@ -284,16 +270,23 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
     architectures = (chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_larger"))
     assert next(architectures) == next(architectures)
     off = pandas.DataFrame({"vendor": "A", "core_ratio": 4.0, "speed_ratio": [2.0, 8.0, 4.0]})
-    assert prediction_charts.cores_title(off).endswith("off by a factor of 2.0 (A, 3 pairs)")
-    drawing = next(chart for chart in prediction_charts.CHARTS if chart.name == "scaling").draw(Evidence(make_rows([])))
-    assert sum(len(line.get_xdata()) for line in drawing.figure.axes[0].lines[:-1]) == len(pairs)
+    assert predictions.cores_title(off).endswith("off by a factor of 2.0 (A, 3 pairs)")
+
+
+def test_charts_show_the_judges_numbers(errors):
+    drawings = [chart.draw(Evidence(make_rows([]))) for chart in predictions.CHARTS]
+    drawn = sorted(bar.get_width() for bar in drawings[0].figure.axes[0].patches)
+    shown = errors.loc[[judged.CHIP, judged.BOTH], judged.RECORD, :]
+    assert drawn == pytest.approx(sorted(shown["median_error"]))
+    dots = [line for line in drawings[1].figure.axes[0].lines if line.get_marker() == "o"]
+    assert sum(len(line.get_xdata()) for line in dots) == len(drawings[1].table)
 
 
 def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    assert prediction_tables.learn_here() is forecaster
+    assert predictions.learn_here() is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
-    lines = prediction_tables.learn_here().model.observations
+    lines = predictions.learn_here().model.observations
     here = lines[lines["origin"] == observations.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
     assert here["peak"].nunique() == 1

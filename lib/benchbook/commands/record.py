@@ -55,7 +55,7 @@ def predict(
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
     # The import of scikit-learn takes a second: only who predicts pays for it.
     from benchbook.record import articles, forecast, model
-    from benchbook.studies import prediction_tables
+    from benchbook.studies import predictions
 
     if judge is not None:
         learnt = forecast.of_the_record()
@@ -74,7 +74,7 @@ def predict(
         batch_size=batch_size or None, count=count, images=images,
     )  # fmt: skip
     own = None if prices is None else articles.prices(prices)
-    answer = prediction_tables.learn_here().ask(question, datetime.date.today(), price or None, own)
+    answer = predictions.learn_here().ask(question, datetime.date.today(), price or None, own)
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
         say(json.dumps(values, indent=2, ensure_ascii=False))
@@ -131,7 +131,7 @@ def _print_answer(answer) -> None:
         say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
     joules = answer.joules_per_image
     if joules is None:
-        say("  energy  nobody on record measured this chip's power in training")
+        say("  energy  nobody on record measured this chip's power in this work")
     else:
         say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:

@@ -71,7 +71,7 @@ class Answer:
         seconds: for the images asked about.
         rented: a line for each price: its offer, and dollars, low, high for the images.
         bought: a line for each price, and the hours after which it has cost as much as the median offer.
-        joules_per_image: None where the record has no measured power of the chip.
+        joules_per_image: None where the record has no measured power of the chip in this work.
         nearest: what was published nearest to it: chip, work, precision, rate, source.
         error: the median error of such predictions, on how many pairs.
         notes: what is not known.
@@ -294,7 +294,9 @@ class Forecaster:
         return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
 
     def _joules(self, question: Question, rate: Range) -> Range | None:
-        drawn = watts_of(chips.resolve(question.chip), self.drawn)
+        network = self.target(question)["network"]  # other works keep a chip more busy, or less
+        own = self.drawn[self.drawn["network"] == network]
+        drawn = watts_of(chips.resolve(question.chip), own)
         if drawn is None:
             return None
         watts, least, most, boundary, source = drawn

@@ -26,7 +26,7 @@ from benchbook.report.answers.marks import Mark
 from benchbook.report.answers.tasks import TASKS
 from benchbook.report.citing import Published
 from benchbook.running import kernel
-from benchbook.studies.prediction_charts import CHARTS as PREDICTIONS
+from benchbook.studies.predictions import CHARTS as PREDICTIONS
 from benchbook.studies.study import Chart
 
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder

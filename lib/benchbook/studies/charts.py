@@ -158,9 +158,10 @@ class Points(Plot):
         groups = [points.sort_values(self.x, kind="stable") for _, points in few.groupby(self.by, dropna=False)]
         firsts = pandas.DataFrame([points.iloc[0] for points in groups])
         labels, ends = figures.labels(firsts, evidence.names, self.label, self.usual), []
+        colours = figures.machine_colours(set(firsts["machine"])) | evidence.colours
         rank = firsts.groupby("machine", sort=False).cumcount().tolist()
         for points, label, place in zip(groups, labels, rank, strict=True):
-            shade = figures.colour(points.iloc[0].to_dict(), evidence.colours)
+            shade = figures.colour(points.iloc[0].to_dict(), colours)
             style = {"color": shade, "markersize": 5}
             style["fmt"] = MARKERS[place % len(MARKERS)] + (DASHES[place % len(DASHES)] if self.joined else "")
             self.draw_one(axes, points, self.x, self.y, style)

@@ -51,7 +51,7 @@ STYLE = {
     "svg.fonttype": "path",
 }
 MOST_BARS = 30
-MOST_MACHINES = 8  # whose lines one chart can tell apart
+MOST_MACHINES = 6  # whose lines one chart can tell apart
 TALLEST = 18.0  # inches, room for as many bars
 SAME, BEST = "same precision everywhere", "the best each device can do"
 VIEW_GAP = 0.8  # of a bar, between the two views, for a heading
@@ -274,7 +274,7 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
     outcomes = pandas.Series(map(outcome, points.to_dict("records")), points.index, dtype=object)
     placed, failed = points[x].notna(), outcomes == "failed"
     drawn = points[points[y].notna() & placed & ~failed]
-    values = drawn[[x, y, "low", "high"]].astype(float)
+    values = drawn.reindex(columns=[x, y, "low", "high"]).astype(float)
     axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
     for name, mark in MARKS.items():
         some = values[outcomes[values.index] == name]

@@ -191,6 +191,8 @@ class Drawing:
         """Write figure and tables into a folder; see `figures.save`."""
         if self.figure is not None:
             figures.save(self.figure, self.table, folder, name, self.alt)
+        elif len(self.table):
+            figures.save_table(self.table, folder, name)
         for other, table in self.tables.items():
             figures.save_table(table, folder, other)
 

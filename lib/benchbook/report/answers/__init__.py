@@ -19,7 +19,7 @@ from benchbook.report.answers import derive, from_record, from_rows
 from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, Mark
 from benchbook.report.answers.tasks import TASKS
 from benchbook.rows import manifests
-from benchbook.studies import prediction_tables
+from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 
 FILE = "answers.json"
@@ -61,7 +61,7 @@ def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> list[M
         headlines: from `headline.table`.
         here: the name of this machine in rows.
     """
-    worked_out = derive.read(prediction_tables.learn(evidence))
+    worked_out = derive.read(predictions.learn(evidence))
     marks = list(from_rows.of_studies(evidence, headlines, here, worked_out["chips"]))
     marks += from_rows.of_own_networks(evidence, here, worked_out)
     marks += from_record.of_record(worked_out, marks)

@@ -1,13 +1,11 @@
 """What the ResNet-50 study says: images a second by batch and device count, dollars, and what an accuracy costs."""
 
-import itertools
-
 import numpy
 import pandas
 
-from benchbook.judging import statistics, verdicts, wording
+from benchbook.judging import statistics, wording
 from benchbook.record import estimate
-from benchbook.rows import ceilings, records
+from benchbook.rows import ceilings
 from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
@@ -17,8 +15,6 @@ from benchbook.studies.study import Evidence, Rule, Study, once
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
 TARGET_ACCURACY = 0.757  # the article's
-MILLION = 1e6  # images
-SWAPPED = "swap"  # the code of a verdict's reason where the machine swapped
 RENTED = ("on_demand", "reserved")
 ELECTRICITY = "electricity"  # of a machine that is paid for
 
@@ -59,36 +55,6 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     table = shared.beside_printed(measured, printed.assign(num_samples=0), columns, _POINT)
     table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
     return table.rename(columns={"samples_per_second": "images_per_second"})
-
-
-def batches(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the largest batch that trained, the smallest that memory did not hold, and the fastest.
-
-    Where the machine swapped meanwhile, memory did not hold the batch.
-
-    Args:
-        table: from `points`.
-
-    Returns:
-        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, largest_batch,
-        out_of_memory_batch (missing where every batch fitted), fastest_batch, images_per_second.
-    """
-    key = [*_SETTING, "device_count"]
-    measured = table.loc[table["source"] == "measured", [*key, "batch_size", "images_per_second", "status", "verdict"]]
-    held_there = measured["images_per_second"].notna() & measured["status"].isin(records.TRAINED)
-    held_there &= ~measured["verdict"].map(lambda verdict: verdicts.has(verdict, SWAPPED)).astype(bool)
-    lines = []
-    for values, group in measured.groupby(key, dropna=False, sort=True):
-        held = group[held_there[group.index]]
-        beyond = group.loc[group["status"] == "out_of_memory", "batch_size"]
-        line = dict(zip(key, values, strict=True)) | {"out_of_memory_batch": beyond.min() if len(beyond) else None}
-        if len(held):
-            fastest = held.loc[held["images_per_second"].idxmax()]
-            line |= {"largest_batch": held["batch_size"].max(), "fastest_batch": fastest["batch_size"]}
-            line["images_per_second"] = fastest["images_per_second"]
-        lines.append(line)
-    measures = ["largest_batch", "out_of_memory_batch", "fastest_batch", "images_per_second"]
-    return pandas.DataFrame(lines, columns=[*key, *measures])
 
 
 def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -157,36 +123,6 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     names = ["machine", "device", "variant", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
     names += ["per_million", "low", "high", "interval", "num_windows", "verdict", "rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
-
-
-def break_even(evidence: Evidence) -> pandas.DataFrame:
-    """Return after how many hours of training a machine that states its price has paid, against each rented one.
-
-    Both train on the same kind of data at their fastest, in the same view. The power is that of the training windows,
-    within the boundary that a line names: what it leaves out is not paid here, and the note says so.
-
-    Returns:
-        Columns: machine, variant, rented, kind, dataset, hours (of the bought machine; infinite where it never pays),
-        energy_method, energy_boundary, note.
-    """
-    table, rented, lines = points(evidence), costs(evidence), []
-    own = table[(table["purchase_price"] > 0) & (table["electricity_per_kwh"] > 0) & table["energy_per_sample"].notna()]
-    own = _fastest(own, ["machine", "dataset"]).to_dict("records")
-    rented = rented[rented["kind"].isin(RENTED)].to_dict("records")
-    for line, other in itertools.product(own, rented):
-        alike = line["dataset"] == other["dataset"] and figures.view(line) == figures.view(other)
-        if alike and line["machine"] != other["machine"]:
-            hours = estimate.break_even_hours(
-                line["purchase_price"],
-                line["energy_per_sample"] * line["images_per_second"],
-                line["electricity_per_kwh"],
-                other["per_hour"],
-                line["images_per_second"] / other["images_per_second"],
-            )
-            note = estimate.wall_note(line["energy_boundary"])
-            lines.append(line | {"rented": other["machine"], "kind": other["kind"], "hours": hours, "note": note})
-    columns = ["machine", "variant", "rented", "kind", "dataset", "hours", *_ENERGY, "note"]
-    return pandas.DataFrame(lines, columns=columns)
 
 
 @once
@@ -295,13 +231,6 @@ def _hours(hours: float) -> str:
     return wording.duration(3600 * hours)
 
 
-def _spoken(evidence: Evidence) -> pandas.DataFrame:
-    """Return the measured points with how long a million images take on each."""
-    points = evidence.points(NAME)
-    points = points[points["status"].eq("ok")]
-    return points.assign(source="measured", million=MILLION / points["samples_per_second"].astype(float))
-
-
 RATE = Says(
     "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
     "ResNet-50 was not measured here yet",
@@ -309,26 +238,21 @@ RATE = Says(
     best="most",
     where="status == 'ok'",
 )
-MILLION_TAKES = Says(
-    "A million images of ResNet-50 ({variant}, {precision}) take {value} on {place}",
-    "ResNet-50 was not measured here yet",
-    "million",
-    wording.duration,
-    "least",
-)
-COST = Says("A million images cost {value}", "No price is known", "per_million", wording.price)
+COST = Says("A million images cost {value}", "", "per_million", wording.price)
 LABEL = ("device_count", "variant", "framework", "precision", "dataset")
 STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
-    says=((_spoken, MILLION_TAKES), (costs, COST)),
+    says=(
+        (lambda evidence: evidence.points(NAME).rename(columns={"samples_per_second": "images_per_second"}), RATE),
+        (costs, COST),
+    ),
     charts=(
         Points(
             "resnet50-batches",
             "Images a second by batch",
-            "A cross where memory did not hold the batch. The tables have the share of the measured ceiling, the"
-            " largest batch that trained without the machine swapping, and the fastest.",
+            "A cross where memory did not hold the batch. The table has the share of the measured ceiling.",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
             title=RATE,
@@ -341,7 +265,6 @@ STUDY = Study(
             batches=True,
             from_zero=True,
             width=11.0,
-            tables={"resnet50-largest": lambda evidence: batches(points(evidence))},
         ),
         Bars(
             "resnet50-scaling",
@@ -366,7 +289,7 @@ STUDY = Study(
             "resnet50-money",
             "What does a million images cost?",
             "At every known price: on demand, reserved, stated by the run, or the electricity of a machine that is paid"
-            " for. Then the hours of training at which a purchase has paid, where a run states its price.",
+            " for. The answer pages say after how many hours a purchase has paid.",
             table=costs,
             title=COST,
             column="per_million",
@@ -375,7 +298,6 @@ STUDY = Study(
             text="${per_million:.3g} at ${per_hour:.3g} an hour",
             least_first=True,
             xlabel="US dollars for a million training images, without evaluation",
-            tables={"resnet50-break-even": break_even},
         ),
         Bars(
             "resnet50-accuracy",

@@ -16,7 +16,7 @@ from benchbook.studies import datasets, figures
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines
 from benchbook.studies.findings import Says
-from benchbook.studies.prediction_charts import core_pairs, cores_title
+from benchbook.studies.predictions import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
 from benchbook.studies.study import Chart, Drawing, Evidence, Rule, Study, once
@@ -159,7 +159,7 @@ STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
-    says=((image_times, TIME), (core_pairs, lambda pairs, names: cores_title(pairs))),
+    says=((image_times, TIME), (core_pairs, cores_title)),
     charts=(
         Bars(
             "segmentation-times",

@@ -158,9 +158,9 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scikit-learn, which takes a second.
     from benchbook.record.forecast import Question
     from benchbook.record.observations import Unknown
-    from benchbook.studies import prediction_tables as learned
+    from benchbook.studies import predictions
 
-    forecaster, lines = learned.learn(evidence), []
+    forecaster, lines = predictions.learn(evidence), []
     for chip in CHIPS:
         question = Question(
             chip,

@@ -1,0 +1,150 @@
+"""Predictions for the report: how far off they are, our studies on chips that nobody ran them on, the rule of cores."""
+
+import numpy
+import pandas
+from matplotlib.axes import Axes
+
+from benchbook.judging import wording
+from benchbook.machine import layout
+from benchbook.record import chips, observations
+from benchbook.record import model as judged
+from benchbook.record.forecast import Forecaster, Question, of_the_record
+from benchbook.record.naming import Names
+from benchbook.record.observations import Unknown
+from benchbook.rows import records
+from benchbook.studies import figures
+from benchbook.studies.charts import Bars, Points
+from benchbook.studies.study import Evidence, once
+
+# What our studies train, as the record is asked for it: work, precision, side of the images.
+WORKS = (
+    ("resnet50_cost", "amp_fp16", 224),
+    ("resnet50_cost", "fp32", 224),
+    ("mobilenetv2_energy", "fp32", 128),
+    ("simclr_epochs", "fp32", 32),
+    ("segmentation_scaling", "fp32", 512),
+    ("mnist_speedup", "fp32", None),
+    ("vae_stability", "fp32", None),
+)
+COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
+
+
+@once
+def learn(evidence: Evidence) -> Forecaster:
+    """Return what the record and the measured rows say together."""
+    own = observations.of_points(evidence.summary, evidence.ceilings)
+    return Forecaster(own) if len(own) else of_the_record()
+
+
+def learn_here() -> Forecaster:
+    """Return what the record says together with the rows that were measured here, if there are any."""
+    folder = layout.outputs() / "runs"
+    rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
+    return learn(Evidence(rows)) if len(rows) else of_the_record()
+
+
+def predictions(forecaster: Forecaster) -> pandas.DataFrame:
+    """Return a line for each of our studies on each chip: rate with its interval and basis, or why there is none.
+
+    Returns:
+        Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
+        90 %), basis, reason.
+    """
+    lines = []
+    for study, precision, size in WORKS:
+        for chip in chips.SHOWN:
+            of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
+            line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
+            try:
+                rate = forecaster.rate(Question(chip=chip, work=study, precision=precision, image_size=size))
+                lines.append(line | {"predicted": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis})
+            except Unknown as reason:
+                lines.append(line | {"reason": str(reason)})
+    return pandas.DataFrame(lines, columns=COLUMNS)
+
+
+@once
+def errors(evidence: Evidence) -> pandas.DataFrame:
+    """Return how far predictions and plain rules are off the record's rates; see `model.errors`."""
+    return judged.errors(of_the_record().model.observations, of_the_record().published)
+
+
+def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
+    """Return how far off predictions are of the record's rates; `table` is from `errors`."""
+    own = table[table["group"].eq(judged.RECORD) & table["rule"].eq(judged.MODEL)].set_index("situation")
+    chip, both = (wording.percent(own.loc[hidden, "median_error"]) for hidden in (judged.CHIP, judged.BOTH))
+    return f"The speed of a hidden chip is predicted to within {chip}, of one nobody published to within {both}"
+
+
+@once
+def core_pairs(evidence: Evidence) -> pandas.DataFrame:
+    """Return the pairs of chips of one architecture that trained the same work in one publication.
+
+    Returns:
+        Columns: vendor, publication, setting, chip, chip_larger, core_ratio and speed_ratio (the chip with more cores
+        over the other). A chip that is sold in several sizes counts as the largest, unless the publication names one.
+    """
+    lines = learn(evidence).model.observations
+    lines = lines.merge(chips.table()[["architecture", "cores"]].dropna(), left_on="chip", right_index=True)
+    alike = ["vendor", "architecture", "publication", "setting", "batch_size"]
+    rates = lines.groupby([*alike, "chip", "cores"], as_index=False)["rate"].median()
+    pairs = rates.merge(rates, on=alike, suffixes=("", "_larger"))
+    pairs = pairs[pairs["cores"] < pairs["cores_larger"]]
+    pairs = pairs.assign(
+        core_ratio=pairs["cores_larger"] / pairs["cores"], speed_ratio=pairs["rate_larger"] / pairs["rate"]
+    )
+    columns = ["vendor", "publication", "setting", "chip", "chip_larger", "core_ratio", "speed_ratio"]
+    return pairs[columns].reset_index(drop=True)
+
+
+def cores_title(pairs: pandas.DataFrame, names: Names | None = None) -> str:
+    """Return how far the rule of cores is off at the median, by maker of chips; `pairs` is from `core_pairs`."""
+    errors = numpy.log(pairs["core_ratio"] / pairs["speed_ratio"]).abs().groupby(pairs["vendor"])
+    factors = numpy.exp(errors.median())
+    parts = [f"{factors[vendor]:.1f} ({vendor}, {count} pairs)" for vendor, count in errors.size().items()]
+    return f"Dividing a time by GPU cores is off by a factor of {wording.joined(parts)}"
+
+
+def _draw_rule(axes: Axes, pairs: pandas.DataFrame, style: dict) -> None:
+    axes.plot([1, pairs["core_ratio"].max()], [1, pairs["core_ratio"].max()], color=figures.COLOURS["line"])
+
+
+CHARTS = (
+    Bars(
+        "prediction-errors",
+        "How fast is a machine that was not measured?",
+        "Predicted from the public record: the chip's printed figures, the work's operations, and what publications"
+        " measured. Each printed rate is predicted with its chip hidden, and with its publication hidden as well, next"
+        " to plain rules on the same rates. The answer pages show what is predicted; what is too unlike the record is"
+        " refused.",
+        table=errors,
+        lines=lambda table, evidence: table[
+            table["group"].eq(judged.RECORD) & table["situation"].isin([judged.CHIP, judged.BOTH])
+        ],
+        title=error_title,
+        column="median_error",
+        label=("rule", "situation"),
+        text="{median_error:.0%} of {pairs:.0f}",
+        least_first=True,
+        percent=True,
+        xlabel="median error, with the printed rate hidden",
+        tables={"predictions": lambda evidence: predictions(learn(evidence))},
+    ),
+    Points(
+        "scaling",
+        "Can a bigger chip be guessed?",
+        "Each dot is two chips of one architecture that trained the same work in one publication. On the line, speed"
+        " grows as the cores do, as the segmentation article assumed.",
+        table=core_pairs,
+        lines=lambda pairs, evidence: pairs.assign(machine=pairs["vendor"]),
+        title=cores_title,
+        x="core_ratio",
+        y="speed_ratio",
+        by=["vendor"],
+        joined=False,
+        also=_draw_rule,
+        xlabel="GPU cores, larger chip over smaller",
+        ylabel="speed, larger chip over smaller",
+        from_zero=True,
+    ),
+)
