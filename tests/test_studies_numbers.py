@@ -84,34 +84,6 @@ def test_a_point_that_failed_before_its_windows_is_a_line_without_seconds():
     assert (line["status"], line["num_windows"], line["verdict"]) == ("unavailable", 0, None)
 
 
-def test_published_figures_are_the_articles_with_half_a_unit_of_their_last_digit():
-    printed = evidence(published=True)
-    epochs = mnist.epochs(printed)
-    assert sorted(epochs["seconds"]) == [19.6, 20.4, 33.4, 34.2]
-    assert (epochs["seconds"] - epochs["low"]).tolist() == pytest.approx([0.05] * 4)
-    assert epochs[["setup_seconds", "train_seconds"]].isna().all(axis=None)
-    assert simclr.epochs(printed)["minutes"].tolist() == pytest.approx([0.49, 59.3, 6.75])
-    assert simclr.accuracies(printed)["accuracy"].max() == 0.847
-    settings = mobilenetv2.settings(printed)
-    assert sorted(settings["images_per_second"].dropna()) == pytest.approx([500_000 / s for s in (2129, 1882, 1878)])
-    rates = [500_000 / seconds for seconds in (2129.5, 2129, 2128.5)]
-    slowest = settings.sort_values("images_per_second").iloc[0]
-    assert slowest[["low", "images_per_second", "high"]].tolist() == pytest.approx(rates)
-    times = segmentation.image_times(printed).set_index("machine")
-    assert times["ms_per_image"].to_dict() == pytest.approx(
-        {"macbook-air-m1": 328, "m1-max-guess": 82, "quadro-rtx-6000": 24.6}
-    )
-    assert times.loc["macbook-air-m1", "hours"] == pytest.approx(9.11, abs=0.005)  # 9 h 06 min
-    curve = vae.losses(printed)
-    assert curve["loss"].tolist()[:4] == [550.842529, 330.613251, 4705.016602, 183532752.0]
-    assert curve["status"].tolist() == ["ok"] * 4 + ["diverged"]
-    assert curve["images_seen"].tolist() == [64, 1344, 2624, 3904, 5 * 60_000 + 40_960 + 64]
-    costs = resnet50.curves(printed).set_index(["machine", "epoch"])["dollars"]
-    assert [round(costs["cloud-tpu-v2-8", epoch]) for epoch in (64, 86)] == [55, 73]
-    epochs = resnet50.to_target(resnet50.curves(printed)).set_index("machine")["epoch"].to_dict()
-    assert epochs == {"aws-p3-8xlarge": 84, "cloud-tpu-v2-8": 64}
-
-
 def test_a_speedup_is_cpu_seconds_over_accelerator_seconds_of_the_same_work():
     cpu, cuda = loader([1000, 1200, 1600]), loader([4000, 5000, 8000], device="cuda")
     line = only(mnist.speedups(mnist.epochs(evidence(cpu, cuda))))
