@@ -17,7 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
 # What stays together in one process, the longest first; a file that is not here follows in the order of names.
-LONGEST = ("test_smoke.py", "tensorflow", "jax", "test_tensorflow.py", "test_impostor.py", "test_session.py")
+LONGEST = ("test_smoke.py", "tensorflow", "jax", "test_cases.py", "test_session.py")
 LONGEST += ("test_execute.py", "test_parallel.py", "test_browser.py", "test_notebooks.py", "test_devices.py")
 
 

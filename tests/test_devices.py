@@ -3,6 +3,7 @@ import importlib.util
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -35,20 +36,12 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
 
 
 @pytest.mark.parametrize(("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))])
-def test_available_names_the_accelerator_before_the_cpu(monkeypatch, reported, kinds):
+def test_the_accelerator_comes_before_the_cpu_and_has_the_name_of_its_chip(monkeypatch, reported, kinds):
     _torch_reports(monkeypatch, reported)
     assert devices.backend("torch").kinds() == kinds
     assert devices.pick("best").kind == kinds[0]
-    assert [devices.pick(kind).kind for kind in kinds] == list(kinds)
-
-
-def test_device_carries_the_name_of_its_own_chip(monkeypatch):
-    chip = identity.identify().chip
-    _torch_reports(monkeypatch, "cuda")
-    assert devices.pick("cuda") == Device("cuda", "NVIDIA H200", capability=9.0)
-    assert devices.pick("cpu") == Device("cpu", chip)
-    _torch_reports(monkeypatch, "mps")
-    assert devices.pick("mps") == Device("mps", chip)
+    chip, own = identity.identify().chip, Device("cuda", "NVIDIA H200", capability=9.0)
+    assert [devices.pick(kind) for kind in kinds] == [own if kind == "cuda" else Device(kind, chip) for kind in kinds]
 
 
 @pytest.mark.parametrize("kind", ["cuda", "tpu", "CPU", ""])
@@ -59,16 +52,142 @@ def test_device_that_is_not_here_is_an_error_and_never_another_device(monkeypatc
     assert repr(kind) in str(error.value)
 
 
-@pytest.mark.parametrize("reported", ["xpu", "privateuseone"])
-def test_accelerator_that_nobody_named_is_refused_by_name_and_never_taken_for_another(monkeypatch, reported):
-    _torch_reports(monkeypatch, reported)
-    assert devices.backend("torch").kinds() == ("cpu",)
-    assert devices.pick("cpu").is_cpu
-    for kind in ("best", reported):
-        with pytest.raises(DeviceUnavailable, match=f"{reported}.*; allowed: cpu"):
-            devices.pick(kind)
-    with pytest.raises(DeviceUnavailable, match=f"{reported}.*; allowed: cpu, mps, metal, cuda, tpu"):
-        Device(reported, "an accelerator")
+def module(**names) -> SimpleNamespace:
+    return SimpleNamespace(__version__="2.10.0+cu128", nn=None, **names)
+
+
+def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
+    """Return what torch answers of an accelerator; without one, initialising CUDA raises the error."""
+
+    def init():
+        raise error
+
+    accelerator = SimpleNamespace(current_accelerator=lambda check_available: kind and SimpleNamespace(type=kind))
+    cuda = SimpleNamespace(init=init, get_arch_list=lambda: list(built), get_device_capability=lambda: capability)
+    return module(accelerator=accelerator, cuda=cuda, version=SimpleNamespace(hip=hip))
+
+
+def a_tensorflow(kind=None, rocm=False, capability=(9, 0)):
+    """Return what TensorFlow 2.20 answers of an accelerator."""
+    there = [SimpleNamespace(device_type=each) for each in ("CPU", kind) if each]
+    details = SimpleNamespace(get_device_details=lambda device: {"compute_capability": capability})
+    config = SimpleNamespace(list_physical_devices=lambda kind=None: there, experimental=details)
+    build = {"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}
+    sysconfig = SimpleNamespace(get_build_info=lambda: build)
+    return module(config=config, sysconfig=sysconfig, test=SimpleNamespace(is_built_with_rocm=lambda: rocm))
+
+
+def a_jax(kind="cpu", version="", error=None):
+    """Return what JAX answers of its default backend; to ask for another by name raises the error."""
+    client = SimpleNamespace(client=SimpleNamespace(platform_version=version))
+
+    def listed(kind=None):
+        if kind and error:
+            raise error
+        return [client]
+
+    return module(default_backend=lambda: kind, devices=listed)
+
+
+def an_mlx(cuda):
+    core = module(metal=SimpleNamespace(is_available=lambda: False), cuda=SimpleNamespace(is_available=lambda: cuda))
+    return module(core=core)
+
+
+def backend_with(framework):
+    """Return a backend of a module of its own, which imports the double that stands for the framework."""
+    return runpy.run_path(Path(devices.__file__).with_name(framework) / "devices.py")["BACKEND"]
+
+
+NO_DRIVER = RuntimeError("Found no NVIDIA driver on your system.")
+BUSY = RuntimeError("Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process 7")
+UNNAMED = "not in benchbook's table"
+
+
+@pytest.mark.parametrize(
+    ("framework", "double", "here", "refused", "words"),
+    [
+        ("torch", a_torch("cuda", built=("sm_80", "sm_90")), (), None, ""),
+        ("torch", a_torch("cuda", capability=(12, 0), built=("sm_80", "compute_90")), (), None, ""),
+        ("torch", a_torch("cuda", capability=(6, 0), built=("sm_70", "sm_90")), (), "cuda", "--torch-backend cu126 "),
+        ("torch", a_torch("cuda", capability=(12, 0), built=("sm_80", "sm_90")), (), "cuda", "--torch-backend cu128 "),
+        ("torch", a_torch("cuda", hip="6.3"), (), "rocm", UNNAMED),
+        ("torch", a_torch("xpu"), (), "xpu", UNNAMED),
+        ("torch", a_torch(error=NO_DRIVER), ("cuda",), "cuda", "Found no NVIDIA driver"),
+        ("torch", a_torch(), ("tpu",), None, ""),  # which torch does not drive
+        ("tensorflow", a_tensorflow("GPU"), (), None, ""),
+        ("tensorflow", a_tensorflow("GPU", capability=(12, 0)), (), "cuda", "CUDA_ERROR_INVALID_PTX"),
+        ("tensorflow", a_tensorflow("GPU", rocm=True), (), "rocm", UNNAMED),
+        ("tensorflow", a_tensorflow("XPU"), (), "xpu", UNNAMED),
+        ("tensorflow", a_tensorflow(), ("cuda",), "cuda", "this computer has one"),
+        ("jax", a_jax("gpu", "PJRT C API\ncuda 12090"), (), None, ""),
+        ("jax", a_jax("gpu", "PJRT C API\nrocm 60300"), (), "rocm", UNNAMED),
+        ("jax", a_jax("neuron"), (), "neuron", UNNAMED),
+        ("jax", a_jax(error=BUSY), ("tpu",), "tpu", "already in use by process 7"),
+        ("mlx", an_mlx(cuda=True), (), "cuda", UNNAMED),
+        ("mlx", an_mlx(cuda=False), ("cuda",), None, ""),
+    ],
+)
+def test_an_accelerator_that_is_not_measured_is_refused_with_its_reason(
+    monkeypatch, framework, double, here, refused, words
+):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setattr(devices, "present", lambda: here)
+    monkeypatch.setitem(sys.modules, framework, double)
+    if framework == "mlx":
+        monkeypatch.setitem(sys.modules, "mlx.core", double.core)
+    asked = backend_with(framework)
+    answer = asked.refused()
+    assert (answer and answer.kind) == refused
+    assert words in (answer.reason if answer else "")
+    if refused:
+        assert asked.kinds() == ("cpu",)
+        for kind in ("best", refused):
+            with pytest.raises(DeviceUnavailable, match=f"{refused}.*; allowed: cpu$"):
+                devices.choose_kind(kind, asked.kinds(), framework, answer)
+        assert devices.choose_kind("cpu", asked.kinds(), framework, answer) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("capability", "compiles"), [(6.1, False), (7.5, False), (8.6, False), (9.0, True), (None, False)]
+)
+def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypatch, capability, compiles):
+    monkeypatch.setitem(sys.modules, "tensorflow", a_tensorflow("GPU"))
+    asked = backend_with("tensorflow")
+    assert asked.compiles_first(Device("cuda", "a GPU", "tensorflow", capability=capability)) == compiles
+
+
+def test_jax_that_is_told_to_use_the_cpu_is_not_asked_why_it_does(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setattr(devices, "present", lambda: ("cuda", "tpu"))
+    monkeypatch.setitem(sys.modules, "jax", a_jax(error=BUSY))
+    assert backend_with("jax").refused() is None
+
+
+@pytest.mark.parametrize(
+    ("card", "shown", "kinds"),
+    [
+        ("pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00", None, ("cuda",)),  # H100
+        ("pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00", "GPU-5f12", ("cuda",)),
+        ("pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00", "", ()),  # hidden on purpose
+        ("pci:v000010DEd000022BEsv000010DEsd000016C1bc04sc03i00", None, ()),  # a GeForce's sound
+        ("pci:v00001AE0d00000063sv00001AE0sd0000007Cbc12sc00i00", None, ("tpu",)),  # v5e
+        ("pci:v00001AE0d00000042sv00001AE0sd00000058bc02sc00i00", None, ()),  # Google's network card
+        ("pci:v00001002d0000740Csv00001002sd00000B0Cbc03sc80i00", None, ()),  # AMD's, which no kind is
+    ],
+)
+def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monkeypatch, tmp_path, card, shown, kinds):
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0" / "modalias").write_text(f"{card}\n")
+    monkeypatch.setattr(devices, "PCI", tmp_path)
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])  # this machine may have one
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    assert devices.present() == kinds
+    monkeypatch.setattr(devices, "PCI", tmp_path / "none")  # as on Jetson, whose driver has files alone
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: ["/dev/nvhost-gpu"] if "nvhost" in pattern else [])
+    assert devices.present() == (("cuda",) if shown != "" else ())
 
 
 def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_for_any_accelerator(monkeypatch):
@@ -99,36 +218,37 @@ def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_the
     assert ("tf32" in support.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
     precisions = [change["precision"] for change in tuned.candidates(device) if "precision" in change]
     assert precisions == (["tf32", "amp_bf16", "amp_fp16"] if has else ["amp_fp16"])
+    assert [kind for kind in devices.KINDS if Device(kind, "a chip").has_units("tf32")] == ["cuda"]
     if not has:
         with pytest.raises(NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"):
             device.check_precision("tf32")
 
 
-def test_only_nvidia_has_tf32():
-    having = [kind for kind in devices.KINDS if Device(kind, "a chip").has_units("tf32")]
-    assert having == ["cuda"]
-
-
-def test_unknown_framework_is_an_error_that_names_it_and_what_is_allowed():
+def test_unknown_names_are_errors_that_say_what_is_allowed():
     with pytest.raises(ValueError, match="'theano'; allowed: torch"):
         devices.pick("cpu", framework="theano")
+    with pytest.raises(ValueError, match="'fp8'; allowed: fp64, fp32, tf32"):
+        Settings("fp8")
 
 
-def test_synchronize_waits_for_the_accelerator_and_does_nothing_on_the_cpu(monkeypatch):
-    waited = []
-    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
-    CPU.backend.synchronize(CPU)
-    assert waited == []
-    MPS.backend.synchronize(MPS)
-    CUDA.backend.synchronize(CUDA)
-    assert waited == [MPS.index, CUDA.index]
-
-
-def test_peak_memory_names_its_method(monkeypatch):
+@pytest.mark.parametrize(
+    ("device", "called", "memory"),
+    [
+        (CPU, [], None),
+        (MPS, [("synchronize", 0)], (2000, "mps_driver_pool")),  # which keeps no maximum
+        (CUDA, [("reset", 1), ("synchronize", 1)], (1001, "cuda_allocator_peak")),
+    ],
+)
+def test_torch_waits_for_an_accelerator_and_asks_for_its_memory(monkeypatch, device, called, memory):
+    calls = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda index: calls.append(("synchronize", index)))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: calls.append(("reset", index)))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: 1000 + index)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2000)
-    assert devices.peak_memory(CUDA) == (1001, "cuda_allocator_peak")
-    assert devices.peak_memory(MPS) == (2000, "mps_driver_pool")
+    device.backend.reset_peak_memory(device)
+    device.backend.synchronize(device)
+    assert calls == called
+    assert memory is None or devices.peak_memory(device) == memory
 
 
 @pytest.mark.parametrize(("system", "expected"), [("linux", 3 * 1024), ("darwin", 3)])
@@ -137,25 +257,6 @@ def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, sys
     monkeypatch.setattr(devices, "resource", usage)
     monkeypatch.setattr(devices, "sys", SimpleNamespace(platform=system))
     assert devices.peak_memory(CPU) == (expected, "process_peak_resident")
-
-
-def test_only_cuda_keeps_a_maximum_that_is_reset(monkeypatch):
-    was_reset = []
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", was_reset.append)
-    for device in (CPU, MPS, CUDA):
-        device.backend.reset_peak_memory(device)
-    assert was_reset == [CUDA.index]
-
-
-def test_restored_random_state_repeats_the_draws():
-    with torch.random.fork_rng(devices=[]):
-        CPU.backend.seed(7)
-        state = CPU.backend.random_state(CPU)
-        first, second = torch.rand(5), torch.rand(5)
-        CPU.backend.restore_random_state(CPU, state)
-        assert torch.equal(torch.rand(5), first)
-        assert torch.equal(torch.rand(5), second)
-        assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("device", [MPS, CUDA])
@@ -170,30 +271,6 @@ def test_random_state_covers_host_and_accelerator(monkeypatch, device):
     assert torch.equal(torch.rand(3), expected)
     assert restored == ["a state"]
     assert asked == [device.kind, device.kind]
-
-
-def test_seed_decides_the_draws():
-    with torch.random.fork_rng(devices=[]):
-        draws = []
-        for number in (1, 1, 2):
-            CPU.backend.seed(number)
-            draws.append(torch.rand(5))
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-
-
-def test_unknown_precision_is_an_error_that_names_it_and_what_is_allowed():
-    with pytest.raises(ValueError, match="'fp8'; allowed: fp64, fp32, tf32"):
-        Settings("fp8")
-
-
-def test_software_is_told_as_columns_of_a_row():
-    expected = {
-        "framework": "torch",
-        "framework_version": str(torch.__version__),
-        "num_threads": torch.get_num_threads(),
-    }
-    assert CPU.backend.software() == expected
 
 
 def run_apart(program: str, **environment: str) -> str:
@@ -267,15 +344,17 @@ print(devices.installed())
 
 
 @pytest.mark.parametrize(
-    ("gpus", "libtpu", "given", "expected"),
+    ("gpus", "here", "libtpu", "given", "expected"),
     [
-        ([], False, {}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}),
-        ([], True, {}, {"TF_CPP_MIN_LOG_LEVEL": "3"}),
-        ([{"name": "a GPU"}], False, {}, {}),
-        ([], False, {"JAX_PLATFORMS": "tpu"}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "tpu"}),
+        ([], (), False, {}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}),
+        ([], (), True, {}, {"TF_CPP_MIN_LOG_LEVEL": "3"}),
+        ([], ("tpu",), False, {}, {"TF_CPP_MIN_LOG_LEVEL": "3"}),  # JAX may say why it has none
+        ([], ("cuda",), False, {}, {}),  # without NVML
+        ([{"name": "a GPU"}], (), False, {}, {}),
+        ([], (), False, {"JAX_PLATFORMS": "tpu"}, {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "tpu"}),
     ],
 )
-def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, libtpu, given, expected):
+def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, here, libtpu, given, expected):
     names = ("TF_CPP_MIN_LOG_LEVEL", "JAX_PLATFORMS")
     for name in names:
         monkeypatch.setenv(name, "")  # so that what follows is undone after the test
@@ -283,6 +362,7 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
         if name in given:
             monkeypatch.setenv(name, given[name])
     monkeypatch.setattr(nvidia, "gpus", lambda: gpus)
+    monkeypatch.setattr(devices, "present", lambda: here)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
     devices.quieten()
     assert {name: os.environ[name] for name in names if name in os.environ} == expected

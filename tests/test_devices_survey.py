@@ -2,10 +2,8 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -40,7 +38,7 @@ def jax_is(tmp_path, monkeypatch):
 
     def put(text: str) -> None:
         (tmp_path / "jax").mkdir()
-        (tmp_path / "jax" / "__init__.py").write_text(text)
+        (tmp_path / "jax" / "__init__.py").write_text(f'{text}\n__version__ = "0.0"\n')
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
 
     monkeypatch.delitem(sys.modules, "jax", raising=False)
@@ -101,7 +99,7 @@ def devices(kind):
     return [Chip()]
 """
     )
-    with pytest.raises(DeviceUnavailable, match="jax computes on 'neuron' here, which is not in benchbook's table"):
+    with pytest.raises(DeviceUnavailable, match=r"jax is not measured on 'neuron' here: .* not in benchbook's table"):
         survey.device("best", "jax")
     assert survey.device("cpu", "jax").kind == "cpu"
     planned = CliRunner().invoke(cli.app, ["plan", "--profile", "paper", "--studies", "calibrate"])
@@ -146,15 +144,3 @@ def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_say
         assert ("tensorflow has no binaries for this GPU" in said) == compiles
     assert limits[True]["cpu"] == limits[False]["cpu"] == limits[False]["cuda"]
     assert limits[True]["cuda"] == limits[False]["cuda"] + profiles.FIRST_USE_SECONDS
-
-
-@pytest.mark.parametrize(
-    ("capability", "compiles"), [(6.1, False), (7.5, False), (8.6, False), (9.0, True), (None, False)]
-)
-def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypatch, capability, compiles):
-    build = {"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}  # TensorFlow 2.20's
-    sysconfig = SimpleNamespace(get_build_info=lambda: build)
-    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(sysconfig=sysconfig))
-    asked = runpy.run_module("benchbook.frameworks.tensorflow.devices")  # a module of its own, with that TensorFlow
-    device = Device("cuda", "a GPU", "tensorflow", capability=capability)
-    assert asked["compiles_first"](device) == compiles

@@ -6,6 +6,7 @@ import time
 import zipfile
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from benchbook.commands.doctor import checks
 from benchbook.commands.doctor.checks import MISSING, RIGHT, WRONG
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.survey import Answer, Kind
 from benchbook.machine import identity
 from benchbook.measuring import calibration, sensors
 from benchbook.measuring.sensors import Energy
@@ -75,6 +77,25 @@ def test_a_sensor_is_there_or_is_missing_with_what_to_do(monkeypatch, sensor, st
     assert (seen, words in detail, bool(hint)) == (state, True, state == MISSING)
 
 
+@pytest.mark.parametrize(("planted", "state"), [(False, RIGHT), (True, WRONG)])
+def test_a_product_that_adds_what_lies_behind_its_operands_is_wrong(monkeypatch, planted, state):
+    right = type(CPU.backend).multiplication
+
+    def reads_on(backend, device, first, second, dtype):
+        if first.shape[-1] < 32_767:
+            return right(backend, device, first, second, dtype)
+        behind = ((0, 0), (0, 0), (0, 1)), ((0, 0), (0, 1), (0, 0))
+        parts = (
+            numpy.pad(part, width, constant_values=1e6) for part, width in zip((first, second), behind, strict=True)
+        )
+        return right(backend, device, *parts, dtype)
+
+    if planted:
+        monkeypatch.setattr(type(CPU.backend), "multiplication", reads_on)
+    seen, detail, hint = checks.check_products(CPU)
+    assert (seen, bool(hint)) == (state, planted), detail
+
+
 @pytest.mark.parametrize(("seconds", "state"), [(0.01, RIGHT), (1e-6, WRONG)])
 def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, state):
     monkeypatch.setattr(checks.operations, "transfer", lambda device, size, direction: lambda previous: None)
@@ -108,7 +129,7 @@ def test_what_a_framework_raises_is_an_answer(monkeypatch):
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_every_study_is_tried_with_the_frameworks_that_train_it(framework):
     tried = checks.checks(Device("cpu", "a chip", framework))
-    both = {"waiting", "memory", "energy", "transfers", "mobilenetv2_energy", "resnet50_cost"}
+    both = {"waiting", "memory", "energy", "transfers", "products", "mobilenetv2_energy", "resnet50_cost"}
     own = {"torch": {"mnist_speedup", "vae_stability", "simclr_epochs"}, "jax": {"segmentation_scaling"}}
     assert set(tried) == both | own[framework]
 
@@ -149,10 +170,13 @@ def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(("gpus", "state"), [(("NVIDIA H200",), MISSING), ((), RIGHT)])
-def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, state):
+@pytest.mark.parametrize(
+    ("gpus", "refused", "state"),
+    [(("NVIDIA H200",), None, MISSING), ((), None, RIGHT), ((), devices.Refused("cuda", "a card is here"), MISSING)],
+)
+def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, refused, state):
     monkeypatch.setattr(devices, "installed", lambda: ("torch",))
-    monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cpu",))
+    monkeypatch.setattr(doctor.survey, "ask", lambda framework: Answer((Kind("cpu", "a chip", 1),), refused))
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
     monkeypatch.setattr(identity, "identify", lambda: SimpleNamespace(accelerators=gpus))
     (seen,) = [finding for finding in doctor.examine(600) if finding.check == "accelerator"]
@@ -162,7 +186,9 @@ def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gp
 def test_of_one_kind_of_device_alone_that_is_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
-    monkeypatch.setattr(doctor.survey, "kinds", lambda framework: ("cuda", "cpu") if framework == "torch" else ("cpu",))
+    cpu = Kind("cpu", "a chip", 1)
+    there = {"torch": Answer((Kind("cuda", "a GPU", 1), cpu)), "jax": Answer((cpu,))}
+    monkeypatch.setattr(doctor.survey, "ask", there.get)
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ())
     list(doctor.examine(60, device="cuda"))
     assert tried == [("torch", "cuda")]

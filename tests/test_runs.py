@@ -141,6 +141,28 @@ def test_append_adds_what_was_described(tmp_path):
         (OutOfMemoryError("on the device"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
         (RuntimeError("CUDA error: Out Of Memory"), "out_of_memory"),
+        # cuBLAS and cuDNN; Metal under MLX; XLA on a TPU.
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "out_of_memory"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "out_of_memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), "crashed"),
+        (
+            RuntimeError(
+                "[metal::malloc] Attempting to allocate 48736917632 bytes which is greater than the maximum "
+                "allowed buffer size of 30150672384 bytes."
+            ),
+            "out_of_memory",
+        ),
+        (
+            RuntimeError(
+                "[METAL] Command buffer execution failed: Insufficient Memory (00000008:"
+                "kIOGPUCommandBufferCallbackErrorOutOfMemory)"
+            ),
+            "out_of_memory",
+        ),
+        (
+            RuntimeError("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm."),
+            "out_of_memory",
+        ),
         (DeviceUnavailable("device 'tpu'"), "unavailable"),
         (NotImplementedError("aten::something on MPS"), "unsupported"),
         (KeyboardInterrupt(), "interrupted"),

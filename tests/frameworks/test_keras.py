@@ -104,10 +104,12 @@ def test_a_process_computes_with_one_framework_and_says_so():
         import_keras(other)
 
 
-def test_it_learns_and_says_what_it_is(data):
+def test_it_learns_reads_no_loss_meanwhile_and_says_what_it_is(data):
     made = workload(data)
-    losses = [loss for epoch in range(3) for loss in steps(made, 6, epoch)]
-    assert made.mean_loss(losses[-6:]) < 0.7 * losses[0]
+    losses = [made.step(batch) for epoch in range(3) for batch in made.batches(epoch)]
+    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)  # each is on the device still
+    assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
+    assert made.mean_loss(losses[-6:]) < 0.7 * float(losses[0])
     told = made.description()
     assert told["parameters"] == 3 * 3 * 3 * 4 + 4 * 4 + 64 * 3 + 3
     assert (told["precision"], told["batch_size"], told["model"]) == ("fp32", 8, "tiny")
@@ -175,7 +177,6 @@ def test_a_snapshot_brings_back_weights_optimiser_schedule_and_dropout(data):
     assert made.steps_taken() == 8
     made.restore(fresh)
     assert steps(made, 6) == first
-    assert steps(workload(data), 2) != steps(workload(data, seed=2), 2)
 
 
 def test_the_same_seed_gives_the_same_training_and_leaves_pythons_own_alone(data):
@@ -203,13 +204,6 @@ def test_a_step_is_compiled_once(data):
     made.restore(made.snapshot())
     steps(made, 6)
     assert len(traced) == 1
-
-
-def test_no_loss_is_read_from_the_device_while_it_trains(data):
-    made = workload(data)
-    losses = [made.step(batch) for batch in made.batches(0)]
-    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)
-    assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
 
 
 @pytest.mark.parametrize(

@@ -31,18 +31,6 @@ def cpu_seconds(device, operation, count):
     return time.process_time() - started
 
 
-def test_its_device_is_described_and_has_no_other_precision_of_float32(cpu):
-    import mlx.core as mx
-
-    assert devices.backend("mlx").kinds()[-1] == "cpu"
-    software = cpu.backend.software()
-    assert (software["framework"], software["framework_version"]) == ("mlx", mx.__version__)
-    assert devices.peak_memory(cpu)[1] == "process_peak_resident"
-    cpu.backend.allow_tf32(False)
-    with pytest.raises(NotImplementedError, match="MLX with tf32; allowed: fp32"):
-        cpu.backend.allow_tf32(True)
-
-
 def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset():
     import mlx.core as mx
 
@@ -54,20 +42,6 @@ def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset()
     peak, method = devices.peak_memory(gpu)
     assert method == "mlx_allocator_peak"
     assert 256 * 256 * 4 <= peak - kept < 512 * 512 * 4
-
-
-def test_restored_random_state_repeats_the_draws(cpu):
-    import mlx.core as mx
-
-    def draw():
-        return mx.random.normal((3,)).tolist()
-
-    devices.backend("mlx").seed(7)
-    draw()
-    state = cpu.backend.random_state(cpu)
-    first, second = draw(), draw()
-    cpu.backend.restore_random_state(cpu, state)
-    assert draw() == first != second
 
 
 def test_its_wait_waits_for_work_that_was_handed_over_and_for_work_that_was_not(cpu, monkeypatch):
@@ -101,11 +75,3 @@ def test_transfers_make_copies(cpu):
     )
     assert there.tolist() == back.tolist() == [1.0] * 2**10
     assert back.flags.owndata  # and is no view of the device's memory
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_products_are_of_the_precision_that_was_asked_for(cpu, precision):
-    import mlx.core as mx
-
-    product = operations.multiplication(cpu, 8, precision)(None)
-    assert product.dtype == {"fp32": mx.float32, "bf16": mx.bfloat16, "fp16": mx.float16}[precision]

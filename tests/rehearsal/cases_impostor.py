@@ -1,4 +1,4 @@
-"""Every torch workload as on a device that is not here; test_impostor.py runs this file in a process per kind."""
+"""Every torch workload as on a device that is not here; test_cases.py runs this file in a process per kind."""
 
 import io
 import itertools

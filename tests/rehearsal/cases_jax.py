@@ -1,4 +1,4 @@
-"""JAX with an accelerator that is not its default device; test_jax.py runs this file in a process with two CPU devices.
+"""JAX with an accelerator that is not its default device; test_cases.py runs it in a process with two CPU devices.
 
 The second one stands for the accelerator. Whatever is left to JAX's default lies on the first one, as it would lie on
 the wrong chip of a machine that has several; and what must be moved between them is an error.

@@ -1,4 +1,4 @@
-"""TensorFlow as it will be on a GPU that is not here; test_tensorflow.py runs this file in a process of its own.
+"""TensorFlow as it will be on a GPU that is not here; test_cases.py runs this file in a process of its own.
 
 Graphs are traced for a GPU and computed by the CPU, since TensorFlow places operations softly. Which of them the GPU
 would compute, the registry tells; see kernels.py.

@@ -1,20 +1,24 @@
 """Name, pick and query a compute device of torch, tensorflow, jax or mlx.
 
-A device that is not there is an error, never a silent fall back to another one. What each framework answers stands in
-`frameworks.<name>.devices`, which is a `Backend`: `device.backend.synchronize(device)`. A framework is imported when
+A device that is not there is an error, never a silent fall back to another one. What each framework answers is in
+`frameworks.<name>.devices`, a subclass of `Backend`: `device.backend.synchronize(device)`. A framework is imported when
 one of its devices is asked for, and not before.
 """
 
 import ctypes
+import fnmatch
+import glob
 import importlib
 import importlib.util
 import os
 import platform
+import re
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -22,30 +26,15 @@ from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import KINDS, Features
 from benchbook.machine.precisions import PRECISIONS
 
-__all__ = [
-    "FRAMEWORKS",
-    "KINDS",
-    "Backend",
-    "Device",
-    "DeviceUnavailable",
-    "FrameworkMissing",
-    "Group",
-    "Operation",
-    "backend",
-    "can_keep_memory",
-    "choose_framework",
-    "choose_kind",
-    "installed",
-    "keep_memory",
-    "make_room",
-    "peak_memory",
-    "pick",
-    "quieten",
-    "several",
-]
-
 FRAMEWORKS = tuple(libraries.FRAMEWORKS)
 Operation = Callable[[Any], Any]  # takes what the one before it returned, see `frameworks.operations`
+# What torch on a CPU, XLA, cuBLAS and cuDNN, and Metal say of memory that is short, in errors of no type of their own.
+SHORT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|RESOURCE_EXHAUSTED|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+    r"|unlikely to have enough memory|Insufficient Memory|maximum allowed buffer size|unable to allocate",
+    re.IGNORECASE,
+)
+PCI = Path("/sys/bus/pci/devices")
 XLA_FLAG = "--xla_force_host_platform_device_count"
 # How many bytes may lie free at the heap's end (-1: any number), and how many large blocks may have pages of their own,
 # which are given back with the block. Source: mallopt(3) for what they mean, glibc's malloc.h for their numbers.
@@ -128,42 +117,91 @@ class Device:
             raise NotImplementedError(f"{self.name} ({self.kind}) has no tf32; allowed: {having}{since}")
 
 
-class Backend(Protocol):
-    """What each framework answers about its devices; `frameworks.<name>.devices` is one.
+@dataclass(frozen=True)
+class Refused:
+    """An accelerator that is here, and that a framework must not, or cannot, compute on.
+
+    Attributes:
+        kind: a key of `KINDS`, or else what the framework calls it.
+        reason: why, and what helps; it ends a sentence.
+    """
+
+    kind: str
+    reason: str
+
+
+class Backend:
+    """What a framework answers about its devices: `BACKEND` of `frameworks.<name>.devices` is one.
 
     The last functions are what a device is calibrated with; see `frameworks.operations`. Keras's two frameworks have
     `compile_function`, `place` and `arithmetic` as well; see `frameworks.keras.runtime`.
+
+    Attributes:
+        framework: its name.
+        version: of the framework.
     """
 
-    def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of device this machine has for the framework, the fastest first.
+    framework: str
+    version: str
+
+    def accelerator(self) -> str | None:
+        """Return the accelerator that the framework sees, as `KINDS` or else the framework calls it; None: it has none.
 
         CUDA_VISIBLE_DEVICES is respected, because the framework itself is asked.
         """
+        raise NotImplementedError
 
-    def unnamed_accelerator(self) -> str | None:
-        """Return the framework's name of an accelerator that is not in `KINDS` for it; None where it has none."""
+    def why_unseen(self, kind: str) -> str | None:
+        """Return what it says of an accelerator that is here and it does not see; None where the user told it so."""
+        return ""
+
+    def why_unusable(self, kind: str) -> str:
+        """Return why work on an accelerator that the framework sees would fail, and what helps; empty: it would not."""
+        return ""
+
+    def refused(self) -> Refused | None:
+        """Return an accelerator that is here and is not measured; the CPU must not stand in for it unasked."""
+        kind = self.accelerator()
+        if kind is None:
+            driven = (each for each in present() if self.framework in KINDS[each].frameworks)
+            unseen = next(((each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
+            return unseen and Refused(unseen[0], f"this computer has one. {unseen[1]}".strip())
+        if self.framework not in getattr(KINDS.get(kind), "frameworks", ()):
+            return Refused(kind, "which is not in benchbook's table of devices (machine/kinds.py)")
+        reason = self.why_unusable(kind)
+        return Refused(kind, reason) if reason else None
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of device this machine has for the framework, the fastest first."""
+        kind = self.accelerator()
+        return ("cpu",) if kind is None or self.refused() else (kind, "cpu")
 
     def name(self, kind: str) -> str | None:
         """Return what the driver calls the first device of a kind; None where it is the machine's own chip."""
+        return None
 
     def capability(self, kind: str) -> float | None:
         """Return an NVIDIA GPU's compute capability."""
+        return None
 
     def compiles_first(self, device: Device) -> bool:
         """Return whether the driver compiles all kernels of the framework when they are first used, for minutes.
 
         It keeps them in a cache of the user's home, so that the next process finds them.
         """
+        return False
 
     def imitated_units(self, device: Device) -> tuple[str, ...]:
         """Return the units, of `Precision.units`, that a device of this framework is known to imitate slowly."""
+        return ()
 
     def count(self, device: Device) -> int:
         """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
+        raise NotImplementedError
 
     def handle(self, device: Device) -> Any:
         """Return the framework's own name or object for a device, as its functions take it."""
+        raise NotImplementedError
 
     def synchronize(self, device: Device, last: Any = None) -> None:
         """Wait until all work queued on the device is done.
@@ -174,23 +212,25 @@ class Backend(Protocol):
                 arrays that are alive are waited for. torch and tensorflow wait for the device itself. MLX evaluates it
                 first; what it does not hang on, and was not handed over, stays undone.
         """
+        raise NotImplementedError
 
     def reset_peak_memory(self, device: Device) -> None:
         """Start a new maximum of device memory, where the backend keeps one."""
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
         """Return bytes of an accelerator, and the method that counted them; see `peak_memory` of this module."""
+        return None, None
 
     def seed(self, number: int) -> None:
         """Seed the random generators of the host and of every device; JAX has none (keys are arguments)."""
 
     def random_state(self, device: Device) -> dict:
-        """Return the state of the random generators that training on the device draws from.
+        """Return the state of the random generators that training on the device draws from; empty: there is none.
 
         torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
-        variables, and the counter of `tf.random`'s stateful functions cannot be read. jax: empty, there is no state.
-        mlx: the one generator's.
+        variables, and the counter of `tf.random`'s stateful functions cannot be read. mlx: the one generator's.
         """
+        return {}
 
     def restore_random_state(self, device: Device, state: dict) -> None:
         """Put the generators back where `random_state` found them."""
@@ -200,30 +240,44 @@ class Backend(Protocol):
 
         Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
         """
+        raise NotImplementedError
+
+    def num_threads(self) -> int:
+        """Return the host threads that it computes with."""
+        return identity.usable_cores()
 
     def software(self) -> dict:
-        """Return framework, its version and the host threads it computes with, as columns of a row."""
+        """Return framework, its version and its host threads, as columns of a row."""
+        columns = {"framework": self.framework, "framework_version": self.version}
+        return columns | {"num_threads": self.num_threads()}
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        """Return an operation that multiplies two matrices, given on the host."""
+        """Return an operation that multiplies two matrices, or two stacks of them, given on the host."""
+        raise NotImplementedError
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that reads an array in device memory and writes as much."""
+        raise NotImplementedError
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array to the device."""
+        raise NotImplementedError
 
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array from the device."""
+        raise NotImplementedError
 
     def launch(self, device: Device) -> Operation:
         """Return an operation so small that only its start costs: one is added to one number."""
+        raise NotImplementedError
 
     def read(self, output: Any) -> float:
         """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
+        return float(output.reshape(-1)[0])
 
     def training_step(self, device: Device) -> Operation:
         """Return a step of the small training that starts of a process measure; see `frameworks.operations`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -240,7 +294,7 @@ class Group:
 
 
 def backend(framework: str) -> Backend:
-    """Return the module that speaks for a framework, with the framework imported, quietly.
+    """Return what a framework answers, with the framework imported, quietly.
 
     Raises:
         ValueError: the framework is not one of FRAMEWORKS.
@@ -255,7 +309,7 @@ def backend(framework: str) -> Backend:
     except ImportError as error:
         others = ", ".join(name for name in installed() if name != framework) or "none"
         raise FrameworkMissing(f"{framework} cannot be imported here ({error}); installed: {others}") from error
-    return importlib.import_module(f"benchbook.frameworks.{framework}.devices")
+    return importlib.import_module(f"benchbook.frameworks.{framework}.devices").BACKEND
 
 
 def installed() -> tuple[str, ...]:
@@ -292,36 +346,47 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
 
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has. Also where the framework
-            has an accelerator that is not in `KINDS`: the CPU must not stand in for it unasked.
+            has refused an accelerator: the CPU must not stand in for it unasked.
     """
     asked = backend(framework)
-    kind = choose_kind(kind, asked.kinds(), framework, asked.unnamed_accelerator())
+    kind = choose_kind(kind, asked.kinds(), framework, asked.refused())
     name = asked.name(kind) or identity.identify().chip
     return Device(kind, name, framework, capability=asked.capability(kind))
 
 
-def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, unnamed: str | None = None) -> str:
+def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, refused: Refused | None = None) -> str:
     """Return the kind of device that was asked for, of those that a framework has; best is the first of them.
 
     Args:
         kind: as `pick` takes it.
         kinds: those of the framework.
         framework: whose device.
-        unnamed: an accelerator that the framework has and `KINDS` lacks.
+        refused: an accelerator that is here and that it does not compute on.
 
     Raises:
         DeviceUnavailable: it has no such device; the message lists those it has.
     """
-    if unnamed and kind in ("best", unnamed):
+    if refused and kind in ("best", refused.kind):
         raise DeviceUnavailable(
-            f"{framework} computes on {unnamed!r} here, which is not in benchbook's table of devices (machine/kinds.py)"
-            f"; allowed: {', '.join(kinds)}"
+            f"{framework} is not measured on {refused.kind!r} here: {refused.reason}; allowed: {', '.join(kinds)}"
         )
     if kind not in ("best", *kinds):
         raise DeviceUnavailable(
             f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
         )
     return kinds[0] if kind == "best" else kind
+
+
+def has_binaries(capability: float, built: Iterable[str]) -> bool:
+    """Return whether a build's binaries serve an NVIDIA GPU: those of its major compute capability, and not above it.
+
+    Args:
+        capability: the GPU's.
+        built: what the build was made for, such as sm_80; of compute_90 it has PTX, which the driver compiles.
+    """
+    wanted = round(capability * 10)
+    numbers = [int(found[1]) for name in built if (found := re.match(r"sm_(\d+)", name))]
+    return any(number // 10 == wanted // 10 and number <= wanted for number in numbers)
 
 
 def peak_memory(device: Device) -> tuple[int | None, str | None]:
@@ -338,6 +403,20 @@ def peak_memory(device: Device) -> tuple[int | None, str | None]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "process_peak_resident"
 
 
+def present() -> tuple[str, ...]:
+    """Return the kinds of accelerator whose files or cards this computer shows, whether or not a driver works.
+
+    A container may show the cards of its host. CUDA_VISIBLE_DEVICES may hide all NVIDIA GPUs, as users do on purpose.
+    """
+    cards = [path.read_text() for path in PCI.glob("*/modalias")]
+    return tuple(
+        name
+        for name, kind in KINDS.items()
+        if any(map(glob.glob, kind.files)) or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
+        if name != "cuda" or os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+    )
+
+
 def quieten() -> None:
     """Keep tensorflow and jax from complaining about CUDA where there is no NVIDIA GPU; what the user set stays.
 
@@ -349,11 +428,12 @@ def quieten() -> None:
     Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars (CUDA_CACHE_MAXSIZE)
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if nvidia.gpus():  # those that CUDA_VISIBLE_DEVICES shows
+    here = present()
+    if nvidia.gpus() or "cuda" in here:  # those that CUDA_VISIBLE_DEVICES shows
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the most there can be
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a cuInit that fails is logged as an error, level 2
-    if importlib.util.find_spec("libtpu") is None:
+    if importlib.util.find_spec("libtpu") is None and "tpu" not in here:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 

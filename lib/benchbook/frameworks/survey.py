@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
+from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing, Refused
 from benchbook.machine import identity, processes
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
@@ -45,11 +45,11 @@ class Answer:
 
     Attributes:
         kinds: its devices, the fastest first.
-        unnamed: an accelerator that it has and `KINDS` lacks, so that it is not measured; None where there is none.
+        refused: an accelerator that is here and that it is not measured on.
     """
 
     kinds: tuple[Kind, ...]
-    unnamed: str | None = None
+    refused: Refused | None = None
 
 
 def kinds(framework: str) -> tuple[str, ...]:
@@ -73,14 +73,10 @@ def device(kind: str, framework: str) -> Device:
     """
     if kind == "cpu":
         return Device("cpu", identity.identify().chip, framework)
-    kind = devices.choose_kind(kind, kinds(framework), framework, unnamed(framework))
-    [first] = (each for each in ask(framework).kinds if each.kind == kind)
+    answer = ask(framework)
+    kind = devices.choose_kind(kind, kinds(framework), framework, answer.refused)
+    [first] = (each for each in answer.kinds if each.kind == kind)
     return Device(kind, first.name, framework, capability=first.capability)
-
-
-def unnamed(framework: str) -> str | None:
-    """Return an accelerator that a framework has and `devices.KINDS` lacks, None where there is none."""
-    return ask(framework).unnamed
 
 
 def compiles_first(kind: str, framework: str) -> bool:
@@ -107,7 +103,7 @@ def _answered(framework: str) -> Answer:
     answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
     if "error" in answer:
         raise ERRORS[answer["error"]](answer["message"])
-    return Answer(tuple(Kind(**each) for each in answer["kinds"]), answer["unnamed"])
+    return Answer(tuple(Kind(**each) for each in answer["kinds"]), answer["refused"] and Refused(**answer["refused"]))
 
 
 def _look(framework: str) -> Answer:
@@ -117,7 +113,7 @@ def _look(framework: str) -> Answer:
         Kind(each.kind, each.name, each.backend.count(each), each.backend.compiles_first(each), each.capability)
         for each in picked
     )
-    return Answer(tuple(seen), devices.backend(framework).unnamed_accelerator())
+    return Answer(tuple(seen), devices.backend(framework).refused())
 
 
 def main() -> None:

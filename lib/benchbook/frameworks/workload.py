@@ -1,18 +1,18 @@
-"""What the studies train: one module a study, all with the same small interface.
+"""What the studies train, and what is compared with float64, whatever the framework.
 
-The interface names no framework; `protocol` needs nothing else.
+Measuring needs this interface alone; a class that is no subclass may have it as well.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.plain import Arrays
 from benchbook.machine.precisions import PRECISIONS
 
 MOST_HALVINGS = 60  # of a loss's scale until a step is taken
@@ -63,51 +63,114 @@ class Settings:
             raise ValueError(f"precision {self.precision!r}; allowed: {', '.join(PRECISIONS)}")
 
 
-class Workload(Protocol):
+@dataclass(kw_only=True)
+class Workload:
     """A network with its data, loss, optimiser and schedule, ready to train step by step.
 
     Attributes:
         device: where it computes.
         batch_size: images in a full batch.
+        train_batches: epoch number to the batches of that epoch, in an order that depends on the seed and the epoch.
+        test_batches: to all test batches.
+        columns: the description of the work, as columns of a row.
         epoch: epochs finished since the weights were fresh.
+        settings: how it is computed.
+        metric: what the accuracy is, as rows name it; None where labels mean nothing, or there are none.
     """
 
     device: Device
     batch_size: int
-    epoch: int
+    train_batches: Callable[[int], Iterable]
+    test_batches: Callable[[], Iterable]
+    columns: dict = field(default_factory=dict)
+    epoch: int = 0
+    settings: Settings = field(default_factory=Settings)
+    metric: str | None = "top1"
+
+    def num_parameters(self) -> int:
+        """Return how many numbers the network has, trainable or not."""
+        raise NotImplementedError
+
+    def trainable_parameters(self) -> int:
+        """Return how many numbers training changes; moving statistics are not among them."""
+        raise NotImplementedError
 
     def description(self) -> dict:
-        """Return the columns of a row that describe the work and the software."""
+        """Return the columns of a row that describe the work."""
+        sizes = {"parameters": self.num_parameters(), "batch_size": self.batch_size}
+        return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
 
     def enter(self) -> None:
         """Set the framework's global switches as this network computes: another one may have set them otherwise."""
 
     def batches(self, epoch: int) -> Iterator:
-        """Yield the batches of one epoch, in an order that depends on the seed and the epoch alone."""
+        """Yield the batches of one epoch, as the loader delivers them."""
+        return iter(self.train_batches(epoch))
 
-    def num_samples(self, batch: Any) -> int:
+    def to_device(self, batch: tuple) -> tuple:
+        """Return a batch where and as a step needs it; what is there already is not moved again."""
+        return batch
+
+    def num_samples(self, batch: tuple) -> int:
         """Return the images in a batch."""
+        return len(batch[0])
 
-    def step(self, batch: Any) -> Any:
+    def step(self, batch: tuple) -> Any:
         """Train on one batch and return its mean loss, unread: a scalar that may lie on the device."""
+        raise NotImplementedError
 
     def steps_taken(self) -> int:
         """Return the steps that the optimiser has taken, by its own count; only differences of it mean something."""
+        raise NotImplementedError
 
     def mean_loss(self, losses: list) -> float:
         """Read the losses of many steps from the device and return their mean."""
+        raise NotImplementedError
 
     def end_epoch(self) -> None:
         """Advance the epoch and whatever follows it, such as a learning-rate schedule."""
+        self.epoch += 1
+
+    def score(self, batch: tuple) -> tuple[Any, Any, int]:
+        """Return the sum of a test batch's losses, how many of its images are right (both unread), and their number."""
+        raise NotImplementedError
 
     def evaluate(self) -> Evaluation:
-        """Evaluate on all test images."""
+        """Return mean loss and accuracy over all test images, unread."""
+        total, right, samples = 0.0, 0, 0
+        for batch in self.test_batches():
+            loss, correct, count = self.score(batch)
+            total, right, samples = total + loss, right + correct, samples + count
+        return Evaluation(total / samples, right / samples if self.metric else numpy.nan, samples, self.metric)
 
-    def snapshot(self) -> Any:
-        """Return a copy of weights, optimiser, schedule, epoch and random state."""
+    def state(self) -> dict:
+        """Return a copy of weights, optimiser and schedule."""
+        raise NotImplementedError
 
-    def restore(self, state: Any) -> None:
+    def load_state(self, state: dict) -> None:
+        """Go back to what `state` returned, in place: compiled code stays valid."""
+        raise NotImplementedError
+
+    def snapshot(self) -> dict:
+        """Return a copy of all that training changes: weights, optimiser, schedule, epoch and random state."""
+        return self.state() | {"random": self.device.backend.random_state(self.device), "epoch": self.epoch}
+
+    def restore(self, state: dict) -> None:
         """Go back to a snapshot."""
+        self.load_state(state)
+        self.epoch = state["epoch"]
+        self.device.backend.restore_random_state(self.device, state["random"])
+
+    def pass_steps(self, count: int) -> None:
+        """Go on as after so many steps of a schedule that changes with every step."""
+
+    def compared(self, precision: str) -> AbstractContextManager["ParitySubject"]:
+        """Return a context in which the workload is compared; afterwards it is what it was before.
+
+        What is compared is the workload itself, or in another precision a copy of it. It has an attribute `plain`,
+        which training is held against; see `benchbook.measuring.parity`.
+        """
+        raise NotImplementedError
 
 
 class ParitySubject:
@@ -145,32 +208,42 @@ class ParitySubject:
         return [tuple(self.gather(part) for part in batch) for batch in itertools.islice(stream, count)]
 
     def gather(self, part: Any) -> Any:
-        """Return a part of a loader's batch in one piece."""
+        """Return a part of a loader's batch in one piece, though several devices may hold their shares of it."""
         return part
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        """Return a batch as NumPy has it."""
+        """Return a batch as NumPy has it: what is not whole in float64."""
+        raise NotImplementedError
 
-    def weights(self) -> dict[str, numpy.ndarray]:
+    def weights(self) -> Arrays:
         """Return every parameter, trainable or not."""
+        raise NotImplementedError
 
-    def statistics(self) -> dict[str, numpy.ndarray]:
+    def statistics(self) -> Arrays:
         """Return the moving statistics of batch norms."""
+        raise NotImplementedError
 
-    def load(self, weights: dict[str, numpy.ndarray], statistics: dict[str, numpy.ndarray]) -> None:
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
         """Take over weights and moving statistics, rounded to what the workload keeps."""
+        raise NotImplementedError
 
-    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, dict[str, numpy.ndarray]]:
-        """Train on one batch; return its mean loss and, if they are wanted, every parameter's gradients."""
+    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
+        """Train on one batch; return its mean loss and, if they are wanted, every parameter's gradients.
+
+        A scaled optimiser leaves out a step whose gradients overflow, and halves its scale; the same batch comes again.
+        """
+        before = self.statistics()
+        for _ in range(MOST_HALVINGS):
+            loss, gradients, taken = self.attempt(batch, differentiated)
+            if taken:
+                break
+            self.load({}, before)
+        return loss, gradients
+
+    def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
+        """Try a step; return what `step` does, and whether the optimiser took it. Count it in `num_passed`."""
+        raise NotImplementedError
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         """Return numbers as the parameter of this name keeps them."""
-
-
-class ParityWorkload(Protocol):
-    """What a workload offers to be checked; see `benchbook.measuring.parity`."""
-
-    plain: Plain
-
-    def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
-        """Return a context in which the workload is compared; afterwards it is what it was before."""
+        raise NotImplementedError

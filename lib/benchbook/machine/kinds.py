@@ -25,6 +25,8 @@ class Features:
         group_backend: what torch's processes talk through when several such devices train together; None: they cannot.
         own_chip: whether the device is a chip of its own, which its driver names; else it is the machine's.
         aborts: whether an operation that it lacks may end the whole process, so that nothing can catch it.
+        files: patterns of its driver's files.
+        cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
     """
 
     frameworks: tuple[str, ...]
@@ -38,6 +40,8 @@ class Features:
     group_backend: str | None = None
     own_chip: bool = True
     aborts: bool = False
+    files: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
 
 
 KINDS: dict[str, Features] = {
@@ -79,8 +83,16 @@ KINDS: dict[str, Features] = {
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
+        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two are Jetson's, which has no NVML
+        cards=("pci:v000010DEd*bc03*",),
     ),
-    "tpu": Features(frameworks=("jax",), word="TPU", precisions=("amp_bf16",)),
+    # Google's network cards are of the same vendor. Source: jax/_src/hardware_utils.py
+    "tpu": Features(
+        frameworks=("jax",),
+        word="TPU",
+        precisions=("amp_bf16",),
+        cards=tuple(f"pci:v00001AE0d000000{device}*" for device in ("27", "56", "5E", "62", "63", "6F", "76")),
+    ),
 }
 
 

@@ -12,7 +12,7 @@ import numpy
 import pandas
 
 from benchbook.frameworks.plain import Arrays, Optimizer
-from benchbook.frameworks.workload import ParitySubject, ParityWorkload, Workload
+from benchbook.frameworks.workload import ParitySubject, Workload
 from benchbook.judging.parity import Agreement, tolerance_of, verdict
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import reference, runs
@@ -39,7 +39,7 @@ LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by i
 
 
 def check(
-    workload: Workload | ParityWorkload,
+    workload: Workload,
     record: Run,
     num_steps: int = 20,
     precision: str = "",

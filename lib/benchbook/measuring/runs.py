@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import SHORT_OF_MEMORY, Device
 from benchbook.machine import condition, layout
 from benchbook.machine import identity as machine
 from benchbook.rows import marker, points, records
@@ -232,9 +232,7 @@ def resume(folder: Path, run_id: str) -> Run | None:
 
 def status_of(error_name: str, message: str) -> str:
     """Return the status that an exception stands for."""
-    if error_name in ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError") or (
-        "out of memory" in message.lower() or "can't allocate memory" in message  # torch, on a CPU
-    ):
+    if error_name in ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError") or SHORT_OF_MEMORY.search(message):
         return "out_of_memory"
     named = {
         "DeviceUnavailable": "unavailable",

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from benchbook.commands.doctor.checks import ISSUE, MISSING, RIGHT, WRONG, Finding
 from benchbook.frameworks import devices, survey
-from benchbook.frameworks.devices import DeviceUnavailable
+from benchbook.frameworks.devices import DeviceUnavailable, Refused
 from benchbook.machine import condition, identity, layout
 from benchbook.measuring import runs
 from benchbook.rows import packing
 
+HINT = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_VISIBLE_DEVICES"
 CHECKS = "benchbook.commands.doctor.checks"  # the module that a process runs
 
 __all__ = ["MISSING", "RIGHT", "WRONG", "Finding", "examine", "write"]
@@ -49,20 +50,21 @@ def examine(limit_seconds: float, device: str = "all") -> Iterator[Finding]:
             hint = f"set up again (make clean, make study); {ISSUE}"
             yield Finding(framework, "", "installed", WRONG, runs.anonymous(str(error)), hint)
             continue
-        yield _accelerator(framework, kinds)
+        yield _accelerator(framework, kinds, survey.ask(framework).refused)
         for kind in kinds if device == "all" else {device} & set(kinds):
             yield from try_device(framework, kind, deadline)
 
 
-def _accelerator(framework: str, kinds: tuple[str, ...]) -> Finding:
+def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None) -> Finding:
     """Say which accelerator a framework has; that it has none may be what is wrong with a machine."""
     if kinds != ("cpu",):
         return Finding(framework, kinds[0], "accelerator", RIGHT, f"{framework} sees {kinds[0]}")
+    if refused:
+        return Finding(framework, refused.kind, "accelerator", MISSING, runs.anonymous(refused.reason), HINT)
     there = identity.identify().accelerators
     if there:
-        hint = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_VISIBLE_DEVICES"
         seen = f"{', '.join(there)} is here, {framework} sees none"
-        return Finding(framework, "", "accelerator", MISSING, seen, hint)
+        return Finding(framework, "", "accelerator", MISSING, seen, HINT)
     return Finding(framework, "", "accelerator", RIGHT, "none here, and none seen")
 
 

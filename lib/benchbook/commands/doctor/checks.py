@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy
+
 from benchbook import studies
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
@@ -32,6 +34,7 @@ TRANSFER_BYTES = 2**26
 # No bus or memory that a device is reached by is as fast: PCIe 6.0 with 16 lanes has 121 GB/s, NVLink-C2C 450.
 FASTEST_BUS = 1e12  # bytes a second
 SENSOR_SECONDS = 2.5  # Apple's counters move every 2 s at the slowest
+LONG_INNER = 32_769
 ISSUE = "attach the zip to an issue"
 
 
@@ -91,6 +94,24 @@ def check_energy(device: Device) -> Answer:
     return RIGHT, f"{watts:.3g} W at rest ({window.energy.method}, {window.energy.boundary})", ""
 
 
+def check_products(device: Device) -> Answer:
+    """Multiply stacks of matrices with a long inner dimension, next to memory that holds large numbers.
+
+    Of an inner dimension of 32,767 or more M1 and M2 add what lies behind the operands (linear: until torch 2.14).
+    """
+    neighbours = [device.backend.copy(device, numpy.full(2**18, 1e6, numpy.float32)) for _ in range(16)]
+    for neighbour in neighbours:
+        neighbour(None)
+    del neighbours[::2], neighbour  # the operands take the place of some, next to the others
+    ones = numpy.ones((2, 4, LONG_INNER), numpy.float32)
+    product = device.backend.multiplication(device, ones, ones.transpose(0, 2, 1).copy(), "float32")(None)
+    values = {device.backend.read(product[i, j, k:]) for i, j, k in numpy.ndindex(2, 4, 4)}
+    if values != {float(LONG_INNER)}:
+        hint = f"keep a step's tokens below {LONG_INNER - 2:,}, and {ISSUE}"
+        return WRONG, f"{LONG_INNER:,} ones add up to {max(values, key=lambda value: abs(value - LONG_INNER)):g}", hint
+    return RIGHT, f"products of an inner dimension of {LONG_INNER:,} are right", ""
+
+
 def check_transfers(device: Device) -> Answer:
     """Time copies to the device and back; faster than any bus means that nothing was copied."""
     if device.is_cpu:
@@ -146,6 +167,7 @@ def checks(device: Device) -> dict[str, Callable[[], Answer]]:
         "memory": lambda: check_memory(device),
         "energy": lambda: check_energy(device),
         "transfers": lambda: check_transfers(device),
+        "products": lambda: check_products(device),
     }
     for name in (each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg):
         module = f"{studies.__name__}.{name}.plan"

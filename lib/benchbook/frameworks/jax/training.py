@@ -7,7 +7,7 @@ import jax
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.jax.devices import place
+from benchbook.frameworks.jax.devices import BACKEND
 from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array, arithmetic
 
@@ -56,7 +56,7 @@ class KerasNetwork(Network):
 
     def _keep(self, array: Array) -> Array:
         """Return an array on the device, or a copy of it on each device."""
-        return place(self.device, array) if self._layouts is None else jax.device_put(array, self._layouts[0])
+        return BACKEND.place(self.device, array) if self._layouts is None else jax.device_put(array, self._layouts[0])
 
     def update_model(self) -> None:
         """Copy the state into the model's variables."""

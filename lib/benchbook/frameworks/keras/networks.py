@@ -12,6 +12,7 @@ import numpy
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, to_host
+from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS
 
 
@@ -24,9 +25,7 @@ class Network:
         loss: outputs and targets to a scalar, in keras.ops.
         accuracy: outputs and targets to a fraction, in keras.ops.
         device: where to compute.
-        precision: a key of `POLICIES`.
-        compiled: whether TensorFlow uses XLA; JAX always does.
-        loss_scaled: whether the optimiser scales the loss, so that small gradients do not vanish in float16.
+        settings: precision, and whether TensorFlow uses XLA; JAX always does.
         seed: of the weights and of dropout.
 
     Attributes:
@@ -44,22 +43,23 @@ class Network:
         loss: Callable[[Array, Array], Array],
         accuracy: Callable[[Array, Array], Array],
         device: Device,
-        precision: str,
-        compiled: bool = False,
-        loss_scaled: bool = False,
+        settings: Settings,
         seed: int = 1,
     ) -> None:
         self.keras = import_keras(device.framework)
-        self.loss, self.accuracy, self.device, self.precision = loss, accuracy, device, precision
+        self.loss, self.accuracy, self.device = loss, accuracy, device
+        self.precision, self.compiled = settings.precision, settings.compiled
         self.misplaced: dict[str, int] = {}
-        self.compiled, self.is_float64 = compiled, PRECISIONS[precision].stored == "float64"
+        kept = PRECISIONS[self.precision]
+        self.is_float64 = kept.stored == "float64"
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
-            with arithmetic(device, precision), self.scope():
-                self.keras.config.set_dtype_policy(POLICIES[precision])
-                self.model, optimizer = make_model(), make_optimizer()
-                self.optimizer = self.keras.optimizers.LossScaleOptimizer(optimizer) if loss_scaled else optimizer
+            with arithmetic(device, self.precision), self.scope():
+                self.keras.config.set_dtype_policy(POLICIES[self.precision])
+                self.model, self.optimizer = make_model(), make_optimizer()
+                if kept.needs_scaling:  # else small gradients vanish in float16
+                    self.optimizer = self.keras.optimizers.LossScaleOptimizer(self.optimizer)
                 self.optimizer.build(self.model.trainable_variables)
                 self._prepare()
         finally:

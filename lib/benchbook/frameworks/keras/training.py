@@ -5,15 +5,14 @@ The same model, loss and optimiser run on both; which of the two is the device's
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes  # NumPy's bfloat16 and its like, as TensorFlow and JAX have them
 import numpy
 
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.parity import KerasSubject
 from benchbook.frameworks.keras.runtime import (
     Array,
     Batch,
@@ -21,11 +20,12 @@ from benchbook.frameworks.keras.runtime import (
     arithmetic,
     evaluation_batch_size,
     import_keras,
+    is_moving,
     kernels_of_zeros,
     to_host,
 )
-from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.workload import Evaluation, ParitySubject, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "to_host",
     "top1",
 ]
+LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
 # Keras's classes whose work is multiplications, and how often each number of a kernel is used: once for every
 # position of the output, or, where a convolution is transposed, of the input.
 _OF_OUTPUT = ("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense")
@@ -64,20 +65,84 @@ def top1(logits: Array, labels: Array) -> Array:
     return keras.ops.mean(keras.ops.cast(right, "float32"))
 
 
-@dataclass
-class KerasWorkload:
-    """A network trained with Keras; see `benchbook.frameworks.workload.Workload` for the interface.
+class KerasSubject(ParitySubject):
+    """A Keras workload step by step; see `ParitySubject`.
+
+    Args:
+        workload: its dropout is off, and whoever made this puts it back afterwards.
+    """
+
+    def __init__(self, workload: "KerasWorkload") -> None:
+        self.network = workload.network
+        self.loss_scale = LARGEST_LOSS_SCALE if PRECISIONS[self.network.precision].needs_scaling else 1.0
+        self.dtype = to_host(self.network.model.weights[0].value).dtype
+        self.resolution = float(ml_dtypes.finfo(self.dtype).eps)
+        super().__init__(workload)
+
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        arrays = (to_host(part) for part in batch)
+        return tuple(array if array.dtype.kind in "iub" else array.astype("float64") for array in arrays)
+
+    def weights(self) -> Arrays:
+        return self._kept(moving=False)
+
+    def statistics(self) -> Arrays:
+        return self._kept(moving=True)
+
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        arrays = weights | statistics
+        self.network.update_model()
+        variables = [variable for variable in self.network.model.weights if variable.path in arrays]
+        self.network.assign(variables, [arrays[variable.path] for variable in variables])
+
+    def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
+        """Try a step; the gradients are those at the weights from before it."""
+        before = self.statistics()
+        gradients = self._differentiate(batch) if differentiated else {}
+        self.load({}, before)  # to differentiate moves them, too
+        loss = float(self.workload.step(batch))
+        self.network.update_model()
+        passed, self.num_passed = self.num_passed, int(to_host(self.network.iterations.value))
+        return loss, gradients, self.num_passed > passed or not self.network.is_loss_scaled
+
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        return array.astype(self.dtype).astype("float64")
+
+    def gather(self, part: Any) -> Any:
+        return self.network.gather(part)
+
+    def _kept(self, moving: bool) -> Arrays:
+        self.network.update_model()
+        variables = [variable for variable in self.network.model.weights if is_moving(variable) == moving]
+        return {variable.path: to_host(variable.value).astype("float64") for variable in variables}
+
+    def _differentiate(self, batch: tuple) -> Arrays:
+        """Return gradients by name; in float16 the loss is scaled, and the scale halved until nothing overflows.
+
+        A parameter that is not trained has zeros.
+        """
+        while True:
+            _, derived = self.network.differentiate(*batch, self.loss_scale)
+            if self.loss_scale == 1 or all(numpy.isfinite(gradient).all() for gradient in derived):
+                break
+            self.loss_scale /= 2
+        model = self.network.model
+        zeros = {part.path: numpy.zeros(part.shape) for part in model.weights if not is_moving(part)}
+        names = [variable.path for variable in model.trainable_variables]
+        return zeros | dict(zip(names, derived, strict=True))
+
+
+@dataclass(kw_only=True)
+class KerasWorkload(Workload):
+    """A network trained with Keras.
 
     A batch is (inputs, target), NumPy arrays or tensors of the framework. As it stands it is a classifier.
 
     Attributes:
         make_model: to a functional Keras model, without models inside, in the dtype policy then in force.
         make_optimizer: to a new Keras optimiser; a schedule of its own steps with every batch.
-        train_batches: epoch number to the batches of that epoch, all of one shape: another one is compiled anew.
-        test_batches: to all test batches.
+        train_batches: to batches that are all of one shape: another one is compiled anew.
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
-        metric: what `accuracy` is, as rows name it; None where labels mean nothing.
-        columns: the description of the work, as columns of a row.
         plain: what training is held against; None: it cannot be checked.
         settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
         seed: of weights and dropout.
@@ -86,25 +151,16 @@ class KerasWorkload:
         NotImplementedError: settings that Keras does not have.
     """
 
-    device: Device
-    batch_size: int
     make_model: Callable
     make_optimizer: Callable
-    train_batches: Callable[[int], Iterable[Batch]]
-    test_batches: Callable[[], Iterable[Batch]]
     loss: Callable[[Array, Array], Array] = cross_entropy
     accuracy: Callable[[Array, Array], Array] = top1
-    metric: str | None = "top1"
-    columns: dict = field(default_factory=dict)
-    epoch: int = 0
     plain: Plain | None = None
-    settings: Settings = field(default_factory=Settings)
     seed: int = 1
 
     def __post_init__(self) -> None:
         if self.settings != Settings(self.settings.precision, compiled=self.settings.compiled):
             raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
-        precision = self.settings.precision
         import_keras(self.device.framework)
         training = importlib.import_module(f"benchbook.frameworks.{self.device.framework}.training")
         self.network = training.KerasNetwork(
@@ -113,9 +169,7 @@ class KerasWorkload:
             make_optimizer=self.make_optimizer,
             loss=self.loss,
             accuracy=self.accuracy,
-            precision=precision,
-            compiled=self.settings.compiled,
-            loss_scaled=PRECISIONS[precision].needs_scaling,
+            settings=self.settings,
             seed=self.seed,
         )
 
@@ -125,43 +179,31 @@ class KerasWorkload:
         self.network.update_model()
         return self.network.model
 
+    def num_parameters(self) -> int:
+        return self.network.model.count_params()
+
     def description(self) -> dict:
-        """Return the columns that describe the work."""
-        model = self.network.model
-        return {
-            "parameters": model.count_params(),
-            "batch_size": self.batch_size,
-            "precision": self.settings.precision,
-            "compiled": self.settings.compiled or self.device.framework == "jax",  # JAX knows nothing else
-            "flops_per_sample": flops_per_sample(model),
-        } | self.columns
+        """Return the columns that describe the work; on JAX there is nothing but compiled code."""
+        compiled = self.settings.compiled or self.device.framework == "jax"
+        described = super().description() | {"compiled": compiled}
+        counted = "flops_per_sample" in described
+        return described | ({} if counted else {"flops_per_sample": flops_per_sample(self.network.model)})
 
     def trainable_parameters(self) -> int:
-        """Return how many numbers training changes; moving statistics are not among them."""
         return sum(math.prod(variable.shape) for variable in self.network.model.trainable_variables)
 
-    def enter(self) -> None:
-        """Do nothing: every call of the network enters its own arithmetic."""
-
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield one epoch's batches."""
-        return iter(self.train_batches(epoch))
-
     def num_samples(self, batch: Batch) -> int:
-        """Return the images in a batch."""
         return self.network.num_images(batch[0])
 
     def to_device(self, batch: Batch) -> Batch:
-        """Return a batch on the device, or its shares where there are several; a step does not move it again."""
+        """Return a batch on the device, or its shares where there are several."""
         with arithmetic(self.device, self.settings.precision):
             return tuple(self.network.spread(*batch))
 
     def step(self, batch: Batch) -> Array:
-        """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
 
     def steps_taken(self) -> int:
-        """Return the optimiser's iterations."""
         return self.network.steps_taken()
 
     def misplaced_operations(self) -> dict[str, int]:
@@ -172,45 +214,28 @@ class KerasWorkload:
         return dict(self.network.misplaced)
 
     def mean_loss(self, losses: list[Array]) -> float:
-        """Read the losses of many steps and return their mean."""
         return float(numpy.mean([numpy.asarray(loss, "float64") for loss in losses]))
 
-    def end_epoch(self) -> None:
-        """Advance the epoch."""
-        self.epoch += 1
-
     def evaluate(self) -> Evaluation:
-        """Return mean loss and accuracy over all test images, unread."""
-        total, right, samples = 0.0, 0.0, 0
         self.network.share_statistics()
-        for inputs, target in self.test_batches():
-            loss, accuracy = self.network.score(inputs, target)
-            count = self.network.num_images(inputs)
-            total, right, samples = total + loss * count, right + accuracy * count, samples + count
-        return Evaluation(total / samples, right / samples if self.metric else math.nan, samples, self.metric)
+        return super().evaluate()
 
-    def snapshot(self) -> dict:
-        """Return a copy of everything that training changes; seeds and schedule are among the variables."""
-        random = self.device.backend.random_state(self.device)
-        return {"variables": self.network.read(), "random": random, "epoch": self.epoch}
+    def score(self, batch: Batch) -> tuple[Array, Array, int]:
+        (loss, accuracy), count = self.network.score(*batch), self.network.num_images(batch[0])
+        return loss * count, accuracy * count, count
 
-    def restore(self, state: dict) -> None:
-        """Go back to a snapshot, in place: compiled code stays valid."""
+    def state(self) -> dict:
+        return {"variables": self.network.read()}  # seeds and schedule are among them
+
+    def load_state(self, state: dict) -> None:
         self.network.write(state["variables"])
-        self.epoch = state["epoch"]
-        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of a schedule that changes with every step."""
         self.network.update_model()
         self.network.assign([self.network.iterations], [count])
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[KerasSubject]:
-        """Yield what is compared with float64: this workload itself, or in another precision one with its weights.
-
-        Afterwards weights, optimiser, seeds and random state are what they were.
-        """
         workload = self
         if precision != self.settings.precision:
             workload = replace(self, settings=Settings(precision))

@@ -1,21 +1,20 @@
 """What all MLX workloads share: the steps that are timed, and that parity looks at, evaluation, fresh weights."""
 
 import functools
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
+import numpy
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.mlx.parity import MlxSubject
 from benchbook.frameworks.mlx.runtime import MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
-from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.workload import ParitySubject, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 Loss = Callable[[mx.array, mx.array], mx.array]
@@ -139,41 +138,104 @@ def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
     return nn.losses.cross_entropy(logits, labels, reduction="mean")
 
 
-@dataclass
-class MlxWorkload:
-    """A classifier trained with MLX; see `benchbook.frameworks.workload.Workload` for the interface.
+class MlxSubject(ParitySubject):
+    """An MLX workload step by step; see `ParitySubject`.
+
+    MLX's convolutions have no float64, so the plain network is torch's: parameters go by torch's names, in torch's
+    shapes, and batches on the host have torch's order of dimensions.
+
+    Args:
+        workload: a copy of what is compared, whose dropout is put off.
+    """
+
+    def __init__(self, workload: "MlxWorkload") -> None:
+        self.network, self.model = workload.network, workload.network.model
+        for module in self.model.modules():
+            if isinstance(module, nn.Dropout):
+                module.eval()
+        self.dtype = STORED[workload.settings.precision]
+        self.resolution = float(mx.finfo(self.dtype).eps)
+        named = workload.plain.make_network()
+        trained = [name for name, part in named.named_parameters() if part.requires_grad]
+        self.names = dict(zip(leaves(self.model.trainable_parameters()), trained, strict=True))
+        moving = [path for path in leaves(self.model) if path.endswith(MOVING)]
+        buffers = [name for name, part in named.named_buffers() if part.is_floating_point()]
+        # Batch norms that are folded into convolutions leave none.
+        self.moving = dict(zip(moving, buffers, strict=True)) if moving else {}
+        super().__init__(workload)
+
+    def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
+        """Return a batch as NumPy has it, channels before height and width."""
+        images, labels = batch
+        images = to_host(mx.array(images)) if isinstance(images, mx.array) else images.astype("float64")
+        return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2)), numpy.array(labels)
+
+    def weights(self) -> Arrays:
+        return self._exported(leaves(self.model.trainable_parameters()), self.names)
+
+    def statistics(self) -> Arrays:
+        return self._exported(leaves(self.model), self.moving)
+
+    def load(self, weights: Arrays, statistics: Arrays) -> None:
+        own, arrays = leaves(self.model), {}
+        for path, name in (self.names | self.moving).items():
+            given = weights | statistics
+            if name in given:
+                layer = self._layer(path)
+                value = layer.from_torch(given[name]) if layer else given[name]
+                arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(own[path].dtype)
+        assign(self.model, arrays)
+
+    def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
+        """Try a step; the gradients are those at the weights from before it."""
+        scale = self.network.scaling["scale"].item()
+        gradients = self.network.differentiate(*batch)[1] if differentiated else {}
+        loss = self.workload.step(batch).item()
+        self.num_passed += 1
+        return loss, self._exported(gradients, self.names), self.network.scaling["scale"].item() >= scale
+
+    def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
+        return to_host(mx.array(array.astype("float32")).astype(self.dtype))
+
+    def _exported(self, arrays: dict[str, mx.array], names: dict[str, str]) -> Arrays:
+        """Return arrays of parameters' shapes by torch's names, in torch's shapes."""
+        exported = {}
+        for path, name in names.items():
+            if path in arrays:
+                layer, value = self._layer(path), to_host(arrays[path])
+                exported[name] = layer.to_torch(value) if layer else value
+        return exported
+
+    def _layer(self, path: str) -> nn.Module | None:
+        """Return the layer of a weight that torch keeps in another shape, perhaps; None for all others."""
+        parent, _, kind = path.rpartition(".")
+        layer = dict(self.model.named_modules())[parent]
+        return layer if kind == "weight" and hasattr(layer, "to_torch") else None
+
+
+@dataclass(kw_only=True)
+class MlxWorkload(Workload):
+    """A classifier trained with MLX.
 
     A batch is (images, labels), NumPy arrays or MLX's; images are (n, height, width, channels).
 
     Attributes:
         make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
         make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
-        train_batches: epoch number to the batches of that epoch.
-        test_batches: to all test batches.
         loss: outputs in float32 and labels to the mean loss.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
-        columns: the description of the work, as columns of a row.
         make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
-        metric: what the accuracy is, as rows name it; None where labels mean nothing.
 
     Raises:
         NotImplementedError: settings that MLX does not have.
     """
 
-    device: Device
-    batch_size: int
     make_model: Callable[[], nn.Module]
     make_optimizer: Callable[[], optimizers.Optimizer]
-    train_batches: Callable[[int], Iterable]
-    test_batches: Callable[[], Iterable]
     loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
     epoch_rate: Callable[[int], float] | None = None
-    columns: dict = field(default_factory=dict)
-    epoch: int = 0
     make_plain: Callable[[], Plain] | None = None
-    settings: Settings = field(default_factory=Settings)
-    metric: str | None = "top1"
 
     def __post_init__(self) -> None:
         self.network = Network(self.device, self.make_model(), self.make_optimizer(), self.loss, self.settings)
@@ -183,70 +245,42 @@ class MlxWorkload:
         """Return what training is held against."""
         return self.make_plain()
 
-    def description(self) -> dict:
-        """Return the columns that describe the work."""
-        parameters = sum(array.size for array in leaves(self.network.model.parameters()).values())
-        sizes = {"parameters": parameters, "batch_size": self.batch_size}
-        return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+    def num_parameters(self) -> int:
+        return sum(array.size for array in leaves(self.network.model.parameters()).values())
 
     def trainable_parameters(self) -> int:
-        """Return how many numbers training changes; moving statistics are not among them."""
         return sum(array.size for array in leaves(self.network.model.trainable_parameters()).values())
 
     def enter(self) -> None:
-        """Let MLX compute on this workload's device."""
         self.network.enter()
 
-    def batches(self, epoch: int) -> Iterator:
-        """Yield one epoch's batches."""
-        return iter(self.train_batches(epoch))
-
-    def num_samples(self, batch: tuple) -> int:
-        """Return the images in a batch."""
-        return len(batch[0])
-
     def step(self, batch: tuple) -> mx.array:
-        """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         return self.network.train(*batch)
 
     def steps_taken(self) -> int:
-        """Return the optimiser's own count of its steps."""
         return int(self.network.optimizer.state["step"].item())
 
     def mean_loss(self, losses: list[mx.array]) -> float:
-        """Read the losses of many steps and return their mean."""
         return float(to_host(mx.stack(losses)).mean())
 
     def end_epoch(self) -> None:
-        """Advance the epoch, and a schedule that steps with it."""
-        self.epoch += 1
+        super().end_epoch()
         if self.epoch_rate:
             self.network.optimizer.learning_rate = self.epoch_rate(self.epoch)
 
-    def evaluate(self) -> Evaluation:
-        """Return mean loss and top-1 accuracy over all test images, unread."""
-        total, right, samples = mx.array(0.0), mx.array(0), 0
-        for images, labels in self.test_batches():
-            outputs, labels = self.network.predict(images), self.network.placed(labels)
-            total = total + self.loss(outputs, labels) * len(labels)
-            right = right + (outputs.argmax(1) == labels).sum()
-            samples += len(labels)
-            mx.async_eval(total, right)
-        return Evaluation(total / samples, right / samples if self.metric else math.nan, samples, self.metric)
+    def score(self, batch: tuple) -> tuple[mx.array, mx.array, int]:
+        outputs, labels = self.network.predict(batch[0]), self.network.placed(batch[1])
+        loss, right = self.loss(outputs, labels) * len(labels), (outputs.argmax(1) == labels).sum()
+        mx.async_eval(loss, right)
+        return loss, right, len(labels)
 
-    def snapshot(self) -> dict:
-        """Return everything that training changes."""
-        random = self.device.backend.random_state(self.device)
-        return {"arrays": self.network.read(), "random": random, "epoch": self.epoch}
+    def state(self) -> dict:
+        return {"arrays": self.network.read()}
 
-    def restore(self, state: dict) -> None:
-        """Go back to a snapshot, in place: compiled code stays valid."""
+    def load_state(self, state: dict) -> None:
         self.network.write(state["arrays"])
-        self.epoch = state["epoch"]
-        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of a schedule that changes with every step."""
         if count:
             self.network.optimizer.state["step"] = mx.array(count, mx.uint64)
 

@@ -7,216 +7,182 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy
 import tensorflow
 
 from benchbook.frameworks import operations
-from benchbook.frameworks.devices import Device, Operation
-from benchbook.machine import identity
+from benchbook.frameworks.devices import Backend, Device, Operation, has_binaries
 from benchbook.machine.precisions import Precision
 
 
-def kinds() -> tuple[str, ...]:
-    """Return the kinds of device, the fastest first."""
-    if not tensorflow.config.list_physical_devices("GPU"):
-        return ("cpu",)
-    return ("metal" if sys.platform == "darwin" else "cuda", "cpu")
+class TensorFlowBackend(Backend):
+    """TensorFlow on a GPU or on the CPU."""
+
+    framework = "tensorflow"
+    version = tensorflow.__version__
+
+    def accelerator(self) -> str | None:
+        kinds = {each.device_type for each in tensorflow.config.list_physical_devices()}
+        if "GPU" not in kinds:
+            return min((kind.lower() for kind in kinds - {"CPU"}), default=None)  # such as Intel's XPU
+        if sys.platform == "darwin":
+            return "metal"
+        return "rocm" if tensorflow.test.is_built_with_rocm() else "cuda"
+
+    def why_unusable(self, kind: str) -> str:
+        """Name a GPU for which it has PTX alone that the driver refuses: compute capability 12, TensorFlow 2.20.
+
+        Source: https://github.com/tensorflow/tensorflow/issues/101746
+        """
+        capability = self.capability(kind) or 0.0
+        if capability < 12 or has_binaries(capability, self._built()):
+            return ""
+        return (
+            f"tensorflow {self.version} fails on compute capability {capability:g} (CUDA_ERROR_INVALID_PTX); torch and "
+            "jax serve this GPU, or NVIDIA's build: docker run --gpus all nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+        )
+
+    def name(self, kind: str) -> str | None:
+        return self._details(kind).get("device_name")
+
+    def capability(self, kind: str) -> float | None:
+        pair = self._details(kind).get("compute_capability")
+        return pair[0] + pair[1] / 10 if pair else None
+
+    def _details(self, kind: str) -> dict:
+        if kind != "cuda":
+            return {}
+        first = tensorflow.config.list_physical_devices("GPU")[0]
+        return tensorflow.config.experimental.get_device_details(first)
+
+    def _built(self) -> list[str]:
+        return tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", [])
+
+    def compiles_first(self, device: Device) -> bool:
+        """Return whether this build lacks binaries for an NVIDIA GPU: 2.20 has them up to 8.9, PTX from Hopper on."""
+        return device.capability is not None and not has_binaries(device.capability, self._built())
+
+    def count(self, device: Device) -> int:
+        """Return the devices; a CPU is several where logical devices were made of it."""
+        return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
+
+    def handle(self, device: Device) -> str:
+        return f"{'CPU' if device.is_cpu else 'GPU'}:{device.index}"
+
+    def synchronize(self, device: Device, last: object = None) -> None:
+        """Wait for every device.
+
+        Source: https://www.tensorflow.org/api_docs/python/tf/test/experimental/sync_devices
+        """
+        tensorflow.test.experimental.sync_devices()
+
+    def reset_peak_memory(self, device: Device) -> None:
+        if device.kind == "cuda":  # Metal's plug-in keeps no count
+            tensorflow.config.experimental.reset_memory_stats(self.handle(device))
+
+    def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
+        if device.kind != "cuda":
+            return None, None
+        return tensorflow.config.experimental.get_memory_info(self.handle(device))["peak"], "cuda_allocator_peak"
+
+    def seed(self, number: int) -> None:
+        tensorflow.random.set_seed(number)
+        tensorflow.random.get_global_generator().reset_from_seed(number)
+
+    def random_state(self, device: Device) -> dict:
+        return {"generator": tensorflow.random.get_global_generator().state.numpy()}
+
+    def restore_random_state(self, device: Device, state: dict) -> None:
+        tensorflow.random.get_global_generator().state.assign(state["generator"])
+
+    def allow_tf32(self, allowed: bool) -> None:
+        """Set TF32, which TensorFlow uses by default where it can.
+
+        Source: https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution
+        """
+        tensorflow.config.experimental.enable_tensor_float_32_execution(allowed)
+
+    def num_threads(self) -> int:
+        return tensorflow.config.threading.get_intra_op_parallelism_threads() or super().num_threads()
+
+    @contextmanager
+    def arithmetic(self, device: Device, precision: Precision) -> Iterator[None]:
+        """Compute on a device in a precision inside a `with` block."""
+        self.allow_tf32(precision.uses_tf32)
+        with tensorflow.device(self.handle(device)):
+            yield
+
+    def compile_function(self, function: Callable, compiled: bool = False) -> Callable:
+        """Return a function of arrays as a graph, with XLA if asked."""
+        # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have
+        # the same source.
+        return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
+    def place(self, device: Device, array: Any) -> Any:
+        """Return an array on a device; one that is there already is not copied."""
+        with tensorflow.device(self.handle(device)):
+            return tensorflow.convert_to_tensor(array)
 
-def unnamed_accelerator() -> str | None:
-    """Return nothing: TensorFlow calls every accelerator a GPU."""
+    def _placed(self, device: Device, host: numpy.ndarray, dtype: str = "float32") -> Any:
+        with tensorflow.device(self.handle(device)):
+            return tensorflow.cast(tensorflow.constant(host), dtype)
 
+    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
+        left, right = (self._placed(device, part, dtype) for part in (first, second))
+        return lambda previous: tensorflow.matmul(left, right)
 
-def name(kind: str) -> str | None:
-    """Return what the driver calls the device; None where it is the machine's own chip."""
-    return _details(kind).get("device_name")
+    def copy(self, device: Device, host: numpy.ndarray) -> Operation:
+        source = self._placed(device, host)
+        return lambda previous: tensorflow.negative(source)  # `identity` copies nothing
 
+    def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
+        return self._transfer(replace(device, kind="cpu", index=0), device, host)
 
-def capability(kind: str) -> float | None:
-    """Return an NVIDIA GPU's compute capability."""
-    pair = _details(kind).get("compute_capability")
-    return pair[0] + pair[1] / 10 if pair else None
+    def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
+        return self._transfer(device, replace(device, kind="cpu", index=0), host)
 
+    def _transfer(self, origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
+        """Return a copy that is made anew each time.
 
-def _details(kind: str) -> dict:
-    if kind != "cuda":
-        return {}
-    first = tensorflow.config.list_physical_devices("GPU")[0]
-    return tensorflow.config.experimental.get_device_details(first)
+        `tensorflow.identity` under another device moves nothing after its first call: the tensor keeps that copy as its
+        mirror. An explicit copy neither makes nor takes mirrors.
 
+        Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice (TensorFlow 2.20)
+        """
+        source = self._placed(origin, host)
+        return lambda previous: source._copy(device_name=self.handle(goal))
 
-def compiles_first(device: Device) -> bool:
-    """Return whether this build lacks binaries for an NVIDIA GPU: of the same major capability, and not above it.
+    def launch(self, device: Device) -> Operation:
+        number = self._placed(device, numpy.zeros(1, numpy.float32))
+        return lambda previous: number + 1
 
-    TensorFlow 2.20 has them up to 8.9, and PTX for all GPUs from Hopper on.
-    """
-    if device.capability is None:
-        return False
-    wanted = round(device.capability * 10)
-    built = tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", ())
-    binaries = [int(name.removeprefix("sm_")) for name in built if name.startswith("sm_")]
-    return not any(binary // 10 == wanted // 10 and binary <= wanted for binary in binaries)
+    def read(self, output: Any) -> float:
+        return float(tensorflow.reshape(output, [-1])[0])
 
+    def training_step(self, device: Device) -> Operation:
+        with tensorflow.device(self.handle(device)):
+            images, labels = (tensorflow.constant(part) for part in operations.batch())
+            weights = [tensorflow.Variable(array) for array in operations.weights()]
 
-def imitated_units(device: Device) -> tuple[str, ...]:
-    """Return nothing: what is known of a kind of device is in the table."""
-    return ()
+        @tensorflow.function
+        def update():
+            with tensorflow.GradientTape() as tape:
+                hidden = tensorflow.nn.relu(tensorflow.nn.conv2d(images, weights[0], 1, "SAME"))
+                hidden = tensorflow.reshape(tensorflow.nn.max_pool2d(hidden, 2, 2, "SAME"), (operations.BATCH_SIZE, -1))
+                losses = tensorflow.nn.sparse_softmax_cross_entropy_with_logits(labels, hidden @ weights[1])
+                loss = tensorflow.reduce_mean(losses)
+            for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+                weight.assign_sub(operations.LEARNING_RATE * gradient)
+            return loss
 
+        def step(previous):
+            with tensorflow.device(self.handle(device)):
+                return update()
 
-def count(device: Device) -> int:
-    """Return the devices; a CPU is several where logical devices were made of it."""
-    return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
+        return step
 
 
-def handle(device: Device) -> str:
-    """Return the device as `tf.device` takes it."""
-    return f"{'CPU' if device.is_cpu else 'GPU'}:{device.index}"
-
-
-def synchronize(device: Device, last: object = None) -> None:
-    """Wait for every device.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/test/experimental/sync_devices
-    """
-    tensorflow.test.experimental.sync_devices()
-
-
-def reset_peak_memory(device: Device) -> None:
-    """Start a new maximum; only CUDA keeps one."""
-    if device.kind == "cuda":
-        tensorflow.config.experimental.reset_memory_stats(handle(device))
-
-
-def peak_memory(device: Device) -> tuple[int | None, str | None]:
-    """Return bytes and method of an accelerator; Metal's plug-in keeps no count."""
-    if device.kind != "cuda":
-        return None, None
-    return tensorflow.config.experimental.get_memory_info(handle(device))["peak"], "cuda_allocator_peak"
-
-
-def seed(number: int) -> None:
-    """Seed stateful functions and the global generator."""
-    tensorflow.random.set_seed(number)
-    tensorflow.random.get_global_generator().reset_from_seed(number)
-
-
-def random_state(device: Device) -> dict:
-    """Return the state of the global generator."""
-    return {"generator": tensorflow.random.get_global_generator().state.numpy()}
-
-
-def restore_random_state(device: Device, state: dict) -> None:
-    """Put the global generator back."""
-    tensorflow.random.get_global_generator().state.assign(state["generator"])
-
-
-def allow_tf32(allowed: bool) -> None:
-    """Set TF32, which TensorFlow uses by default where it can.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution
-    """
-    tensorflow.config.experimental.enable_tensor_float_32_execution(allowed)
-
-
-def software() -> dict:
-    """Return framework, version and host threads; TensorFlow's 0 stands for as many as there are cores."""
-    threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
-    threads = threads or identity.usable_cores()
-    return {"framework": "tensorflow", "framework_version": tensorflow.__version__, "num_threads": threads}
-
-
-def _place(device: Device, *host: numpy.ndarray, dtype: str = "float32") -> list:
-    with tensorflow.device(handle(device)):
-        return [tensorflow.cast(tensorflow.constant(part), dtype) for part in host]
-
-
-@contextmanager
-def arithmetic(device: Device, precision: Precision) -> Iterator[None]:
-    """Compute on a device in a precision inside a `with` block."""
-    allow_tf32(precision.uses_tf32)
-    with tensorflow.device(handle(device)):
-        yield
-
-
-def compile_function(function: Callable, compiled: bool = False) -> Callable:
-    """Return a function of arrays as a graph, with XLA if asked."""
-    # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have the
-    # same source.
-    return tensorflow.function(functools.partial(function), jit_compile=compiled)
-
-
-def place(device: Device, array: Any) -> Any:
-    """Return an array on a device; one that is there already is not copied."""
-    with tensorflow.device(handle(device)):
-        return tensorflow.convert_to_tensor(array)
-
-
-def multiplication(device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-    """Return a product of two matrices that are given on the host."""
-    left, right = _place(device, first, second, dtype=dtype)
-    return lambda previous: tensorflow.matmul(left, right)
-
-
-def copy(device: Device, host: numpy.ndarray) -> Operation:
-    """Return a copy within the device's memory."""
-    (source,) = _place(device, host)
-    return lambda previous: tensorflow.negative(source)  # `identity` copies nothing
-
-
-def host_to_device(device: Device, host: numpy.ndarray) -> Operation:
-    """Return a copy towards the device."""
-    return _transfer(Device("cpu", device.name, "tensorflow"), device, host)
-
-
-def device_to_host(device: Device, host: numpy.ndarray) -> Operation:
-    """Return a copy towards the host."""
-    return _transfer(device, Device("cpu", device.name, "tensorflow"), host)
-
-
-def _transfer(origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
-    """Return a copy that is made anew each time.
-
-    `tensorflow.identity` under another device moves nothing after its first call: the tensor keeps that copy as its
-    mirror. An explicit copy neither makes nor takes mirrors.
-
-    Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice (TensorFlow 2.20)
-    """
-    (source,) = _place(origin, host)
-    return lambda previous: source._copy(device_name=handle(goal))
-
-
-def launch(device: Device) -> Operation:
-    """Return an operation that adds one to one number."""
-    (number,) = _place(device, numpy.zeros(1, numpy.float32))
-    return lambda previous: number + 1
-
-
-def read(output: Any) -> float:
-    """Copy one number of an output to the host."""
-    return float(tensorflow.reshape(output, [-1])[0])
-
-
-def training_step(device: Device) -> Operation:
-    """Return a step of the small training; each takes what the one before it returned."""
-    with tensorflow.device(handle(device)):
-        images, labels = (tensorflow.constant(part) for part in operations.batch())
-        weights = [tensorflow.Variable(array) for array in operations.weights()]
-
-    @tensorflow.function
-    def update():
-        with tensorflow.GradientTape() as tape:
-            hidden = tensorflow.nn.relu(tensorflow.nn.conv2d(images, weights[0], 1, "SAME"))
-            hidden = tensorflow.reshape(tensorflow.nn.max_pool2d(hidden, 2, 2, "SAME"), (operations.BATCH_SIZE, -1))
-            losses = tensorflow.nn.sparse_softmax_cross_entropy_with_logits(labels, hidden @ weights[1])
-            loss = tensorflow.reduce_mean(losses)
-        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
-            weight.assign_sub(operations.LEARNING_RATE * gradient)
-        return loss
-
-    def step(previous):
-        with tensorflow.device(handle(device)):
-            return update()
-
-    return step
+BACKEND = TensorFlowBackend()

@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array
-from benchbook.frameworks.tensorflow.devices import compile_function, handle, place
+from benchbook.frameworks.tensorflow.devices import BACKEND
 
 Outputs = Any  # an array, or a list or tuple of them
 
@@ -46,7 +46,7 @@ class KerasNetwork(Network):
 
     @property
     def _strategy(self) -> tensorflow.distribute.MirroredStrategy:
-        return _mirrored(*map(handle, self._each))
+        return _mirrored(*map(BACKEND.handle, self._each))
 
     def _prepare(self) -> None:
         compiled = self.compiled
@@ -58,10 +58,10 @@ class KerasNetwork(Network):
             )
 
         def function(body: Callable) -> Callable:
-            return compile_function(self._everywhere(body) if several else body, compiled)
+            return BACKEND.compile_function(self._everywhere(body) if several else body, compiled)
 
         self._score = function(self._score_body)
-        self._predict = compile_function(self._predict_body, compiled)
+        self._predict = BACKEND.compile_function(self._predict_body, compiled)
         self._differentiate = function(self._differentiate_body)
         train = function(self._train_body)
         # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
@@ -97,7 +97,7 @@ class KerasNetwork(Network):
         count = self.device.count
         whole = not part.ndim or len(part) % count
         shares = [part] * count if whole else tensorflow.split(part, count)
-        there = [place(device, share) for device, share in zip(self._each, shares, strict=True)]
+        there = [BACKEND.place(device, share) for device, share in zip(self._each, shares, strict=True)]
         return self._strategy.experimental_distribute_values_from_function(
             lambda context: there[context.replica_id_in_sync_group]
         )
@@ -113,7 +113,7 @@ class KerasNetwork(Network):
 
     def _watched(self, train: Callable, *parts: Any) -> Array:
         """Train on the first batch, which builds the graph, and note what of it is not on the device."""
-        with watch(map(handle, self._each)) as self.misplaced:
+        with watch(map(BACKEND.handle, self._each)) as self.misplaced:
             loss = train(*parts)
         self._train = train
         return loss

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from benchbook.frameworks.plain import Arrays
-from benchbook.frameworks.workload import MOST_HALVINGS, ParitySubject
+from benchbook.frameworks.workload import ParitySubject
 
 # Functions that drop parts at random; in a comparison they return what they are given.
 DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
@@ -32,56 +32,37 @@ class TorchSubject(ParitySubject):
 
     def __init__(self, workload: Any) -> None:
         self.dtypes = {name: part.dtype for name, part in workload.model.named_parameters()}
+        self.resolution = max(torch.finfo(dtype).eps for dtype in self.dtypes.values())  # the farthest
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        """Return a batch as NumPy has it: what is not whole in float64."""
         return tuple(on_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
 
     def weights(self) -> Arrays:
-        """Return every parameter by name, trainable or not, in float64; see `on_host`."""
         return {name: on_host(part) for name, part in self.workload.model.named_parameters()}
 
     def statistics(self) -> Arrays:
-        """Return the moving statistics of batch norms by name, in float64."""
         buffers = self.workload.model.named_buffers()
         return {name: on_host(part) for name, part in buffers if part.is_floating_point()}
 
     @torch.no_grad()
     def load(self, weights: Arrays, statistics: Arrays) -> None:
-        """Take over weights and moving statistics by name, rounded to what the workload keeps."""
         parts = dict(self.workload.model.named_parameters()) | dict(self.workload.model.named_buffers())
         for name, array in (weights | statistics).items():
             fill(parts[name], array)
 
-    def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
-        """Train on a batch; return its loss and, if they are wanted, the gradients that the optimiser took.
-
-        A scaler leaves out a step whose gradients overflow, and halves its scale; the same batch comes again.
-        """
-        before = self.statistics() if self.workload.scaler.is_enabled() else {}
-        for _ in range(MOST_HALVINGS):
-            scale = self.workload.scaler.get_scale()
-            loss = float(self.workload.step(batch))
-            self.num_passed += 1
-            if not self.workload.scaler.get_scale() < scale:
-                break
-            self.load({}, before)
-        return loss, self._gradients() if differentiated else {}
+    def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
+        """Try a step; the gradients are those that the optimiser took, and zeros where a parameter has none."""
+        scale = self.workload.scaler.get_scale()
+        loss = float(self.workload.step(batch))
+        self.num_passed += 1
+        named = self.workload.model.named_parameters() if differentiated else ()
+        gradients = {name: torch.zeros_like(part) if part.grad is None else part.grad for name, part in named}
+        taken = self.workload.scaler.get_scale() >= scale
+        return loss, {name: on_host(gradient) for name, gradient in gradients.items()}, taken
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
-        """Return numbers as the parameter of this name keeps them."""
         return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
-
-    @property
-    def resolution(self) -> float:
-        """Return how far numbers of about 1 lie apart where weights are kept; the farthest, where in several ways."""
-        return max(torch.finfo(dtype).eps for dtype in self.dtypes.values())
-
-    def _gradients(self) -> Arrays:
-        """Return gradients by name; a parameter that has none has zeros."""
-        named = self.workload.model.named_parameters()
-        return {name: on_host(torch.zeros_like(part) if part.grad is None else part.grad) for name, part in named}
 
 
 def random_layers(model: nn.Module) -> list[nn.Module]:

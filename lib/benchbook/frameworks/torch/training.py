@@ -1,9 +1,9 @@
 """What all torch workloads share: how settings are computed, a training step, evaluation, going back."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.torch.devices import allow_tf32
+from benchbook.frameworks.torch.devices import BACKEND
 from benchbook.frameworks.torch.parity import TorchSubject, without_dropout
-from benchbook.frameworks.workload import Evaluation, Settings
+from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 Batch = tuple[torch.Tensor, ...]
@@ -62,7 +62,7 @@ def switch(settings: Settings) -> None:
 
     Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
     """
-    allow_tf32(PRECISIONS[settings.precision].uses_tf32)
+    BACKEND.allow_tf32(PRECISIONS[settings.precision].uses_tf32)
     torch.backends.cudnn.benchmark = settings.autotuned
 
 
@@ -94,9 +94,9 @@ def switched(settings: Settings) -> Iterator[None]:
         switch(before)
 
 
-@dataclass
-class TorchWorkload:
-    """A network trained with torch; see `benchbook.frameworks.workload.Workload` for the interface.
+@dataclass(kw_only=True)
+class TorchWorkload(Workload):
+    """A network trained with torch.
 
     As it stands it is a classifier; another kind of network says in `split` what of a batch goes where.
 
@@ -105,28 +105,18 @@ class TorchWorkload:
         loss: log-probabilities and labels (n,) to their loss.
         optimizer, scheduler: the schedule steps once an epoch, or with every step.
         rate_by_step: which of the two.
-        train_batches: epoch number to the batches of that epoch.
-        test_batches: to all test batches.
-        columns: the description of the work, as columns of a row.
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
         plain: what training is held against; None: it cannot be checked.
         settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
     """
 
-    device: Device
-    batch_size: int
     model: nn.Module
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
     scheduler: torch.optim.lr_scheduler.LRScheduler
-    train_batches: Callable[[int], Iterable[Batch]]
-    test_batches: Callable[[], Iterable[Batch]]
-    columns: dict = field(default_factory=dict)
-    epoch: int = 0
     loss_is_sum: bool = False
     rate_by_step: bool = False
     plain: Plain | None = None
-    settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         self.enter()
@@ -144,27 +134,14 @@ class TorchWorkload:
         scaled = precision.needs_scaling and precision.autocast  # float16 gradients themselves cannot be unscaled
         self.scaler = torch.amp.GradScaler(self.device.kind, enabled=bool(scaled))
 
-    def description(self) -> dict:
-        """Return the columns that describe the work."""
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        sizes = {"parameters": parameters, "batch_size": self.batch_size}
-        return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
 
     def trainable_parameters(self) -> int:
-        """Return how many numbers training changes; moving statistics are not among them."""
         return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
 
     def enter(self) -> None:
-        """Set torch's switches for float32 products and convolutions as this network computes."""
         switch(self.settings)
-
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield one epoch's batches, as the loader delivers them."""
-        return iter(self.train_batches(epoch))
-
-    def num_samples(self, batch: Batch) -> int:
-        """Return the images in a batch."""
-        return len(batch[0])
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
@@ -173,7 +150,6 @@ class TorchWorkload:
         return (images,), labels
 
     def step(self, batch: Batch) -> torch.Tensor:
-        """Train on one batch; the loss stays on the device, so that nothing waits for it."""
         inputs, target = self.split(self.to_device(batch))
         if self.settings.graphs:
             torch.compiler.cudagraph_mark_step_begin()
@@ -199,32 +175,28 @@ class TorchWorkload:
         self.num_hooked += 1
 
     def to_device(self, batch: Batch) -> Batch:
-        """Return a batch where and as a step needs it; what is there already is not moved again."""
         return tuple(self._move(part) for part in batch)
 
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
-        """Read the losses of many steps and return their mean."""
         return torch.stack(losses).cpu().double().mean().item()  # on the host: MPS has no float64
 
     def end_epoch(self) -> None:
-        """Advance epoch and schedule."""
-        self.epoch += 1
+        super().end_epoch()
         if not self.rate_by_step:
             self.scheduler.step()
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        """Return mean loss and top-1 accuracy over all test images, unread."""
         self.model.eval()
-        total, correct, samples = 0.0, 0, 0
-        for batch in self.test_batches():
-            images, labels = (self._move(part) for part in batch)
-            outputs = self._outputs(images)
-            total = total + self.loss(outputs, labels) * len(labels)
-            correct = correct + (outputs.argmax(1) == labels).sum()
-            samples += len(labels)
+        evaluation = super().evaluate()
         self.model.train()
-        return Evaluation(total / samples, correct / samples, samples)
+        return evaluation
+
+    def score(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | int, int]:
+        inputs, target = self.split(self.to_device(batch))
+        outputs = self._outputs(*inputs)
+        right = (outputs.argmax(1) == target).sum() if self.metric else 0
+        return self.loss(outputs, target) * (1 if self.loss_is_sum else len(target)), right, len(target)
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
         return move(part, self.device, self.settings)
@@ -232,31 +204,20 @@ class TorchWorkload:
     def _outputs(self, *inputs: torch.Tensor):
         return compute(self.network, inputs, self.device, self.settings.precision)
 
-    def snapshot(self) -> dict:
-        """Return a deep copy of everything that training changes."""
-        state = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "random": self.device.backend.random_state(self.device),
-            "epoch": self.epoch,
-        }
-        return copy.deepcopy(state)
+    def state(self) -> dict:
+        parts = ("model", "optimizer", "scheduler", "scaler")
+        return copy.deepcopy({name: getattr(self, name).state_dict() for name in parts})
 
-    def restore(self, state: dict) -> None:
-        """Go back to a snapshot, in place: compiled code and the optimiser's references stay valid."""
+    def load_state(self, state: dict) -> None:
+        """Go back to a state, in place: compiled code and the optimiser's references stay valid."""
         state = copy.deepcopy(state)
         self.model.load_state_dict(state["model"])
         _restore_optimizer(self.optimizer, state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
         self.scaler.load_state_dict(state["scaler"])
         self.optimizer.zero_grad()
-        self.epoch = state["epoch"]
-        self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of a schedule that changes with every step."""
         if count:
             self.scheduler.last_epoch = count
             factors = zip(self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True)
@@ -265,10 +226,6 @@ class TorchWorkload:
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[TorchSubject]:
-        """Yield what is compared with float64: this workload itself, or in another precision a copy of it.
-
-        Afterwards weights, optimiser, schedule and random state are what they were.
-        """
         settings = self.settings if precision == self.settings.precision else Settings(precision)
         self.device.check_precision(precision)
         with switched(settings):

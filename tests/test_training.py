@@ -1,4 +1,7 @@
-"""Orders of batches, and threads that make batches ahead."""
+"""Orders of batches, threads that make batches ahead, and labels by their images: what no framework is needed for.
+
+Sizes of test batches with Keras as well; its workloads are tried in frameworks/test_keras.py.
+"""
 
 import threading
 
@@ -6,6 +9,8 @@ import numpy
 import pytest
 
 from benchbook.frameworks import batches
+from benchbook.frameworks.keras.training import evaluation_batch_size
+from benchbook.frameworks.plain import LabelsByImage, all_of
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
@@ -53,7 +58,7 @@ def lasts(thread):
 
 def test_what_does_not_fill_a_batch_is_left_out_and_a_batch_that_is_too_large_refused():
     order = batches.training_order(11, 4)
-    numpy.testing.assert_array_equal(order, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    assert [part.tolist() for part in order] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert order[0].dtype == "int32"
     with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
         batches.training_order(11, 12)
@@ -61,3 +66,34 @@ def test_what_does_not_fill_a_batch_is_left_out_and_a_batch_that_is_too_large_re
 
 def test_no_epoch_of_a_seed_has_the_order_of_another():
     assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("num_images", "most", "expected"),
+    [(10_000, 128, 125), (1000, 128, 125), (5000, 128, 125), (128, 128, 128), (7, 128, 7), (1009, 128, 128)],
+)
+def test_test_batches_are_all_alike_where_they_can_be(num_images, most, expected):
+    """A prime number of images leaves a smaller last one."""
+    assert evaluation_batch_size(num_images, most) == expected
+
+
+def test_labels_are_looked_up_by_their_images_whatever_the_order_and_rounding():
+    images = numpy.random.default_rng(0).integers(0, 256, (5, 3, 3), dtype=numpy.uint8)
+    images[4] = images[3]  # twice, with two labels: both fit
+    stored = LabelsByImage(images, numpy.array([7, 8, 9, 1, 2]))
+    order = [3, 0, 4, 1]
+    batch = images[order] + 0.3
+    assert stored.fit(batch, numpy.array([2, 7, 1, 8])).tolist() == [True] * 4
+    assert stored.fit(batch, numpy.array([2, 8, 1, 7])).tolist() == [True, False, True, False]
+    assert stored.fit(batch + 5, numpy.array([2, 7, 1, 8])).tolist() == [False] * 4  # no image of the data set
+
+
+def test_a_label_may_be_a_mask():
+    images = numpy.arange(8, dtype=numpy.uint8).reshape(2, 2, 2)
+    stored = LabelsByImage(images, images > 3)
+    assert stored.fit(images, (images > 3).astype("float64")).all()
+    assert not stored.fit(images, (images > 2).astype("float64")).all()
+
+
+def test_the_last_part_of_a_batch_is_the_target():
+    assert all_of((1, 2, 3)) == ((1, 2), 3)
