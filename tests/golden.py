@@ -34,7 +34,7 @@ from benchbook.measuring import protocol, tuned
 from benchbook.record import articles
 from benchbook.record.forecast import Question
 from benchbook.record.observations import Unknown
-from benchbook.report import answers, claims_chart, headline, machines
+from benchbook.report import answers, claim_outcomes, headline, machines
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies import findings
@@ -57,7 +57,19 @@ ONE_THREAD = {
 IDENTITY = ["study", "machine", "point", "device", "framework", "variant", "loader", "source", "precision", "compiled"]
 IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "kind", "size", "larger_chip", "image"]
 IDENTITY += ["epoch", "epochs", "images_seen", "step"]
-PROSE = ["sentence", "published", "reason", "note", "energy_note", "message", "title", "place", "session", "run_id"]
+PROSE = [
+    "sentence",
+    "arithmetic",
+    "published",
+    "reason",
+    "note",
+    "energy_note",
+    "message",
+    "title",
+    "place",
+    "session",
+    "run_id",
+]
 NUMBERS = ["seconds", "seconds_low", "seconds_high", "joules", "rent_usd_per_hour", "rent_usd", "purchase_usd"]
 # Chips, works and precisions far apart; the last ones are refused.
 QUESTIONS = (
@@ -98,7 +110,8 @@ def drawn(folder: Path, say: Callable[[str], object] = print) -> tuple[pandas.Da
     evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
     headlines = headline.table(evidence, studies.every())
     spoken = findings.table(evidence, studies.every().values(), headlines)
-    marks = answers.lines(answers.gather(evidence, headlines, here=""))
+    marks, _ = answers.gather(evidence, headlines, here="")
+    marks = answers.lines(answers.priced(marks, TODAY))
     drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
     tables = {"tuning": confirmation.table(measured, evidence.priors)}
     for name, drawing in drawings:
@@ -117,7 +130,7 @@ def values() -> dict[str, dict]:
         "runs.json": {run: {"rows": len(own)} for run, own in measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
         "headline.json": keyed(made["headlines"], ["source", "study", "machine", "variant", "device"]),
-        "claims.json": keyed(claims_chart.judged(evidence), ["id", "machine", "source"]),
+        "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
         "findings.json": {
             line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)}
             for line in made["spoken"].itertuples()

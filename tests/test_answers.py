@@ -3,18 +3,17 @@
 import datetime
 import json
 import math
-from dataclasses import replace
 
 import jsonschema
 import pandas
 import pytest
 
-from benchbook import report, studies
-from benchbook.record import articles, estimate, networks
-from benchbook.record.forecast import Forecaster, Question, Range, of_the_record
+from benchbook import studies
+from benchbook.record import articles, estimate
+from benchbook.record.forecast import Question, Range, of_the_record
 from benchbook.report import answers, headline
-from benchbook.report.answers import accuracy, derive, marks, page
-from benchbook.report.answers.tasks import IMAGENET, TASKS, task
+from benchbook.report.answers import closing, from_record, page
+from benchbook.report.answers.marks import IMAGENET, PRESETS, TASKS, prices, task
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
@@ -22,8 +21,13 @@ RATE = 400.0
 
 
 @pytest.fixture(scope="module")
-def every():
-    """Return the marks over two machines' MobileNetV2, one at another image size, one failure, and all published."""
+def every(both):
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def both():
+    """Return the marks, and what is not predicted, of MobileNetV2 at two image sizes, a failure and all published."""
     mobilenet = {"study": "mobilenetv2_energy", "framework": "tensorflow", "image_size": 128, "dataset": "cifar10"}
     runs = [("desk", "run-1", {}), ("desk", "run-2", {}), ("small", "run-3", {"image_size": 64})]
     lines = [
@@ -36,7 +40,13 @@ def every():
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
-    return answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    return gathered(rows)
+
+
+def gathered(rows):
+    """Return marks with their prices, and what is not predicted."""
+    marks, refused = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    return answers.priced(marks, datetime.date.today()), refused
 
 
 def of(every, key, **named):
@@ -54,18 +64,16 @@ def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert not of(every, "mobilenetv2", place="broken")
 
 
-def test_another_image_size_stands_apart_and_is_in_no_sentence(every):
+def test_another_image_size_stands_apart_and_has_no_time_on_the_card(every):
     (small,) = of(every, "mobilenetv2", place="small")
     assert "64 px instead of 128" in small.apart
     assert not small.here
-    fast = replace(small, seconds=1e-3)
-    assert said([fast, *of(every, "mobilenetv2")]) == said(of(every, "mobilenetv2"))
 
 
 def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
-    assert answers.load(tmp_path) == []
-    answers.save(every, tmp_path)
-    assert answers.load(tmp_path) == list(every)
+    assert answers.load(tmp_path) == ([], [])
+    answers.save(every, [{"task": "mnist"}], tmp_path)
+    assert answers.load(tmp_path) == (list(every), [{"task": "mnist"}])
 
 
 def test_a_prediction_stands_only_where_nothing_is_published(every):
@@ -77,20 +85,6 @@ def test_a_prediction_stands_only_where_nothing_is_published(every):
     assert not of(every, "mnist", source="predicted")  # too unlike the record
 
 
-def test_what_the_record_says_is_kept_until_tables_code_or_observations_change(monkeypatch, tmp_path):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    made = derive.read()
-    assert derive.read(of_the_record()) == json.loads((tmp_path / derive.FILE).read_text()) == made
-    monkeypatch.setattr(derive, "make", lambda forecaster: {"chips": "made again"})
-    assert derive.read() == made
-    further = of_the_record().model.observations.tail(1).assign(rate=1.0)
-    assert derive.read(Forecaster(further))["chips"] == "made again"
-    before = derive.inputs(None)
-    (tmp_path / "model.py").write_text("NOISE = 0.5")
-    monkeypatch.setattr(derive, "CODE", (*derive.CODE, tmp_path))
-    assert derive.inputs(None) != before == {"made_from": made["made_from"]}
-
-
 def test_the_pages_say_what_the_forecaster_says(every):
     shown = [mark for mark in every if mark.source == "predicted" and mark.task == "segmentation"]
     mark = next(mark for mark in shown if mark.chip == "Apple M1 Max")
@@ -100,97 +94,56 @@ def test_the_pages_say_what_the_forecaster_says(every):
     assert mark.high == pytest.approx(this.images / rate.low, rel=0.001)
 
 
-def test_published_times_of_the_record_are_the_medians_of_their_publications():
-    line = next(line for line in derive.read()["published"] if line["publications"] > 1)
-    assert line["low"] <= line["seconds"] <= line["high"]
-    assert len(line["sources"]) <= line["figures"]
-    assert derive.read()["operations"][0] < networks.describe("resnet50").flops_per_sample
+def test_published_times_of_the_record_are_the_medians_of_their_publications(every):
+    several = [mark for mark in of(every, "resnet50", source="published") if mark.low]
+    assert several
+    assert all(mark.low <= mark.seconds <= mark.high for mark in several)
+    assert from_record.OPERATIONS[0] < min(PRESETS.values()) < max(PRESETS.values()) < from_record.OPERATIONS[-1]
 
 
-def made(**fields):
-    """Return a mark that takes an hour, rented for 2 dollars an hour or bought for 26,280, at 1 kW."""
-    plain = {"task": "resnet50", "place": "box", "name": "box", "machine": "box", "kind": "other", "source": "measured"}
-    plain |= {"family": "fp32", "seconds": 3600.0, "low": 3000.0, "high": 4000.0, "bounds": "range", "stands_on": "x"}
-    plain |= {
-        "joules": 3.6e6,
-        "energy_note": "read at: wall",
-        "rent": 2.0,
-        "rent_note": "an offer",
-        "purchase": 26_280.0,
+def test_energy_is_of_this_work_or_missing_and_an_estimate_says_so(every):
+    known = [mark for mark in every if mark.joules is not None]
+    assert {mark.task for mark in known if mark.source != "measured" and mark.estimated} <= {
+        "resnet50",
+        "resnet50-accuracy",
     }
-    return marks.Mark(**plain | {"purchase_note": "2024-01-01, the chip alone"} | fields)
+    assert all(mark.estimated for mark in known if mark.source == "predicted")
+    assert any(mark.estimated for mark in known)
 
 
-def test_money_is_rent_the_share_of_a_purchase_and_electricity():
-    mark, terms = made(), marks.Terms(years=3, hours_per_day=12, usd_per_kwh=0.5)
-    assert mark.rented == pytest.approx(2.0)
-    assert mark.bought(terms) == pytest.approx(26_280 / (3 * 365 * 12) + 0.5)
-    assert made(joules=None).bought(terms) == pytest.approx(26_280 / (3 * 365 * 12))
-    assert made(rent=None).rented is None
-    assert made(purchase=None).bought() is None
-    assert mark.break_even(made(seconds=7200.0), terms) == pytest.approx(26_280 / (2 * 2.0 - 0.5))
-    assert mark.break_even(made(rent=0.1), terms) == math.inf
+def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
+    offers = pandas.DataFrame({"provider": ["vast.ai"], "usd_per_hour": [0.2], "date": ["2025-01-01"]})
+    assert prices({"offers": offers}, "NVIDIA T4", 4)["rent"] == pytest.approx(0.8)
+    assert prices({"offers": offers}, "NVIDIA T4", 1)["marketplace"]
+    assert not prices({"offers": offers.assign(provider="Azure")}, "NVIDIA T4", 1)["marketplace"]
+    assert prices({}, "NVIDIA T4", 1).get("rent") is None
+    assert any(mark.rent for mark in every if mark.kind == "Google TPU")
+    assert all(mark.purchase is None for mark in every if mark.kind == "Google TPU")
 
 
-def said(compared, key="resnet50"):
-    """Return the sentences of a task by their first letters, each as the macros it is made of and their numbers."""
-
-    class Spy(dict):
-        def __missing__(self, name):
-            return lambda *numbers: "|".join([name, *map(str, numbers)]) + "\n"
-
-    made = page.sentences(task(key), compared, Spy())
-    return [[part.split("|") for part in text.splitlines() if part != "."] for _, text in made]
+def content(key, every, refused=()):
+    return page.content(task(key), every, list(refused), {})
 
 
-def test_each_sentence_names_the_least_and_what_it_rests_on():
-    fast = made(name="fast", seconds=60.0, stands_on="two runs", rent=999.0, joules=None)
-    cheap = made(name="cheap", rent=0.1, joules=9e6, rent_note="by Alice")
-    frugal = made(name="frugal", joules=1.0, rent=None, purchase=None)
-    does, basis = task("resnet50").does, "measured on another computer, two runs"
-    first = ["fastest", "fast", "60 s", does, basis]
-    assert said([fast, cheap, frugal]) == [
-        [first],
-        [["cheapest", "cheap", "$0.10", "$0.10", "by Alice"]],
-        [["least_energy", "frugal", "0.28 mWh", "2", "read at: wall"]],
-        [["pays", "fast", "$26,300", "2024-01-01", "cheap", "4,380"], ["uncounted"]],
-    ]
-    here = replace(cheap, here=True, stand_in="on shapes", purchase=None)
-    guess = made(name="guess", seconds=1.0, rent=0.01, joules=None, source="predicted")
-    told = said([fast, here, guess])  # what was measured comes first
-    assert told[0] == [first, ["slower", "this machine (on shapes)", "60 min", "60"], ["predicted", "guess", "1.0 s"]]
-    assert told[1][0][:2] == ["cheapest", "cheap"]
-    assert told[3] == [["worth", "this machine (on shapes)", "$0.10", "cheap"]]
-    assert said([guess])[1][0][:2] == ["cheapest_predicted", "guess"]
-    assert said([replace(fast, joules=9e9), replace(cheap, rent=1e-3)])[3][0][0] == "never"
-    assert said([]) == [[["no_machine"]], [["no_rent"]], [["no_energy"]], [["no_comparison"]]]
-    assert said([replace(fast, purchase=None)])[3] == [["no_purchase"]]
-
-
-def test_the_page_and_its_script_have_one_set_of_sentences(every):
-    answer = content("segmentation", every)
-    template = answer["constants"]["sentences"]["fastest"]
-    starts = [
-        template.format(name=mark.name, time="@", basis="").partition("@")[0] for mark in of(every, "segmentation")
-    ]
-    first = answer["sentences"][0][1].unescape()
-    assert any(first.startswith(start) for start in starts)
-    assert "the article's" in first
-    assert "the article's" in template  # which the script shows as it is: no entity stands in it
-
-
-def content(key, every):
-    return page.content(task(key), every, report._environment(), {})
+def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
+    rows = content("resnet50", every)["rows"]
+    names = [row["mark"].name for row in rows]
+    assert len(names) == len(set(names))
+    (line,) = [row for row in rows if row["mark"].name == "NVIDIA RTX 4090"]
+    assert {mark["family"] for mark in line["data"]["marks"]} == {"fp32", "half"}
+    assert line["mark"].seconds == min(mark.seconds for mark in of(every, "resnet50", name="NVIDIA RTX 4090"))
+    assert [row["mark"].seconds for row in rows] == sorted(row["mark"].seconds for row in rows)
+    mentioned = content("mnist", every)["constants"]["elsewhere"]["NVIDIA RTX 4090"]
+    assert TASKS.index(task("resnet50")) in mentioned
 
 
 @pytest.mark.parametrize("values", [[5.0], [0.02, 3e7], [10.0, 60.0], [1e-5, 1e12]])
 def test_an_axis_holds_all_values_in_order(values):
-    ticks = page.steps(values, page.TIME)
+    ticks = closing._ticks(values)
     assert 2 <= len(ticks) <= page.MOST_TICKS + 2
-    shares = [page.share(value, ticks) for value in sorted(values)]
-    assert shares == sorted(shares)
-    assert all(0 <= share <= 100 for share in shares)
-    assert page.share(math.sqrt(ticks[0] * ticks[-1]), ticks) == 50  # halfway, on a scale of logarithms
+    assert ticks == sorted(ticks)
+    assert ticks[0] <= max(min(values), page.TIME[0])
+    assert ticks[-1] >= min(max(values), page.TIME[-1])
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
@@ -205,14 +158,15 @@ def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
     assert len(rows) == len(table) + 1
 
 
-def test_what_is_not_predicted_says_why(every):
+def test_what_is_not_predicted_says_why(both):
+    marks, refused = both
     for key in ("mnist", "mobilenetv2"):
-        ((reason, chips),) = content(key, every)["refused"]
+        ((reason, chips),) = content(key, marks, refused)["refused"]
         assert "operations an image; works on record take" in reason
         assert chips == []
-    refused = dict(content("resnet50", every)["refused"])
-    assert "Google TPU v4" in refused["Not predicted in fp32: no fp32 figure was published (chips.csv)"]
-    assert of(every, "resnet50", chip="Google TPU v4", family="half", source="predicted")
+    reasons = dict(content("resnet50", marks, refused)["refused"])
+    assert "Google TPU v4" in reasons["Not predicted in fp32: no fp32 figure was published (chips.csv)"]
+    assert of(marks, "resnet50", chip="Google TPU v4", family="half", source="predicted")
 
 
 def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
@@ -220,7 +174,7 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
         {
             "chip": ["NVIDIA V100 32GB", "NVIDIA T4", "NVIDIA A100 40GB", "NVIDIA A100 40GB"],
             "device_count": [8.0, 1.0, 4.0, 999.0],
-            "metric": accuracy.METRIC,
+            "metric": from_record.METRIC,
             "value": [IMAGENET * epochs / 8 / 100 / 60 for epochs in (20, 8 * 30, 2 * 40, 1)],
             "unit": "min",
             "refused": "",
@@ -228,9 +182,9 @@ def test_times_to_an_accuracy_are_predicted_at_the_pace_of_published_ones():
     )
 
     rate = Range(100.0, 50.0, 200.0, "the model")
-    worth = accuracy.epochs_worth(times, dict.fromkeys(times["chip"], rate))
+    worth = from_record.epochs_worth(times, dict.fromkeys(times["chip"], rate))
     assert worth.to_dict() == pytest.approx({"NVIDIA V100": 20, "NVIDIA T4": 30, "NVIDIA A100": 40})  # 999 are too many
-    seconds = accuracy.predict(rate, worth)
+    seconds = from_record.to_accuracy(rate, worth)
     assert seconds.value == pytest.approx(30 * IMAGENET / 100)
     far = math.exp(
         math.hypot(math.log(2), math.log(math.sqrt(30 * 40) / 20))
@@ -246,8 +200,8 @@ def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     assert estimate.usual_rent(offers.assign(provider="Salad", usd_per_hour=0.01)) == 0.01  # there are no others
     offers = estimate.usual(offers)
     assert mark.rent == pytest.approx(offers["usd_per_hour"].median(), rel=0.001)
-    assert f"the median of {len(offers)} listed offers" in mark.rent_note
-    assert f"${offers['usd_per_hour'].min():.2g}" in mark.rent_note
+    assert mark.rent_note.startswith(f"{len(offers)} listed offers, ")
+    assert f"${offers['usd_per_hour'].min():.2f}" in mark.rent_note
     bought = of_the_record().ask(Question(mark.chip, "resnet50"), datetime.date.today()).bought.iloc[0]
     assert bought["hours_to_break_even"] == pytest.approx(bought["usd"] / offers["usd_per_hour"].median())
 
@@ -263,16 +217,15 @@ def own_network():
     ]
     lines += [make_row(machine="desk", run_id="m", index=index, dataset="digits-28px") for index in range(6)]
     rows = pandas.concat([make_rows(lines), articles.rows()], ignore_index=True)
-    return answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    return gathered(rows)[0]
 
 
 def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(own_network):
     (mark,) = of(own_network, "own", source="measured")
     assert (mark.seconds, mark.here, mark.counted) == (1e6 / 100, True, 4e9)  # of its fastest point
     assert "4 billion operations" in mark.apart.replace("4.0", "4")
-    assert (
-        content("own", own_network)["first_operations"] == "4e+09"
-    )  # what is predicted beside it is for its operations
+    (row,) = [row for row in content("own", own_network)["rows"] if row["mark"] == mark]
+    assert row["data"]["counted"] == 4e9
 
 
 def test_data_that_stand_in_are_named_on_the_mark(own_network):

@@ -6,7 +6,7 @@ import pytest
 from benchbook import studies
 from benchbook.record import articles
 from benchbook.report.answers import closing
-from benchbook.report.answers.tasks import TASKS
+from benchbook.report.answers.marks import TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 

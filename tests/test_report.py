@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import nbformat
 import pandas
@@ -26,7 +27,7 @@ from benchbook.studies.study import Evidence
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
 PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)
 MARKUP = '<script>alert("x")</script> & <b>bold</b>'
-LARGEST_BYTES = 3_000_000
+LARGEST_BYTES = {"index": 300_000, "points": 3_000_000}
 SNAPSHOT = Path(__file__).parent / "report_snapshot.txt"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -108,6 +109,18 @@ def summary_line(**columns):
     return line | columns
 
 
+OUTCOME = {
+    "id": "speedup",
+    "study": "mnist_speedup",
+    "article": "An article, 2022",
+    "link": "https://example.org/article",
+    "sentence": "A GPU is twice as fast.",
+    "published": "1.95 to 2.05 x",
+    "outcome": "out of reach",
+    "why": "Needs an Apple M1.",
+    "arithmetic": "33.4 / 19.6 = 1.704",
+    "holds": "arithmetic does not hold",
+}
 CLAIM = {
     "id": "speedup",
     "sentence": "A GPU is twice as fast.",
@@ -119,6 +132,7 @@ CLAIM = {
     "high": 1.71,
     "verdict": "contradicted",
     "reason": None,
+    "arithmetic": "33.4 / 19.6 = 1.704",
 }
 NOT_MEASURED = {"machine": None, "source": "measured", "value": None, "low": None, "high": None}
 NOT_MEASURED |= {"verdict": "not measured here"}
@@ -169,6 +183,7 @@ def write_site(tmp_path):
     def write(
         *lines,
         claims=(CLAIM,),
+        claim_outcomes=(OUTCOME,),
         alt="A bar.",
         title="Bars",
         names=FIGURES[:1],
@@ -187,14 +202,15 @@ def write_site(tmp_path):
             shutil.copy(folder / f"{names[0]}.{kind}", folder / f"{name}.{kind}")
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
         figures.save_table(pandas.DataFrame(claims), folder, "claims")
+        figures.save_table(pandas.DataFrame(claim_outcomes), folder, "claim-outcomes")
         figures.save_table(pandas.DataFrame([parity] if parity else [], columns=list(PARITY)), folder, "parity")
         for name, content in others.items():
             figures.save_table(pandas.DataFrame(content), folder, name.replace("_", "-"))
         site = tmp_path / "report"
         if every is not None:
-            answers.save(every, folder)
-        index = report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
-        return SimpleNamespace(index=Page(index), points=Page(site / "points.html"), folder=site)
+            answers.save(every, [], folder)
+        report.write_pages(folder, site, executed.newest(tmp_path / "runs"))
+        return SimpleNamespace(folder=site, **{path.stem: Page(path) for path in site.glob("[a-z]*.html")})
 
     return write
 
@@ -239,7 +255,7 @@ def html_output(markup):
 def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    every = answers.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
+    every, _ = answers.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
     every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
     pages = sorted(site.rglob("*.html"))
@@ -249,10 +265,11 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
         assert len(page.ids) == len(set(page.ids)), path
         for link in page.links:
             target = urlsplit(link)
-            if target.scheme != "data":
+            if not target.scheme:
                 file = path.parent / unquote(target.path) if target.path else path
                 assert file.is_file(), link
-                assert not target.fragment or target.fragment in Page(file).ids, link
+                choice = "=" in target.fragment
+                assert choice or not target.fragment or target.fragment in Page(file).ids, link
 
 
 def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):
@@ -261,27 +278,51 @@ def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):
     site = write_site(summary_line(message="see https://example.org", status="crashed"))
     for path in site.folder.rglob("*.html"):
         page = Page(path)
-        assert page.links.count("data:,") == page.tags.count("link") == 1
-        for link in set(page.links) - {"data:,"}:
+        assert page.tags.count("link") == 2
+        for link in set(page.links) - {OUTCOME["link"]}:  # a claim's article is the reader's to open
             assert not urlsplit(link).scheme
             assert not urlsplit(link).netloc
             assert not link.startswith("/")
-        assert "url(" not in page.style
-        assert "@import" not in page.style
         assert not {"iframe", "object", "embed", "base"} & set(page.tags)
+    style = (site.folder / "style.css").read_text()
+    assert "url(" not in style
+    assert "@import" not in style
 
 
-def test_the_library_stands_in_the_page_with_the_licences_of_its_parts(write_site):
-    content = (write_site().folder / "index.html").read_text()
+def test_the_library_is_in_the_site_with_the_licences_of_its_parts(write_site):
+    content = (write_site().folder / "tables.js").read_text()
     assert "(c) 2019-2026 Marc Wouts" in content
     assert "SpryMedia Ltd - datatables.net/license" in content
     assert "Permission is hereby granted" in content
 
 
+def test_every_page_has_the_bar_and_an_address_only_where_one_is_configured(write_site, tmp_path, monkeypatch):
+    write_notebook(tmp_path / "runs")
+    folder = write_site(headline=[HEADLINE]).folder
+    pages = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.html")}
+    assert {"index.html", "404.html", "claims/speedup.html"} < set(pages)
+    for name, path in pages.items():
+        root = "../" * name.count("/")
+        assert [link for link in Page(path).links if link in (f"{root}{page}" for page in report.BAR.values())]
+        assert "canonical" not in path.read_text()
+        assert 'property="og:title"' in path.read_text()
+    assert not (folder / "sitemap.xml").exists()
+    monkeypatch.setenv("BENCHBOOK_ADDRESS", "https://example.org/benchbook/")
+    write_site(headline=[HEADLINE])
+    for name, path in pages.items():
+        assert (f'<link rel="canonical" href="https://example.org/benchbook/{name}">' in path.read_text()) == (
+            name != "404.html"
+        )
+    assert "https://example.org/benchbook/index.html" in Page(pages["404.html"]).links
+    located = ElementTree.parse(folder / "sitemap.xml").getroot()
+    listed = {place[0].text.removeprefix("https://example.org/benchbook/") for place in located}
+    assert listed == set(pages) - {"404.html"}
+
+
 def test_a_figure_without_rows_is_a_line_and_no_empty_axes(write_site):
-    page = write_site(names=FIGURES[:2], title="Nobody measured it", values=()).index
+    page = write_site(names=FIGURES[:2], title="Nobody measured it", values=()).studies
     assert page.text.count("Nobody measured it") == 2
-    assert not [link for link in page.links if link.endswith(".svg")]
+    assert not [link for link in page.links if link.startswith("files/") and link.endswith(".svg")]
 
 
 def test_no_markup_comes_from_rows_or_figures(write_site):
@@ -293,23 +334,24 @@ def test_no_markup_comes_from_rows_or_figures(write_site):
     before = write_site(summary_line(status="crashed", message="plain"), **plain)
     after = write_site(
         summary_line(machine=MARKUP, chip=MARKUP, status="crashed", message=MARKUP),
-        claims=[CLAIM | {"sentence": MARKUP, "reason": None}],
+        claims=[CLAIM | {"reason": None}],
+        claim_outcomes=[OUTCOME | {"sentence": MARKUP, "why": MARKUP}],
         alt=f'"{MARKUP}',
         title=MARKUP,
         values=[DRAWN | {"machine": MARKUP}],
         **hostile,
     )
-    assert after.index.tags == before.index.tags
-    assert after.points.tags == before.points.tags
-    assert after.index.text.count(MARKUP) >= 8  # headline twice, finding, figure, citation, claim, machine twice
+    for name in ("studies", "claims", "machines", "points"):
+        assert vars(after)[name].tags == vars(before)[name].tags, name
+    assert after.studies.text.count(MARKUP) >= 5  # finding, figure, citation, headline twice
+    assert after.claims.text.count(MARKUP) == after.machines.text.count(MARKUP) == 2
     assert after.points.text.count(MARKUP) == 3  # table, list, message
-    assert after.index.alts == [f'"{MARKUP}']
+    assert after.studies.alts == [f'"{MARKUP}']
 
 
 def test_the_pages_read_as_in_the_snapshot(write_site):
     """Two machines, one with a name; a failure, an unstable point, claims of each kind, and all tables."""
-    confirmed = CLAIM | {"id": "second", "sentence": "It is green.", "verdict": "confirmed", "reason": "counted again"}
-    alone = CLAIM | {"id": "third", "sentence": "Nobody told."} | NOT_MEASURED
+    confirmed = OUTCOME | {"id": "second", "sentence": "It is green.", "outcome": "confirmed", "link": None}
     unstable = {"verdict": "unstable", "verdict_reasons": '[["spread", 0.08]]'}
     unstable |= {"commit": "456def", "session": "20261121T090000Z-b"}
     site = write_site(
@@ -320,7 +362,8 @@ def test_the_pages_read_as_in_the_snapshot(write_site):
         names=(*FIGURES[:2], *PREDICTIONS),
         title="It takes 16 s, published 20 to 34 s",
         values=[DRAWN, DRAWN | {"num_windows": 18}, {"machine": "m1-mac-16gb", "source": "published"}],
-        claims=[CLAIM, CLAIM | NOT_MEASURED, confirmed, confirmed | {"id": "fourth", "machine": "desk / attic"}, alone],
+        claims=[CLAIM, CLAIM | NOT_MEASURED, CLAIM | {"id": "second"}],
+        claim_outcomes=[confirmed, OUTCOME],
         parity=PARITY | {"passed": False},
         machine_names=[{"machine": "desk", "name": "Chip A, 2 cores"}, {"machine": "attic", "name": "Chip B"}],
         findings=[{"study": "mnist_speedup", "finding": "It is the loader.", "basis": "Of six points."}],
@@ -329,7 +372,8 @@ def test_the_pages_read_as_in_the_snapshot(write_site):
         headline=[HEADLINE, HEADLINE | {"machine": "m1", "place": "Apple M1, GPU", "source": "published"}],
         left_out=[{"fault": "Left out: a.csv: not a table of rows"}],
     )
-    pages = [" ".join(line.split()) for page in (site.index, site.points) for line in page.text.splitlines()]
+    shown = (site.index, site.studies, site.claims, site.machines, site.points, site.method)
+    pages = [" ".join(line.split()) for page in shown for line in page.text.splitlines()]
     text = "\n".join(filter(None, pages)) + "\n"
     if not SNAPSHOT.exists():
         SNAPSHOT.write_text(text)
@@ -357,7 +401,7 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
     assert (desk["status"], desk["windows"]) == ("ok", "6")
     assert "J/image" not in desk, "no line has any"
     assert (attic["images/s"], attic["low"]) == ("", "12.35")
-    head, other = site.index.lines("machine")[:2]
+    head, other = site.studies.lines("machine")[:2]
     assert head["machine"] == "Chip A, CPU desk"
     assert head["study"].startswith("MNIST ")
     assert (head["one epoch"], head["images/s"], head["J/image"]) == (
@@ -367,9 +411,7 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
     )
     assert (other["one epoch"], other["J/image"]) == ("", "0.01235")
     assert "$ per million images" not in other, "no line has any"
-    claim = site.index.lines("claim")[0]
-    assert (claim["value"], claim["verdict"]) == ("1.704 1.7 to 1.71", "contradicted")
-    for page in (site.index, site.points):
+    for page in (site.studies, site.points):
         assert "nan" not in page.text.lower().split()
         assert "None" not in page.text
 
@@ -377,7 +419,7 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
 def test_the_headline_shows_measured_machines_first_and_a_failure_as_its_verdict(write_site):
     published = HEADLINE | {"machine": "m1", "place": "Apple M1, GPU", "source": "published", "verdict": None}
     failed = HEADLINE | {"status": "out_of_memory", "verdict": "too few windows"}
-    lines = write_site(headline=[published, failed]).index.lines("machine", "one epoch")[:2]
+    lines = write_site(headline=[published, failed]).studies.lines("machine", "one epoch")[:2]
     assert [line["machine"] for line in lines] == ["Chip A, CPU desk", "Apple M1, GPU published"]
     assert [line["verdict"] for line in lines] == ["out_of_memory", ""]
 
@@ -386,15 +428,13 @@ def test_the_headline_shows_measured_machines_first_and_a_failure_as_its_verdict
 def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_site, name):
     site = write_site(
         summary_line(machine=name, chip=name, status="crashed", message="null"),
-        claims=[CLAIM | {"machine": name}],
         headline=[HEADLINE | {"machine": name}],
         values=[DRAWN | {"machine": name}],
     )
     assert site.points.lines("machine")[0]["machine"] == name
-    assert site.index.lines("machine")[0]["machine"] == f"Chip A, CPU {name}"
-    assert site.index.lines("claim")[0]["machine"] == name
+    assert site.studies.lines("machine")[0]["machine"] == f"Chip A, CPU {name}"
     assert f"{name}, reference-cpu: crashed null" in site.points.text
-    assert f"Measured on {name} ({name}); CPU;" in site.index.text
+    assert f"Measured on {name} ({name}); CPU;" in site.studies.text
 
 
 def test_what_the_aggregation_left_out_is_listed_and_returned(write_site, tmp_path):
@@ -406,11 +446,11 @@ def test_what_the_aggregation_left_out_is_listed_and_returned(write_site, tmp_pa
 
 
 def test_the_lead_figure_stands_open_and_the_others_of_its_study_are_folded(write_site):
-    page = write_site(names=FIGURES[:3]).index
+    page = write_site(names=FIGURES[:3]).studies
     assert page.tags.count("img") == 3
     assert "2 more figures of this study" in page.text
     assert page.tags.index("img") < page.tags.index("details")
-    shown = [link for link in page.links if link.endswith(".svg")][::3]
+    shown = [link for link in page.links if link.startswith("files/") and link.endswith(".svg")][::3]
     assert shown == [f"files/{name}.svg" for name in FIGURES[:3]]
 
 
@@ -418,18 +458,12 @@ def test_a_site_can_be_made_before_anything_was_measured(tmp_path):
     folder = tmp_path / "figures"
     figures.save_table(pandas.DataFrame(columns=list(summary_line())), folder, "summary")
     figures.save_table(pandas.DataFrame([CLAIM]), folder, "claims")
-    figures.save_table(pandas.DataFrame(columns=list(PARITY)), folder, "parity")
-    page = Page(report.write_pages(folder, tmp_path / "report"))
-    assert page.lines("claim")[0]["claimed"] == "1.95 to 2.05 x"
-    assert "Nothing was measured here yet." in page.text
-    assert page.tags.count("table") == 1
-
-
-def test_a_folder_without_the_newer_tables_makes_a_site_without_their_sections(write_site):
-    site = write_site(parity=None)
-    sections = {"mnist_speedup", "claims", "method", "cite", "add"}
-    assert {*sections, "content", FIGURES[0]} == set(site.index.ids)
-    assert {"content", "summary"} == set(site.points.ids)
+    figures.save_table(pandas.DataFrame([OUTCOME]), folder, "claim-outcomes")
+    site = report.write_pages(folder, tmp_path / "report").parent
+    assert "1.95 to 2.05 x" in Page(site / "claims.html").text
+    assert "Nothing was measured" in Page(site / "studies.html").text
+    assert "Nothing was measured" in Page(site / "index.html").text
+    assert "headline" not in Page(site / "studies.html").ids
 
 
 def test_a_site_written_again_shows_the_new_numbers_alone(write_site, tmp_path):
@@ -453,7 +487,7 @@ def test_the_same_rows_give_the_same_bytes(write_site, tmp_path):
 
 
 def test_a_study_stands_under_the_question_of_its_notebook_and_without_figures_not_at_all(write_site):
-    text = write_site(names=("vae-loss",)).index.text
+    text = write_site(names=("vae-loss",)).studies.text
     assert "does its loss run away" in text
     assert "or is it the loader?" not in text
 
@@ -473,7 +507,7 @@ def test_the_newest_run_of_each_point_has_a_page_and_a_torn_one_none(write_site,
         f"desk-mnist_speedup-{point}" for point in ("reference-cpu", "tuned-cpu")
     ]
     assert "Newer" in Page(pages[0]).text
-    assert "desk: 2 notebooks" in site.index.text
+    assert "desk: 2 notebooks" in site.method.text
 
 
 @pytest.mark.parametrize("name", ["..x", "<b>&\"'", "a b#?%2e", "..", "=1+1", "é" * 60])
@@ -486,8 +520,8 @@ def test_a_folders_name_stays_inside_the_site_and_is_text(write_site, tmp_path, 
     written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
     assert {path.relative_to(tmp_path).parts[0] for path in written} == {"figures", "report"}
     assert len(list((site.folder / "notebooks").iterdir())) == 1
-    assert f"{name}: 1 notebook" in site.index.text
-    links = [link for link in site.index.links if link.startswith("notebooks/")]
+    assert f"{name}: 1 notebook" in site.method.text
+    links = [link for link in site.method.links if link.startswith("notebooks/")]
     assert [(site.folder / unquote(link)).is_file() for link in links] == [True]
 
 
@@ -520,7 +554,7 @@ def test_a_page_of_a_thousand_points_and_pictures_stays_below_three_megabytes(wr
     site = write_site(*many, headline=head, names=FIGURES)
     assert len(site.points.lines("machine")) == 1000
     for path in site.folder.glob("*.html"):
-        assert path.stat().st_size < LARGEST_BYTES
+        assert path.stat().st_size < LARGEST_BYTES.get(path.stem, 600_000)
 
 
 def test_a_failed_aggregation_is_an_error_that_leaves_the_pages_of_before(tmp_path, monkeypatch):
@@ -539,5 +573,5 @@ def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
     lines.to_csv(tmp_path / "machines.csv", index=False)
     table = tables.table(tmp_path / "machines.csv", "machines")
     assert (len(table["lines"]), table["count"]) == (tables.MOST_LINES, tables.MOST_LINES + 1)
-    page = report._environment().get_template("parts.html").module.table(table, "Machines", "machines")
+    page = report._environment().get_template("parts.html").module.table_of(table, "Machines", "machines")
     assert f"{tables.MOST_LINES} of {tables.MOST_LINES + 1} lines" in page

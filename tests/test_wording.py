@@ -42,7 +42,12 @@ def test_a_time_has_as_many_digits_as_asked_for_and_may_be_missing():
 
 def test_a_rate_a_price_and_bounds_have_one_form_each():
     assert [wording.rate(rate) for rate in (1093.1, 10, 9.96, 0.517)] == ["1,093", "10", "10", "0.52"]
-    assert [wording.price(dollars) for dollars in (2.489, 1234.5)] == ["$2.5", "$1,230"]
+    assert [wording.price(dollars) for dollars in (0.00057, 2.489, 26.9, 1234.5)] == [
+        "under $0.01",
+        "$2.49",
+        "$27",
+        "$1,230",
+    ]
     assert wording.price(2.489, 3) == "$2.49"
     assert [wording.count(number, "window") for number in (1, 6)] == ["1 window", "6 windows"]
     assert wording.bounds(0.1234, 20, "interval") == "95 % interval 0.12 to 20"

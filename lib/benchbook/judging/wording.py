@@ -61,7 +61,9 @@ def count(number: int, noun: str) -> str:
 
 
 def price(dollars: float, digits: int = 0) -> str:
-    """Return a price in US dollars; digits as of `duration`."""
+    """Return a price in US dollars, below 10 dollars to a cent; digits as of `duration`."""
+    if not digits and 0 < dollars < 10:
+        return "under $0.01" if dollars < 0.005 else f"${dollars:.2f}"
     return f"${_rounded(dollars, digits)}"
 
 
@@ -137,7 +139,7 @@ def hedges(point: dict) -> list[str]:
     if point.get("variant") == confirmation.UNCONFIRMED:
         said.append("tuning not confirmed")
     if point.get("status") == "diverged":
-        said.append("its loss ran away")
+        said.append("diverged")
     return list(dict.fromkeys(said))
 
 

@@ -110,9 +110,9 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
 
     Returns:
         Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
-        reason. The article's own machine comes first. A measured machine of another chip is `not comparable`; of a
-        claim that compares two machines, pairs of the same two chips are shown. Machines that measured no such thing
-        are not. A claim about a network has one line, from our count.
+        reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`). The article's own machine comes first. A measured
+        machine of another chip is `not comparable`; of a claim that compares two machines, pairs of the same two chips
+        are shown. Machines that measured no such thing are not. A claim about a network has one line, from our count.
     """
     lines = []
     groups = _groups(quantities)
@@ -129,7 +129,7 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
             measured = [_head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED}]
         lines += measured
     columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
-    return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason"])
+    return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason", "arithmetic"])
 
 
 def _groups(quantities: pandas.DataFrame) -> dict[tuple, pandas.DataFrame]:
@@ -176,6 +176,7 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
     if result is None:
         return line | {"verdict": NOT_MEASURED}
     line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
+    line |= {"arithmetic": f"{_substituted(claim['formula'], used)} = {_rounded(result.value)}"}
     if not alike:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:
@@ -183,6 +184,16 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
         return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
     reason = DERIVED_REASON if sources == ["derived"] else ""
     return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
+
+
+def _substituted(formula: str, used: pandas.DataFrame) -> str:
+    """Return a formula with the values of its quantities in place of their names."""
+    values = {line["name"]: _rounded(line["value"]) for line in used.to_dict("records")}
+    return re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], formula)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
 
 
 def _notes(used: pandas.DataFrame) -> list[str]:

@@ -226,6 +226,7 @@ def _offers() -> pandas.DataFrame:
 @functools.cache
 def _purchases() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
+    listed = listed[~listed["notes"].str.contains("Estimat")]  # as of chips that were never sold: no price
     listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
     listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
     return _named(listed["chip"], listed)

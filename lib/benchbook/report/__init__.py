@@ -2,13 +2,13 @@
 
 import csv
 import functools
+import html
 import importlib.metadata
 import itertools
 import json
 import os
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -19,11 +19,10 @@ from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import articles, claims
-from benchbook.report import answers, citing, claims_chart, executed, tables
+from benchbook.report import answers, citing, claim_outcomes, executed, tables
 from benchbook.report.answers import page
 from benchbook.report.answers.from_rows import rows_of
-from benchbook.report.answers.marks import Mark
-from benchbook.report.answers.tasks import TASKS
+from benchbook.report.answers.marks import FAMILIES, TASKS, Mark
 from benchbook.report.citing import Published
 from benchbook.running import kernel
 from benchbook.studies.predictions import CHARTS as PREDICTIONS
@@ -31,6 +30,10 @@ from benchbook.studies.study import Chart
 
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
+MATRIX = "simclr_epochs"  # the study that tries precisions and compilers
+BAR = {name: f"{name.lower()}.html" for name in ("Studies", "Claims", "Machines", "Method")}
+BAR = {"Answers": "index.html"} | BAR
+SHARED = ("style.css", "answer.js", "copy.js", "tables.js", "favicon.svg")  # files that several pages load
 NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that decide nothing
 
 
@@ -74,22 +77,20 @@ def left_out(figures: Path) -> list[str]:
 
 
 def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
-    """Write the report's pages into a folder, with a copy of every file they show.
-
-    There are index.html, points.html, one for each claim and notebook, and, of marks, one for each task and machine.
+    """Write the report's pages into a folder, with a copy of every file they show; pages of before are deleted.
 
     Args:
-        figures: what the aggregation wrote; read when all notebooks have their pages. The first page begins with the
-            marks of the first task, where it wrote marks.
+        figures: what the aggregation wrote; read when all notebooks have their pages. The first page has the marks of
+            the first task, where it wrote marks.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
 
     Returns:
         The path of index.html.
     """
-    environment = _environment()
-    pages = executed.write(notebooks, folder / "notebooks", environment.get_template("notebook.html"))
-    every = answers.load(figures)
+    site = Site(folder)
+    pages = executed.write(notebooks, folder / "notebooks", site.notebook)
+    every, refused = answers.load(figures)
     links = {
         rows_of(own["machine"], own["study"], own["point"]): f"notebooks/{own['file']}"
         for own in pages
@@ -98,51 +99,102 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     _copy(figures, folder / "files")
     called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
-    findings = {line["study"]: line for line in tables.lines(figures / "findings.csv")}
-    sections = []
-    for study in studies.every().values():
-        if shown := _figures(figures, study.name, study.charts, lines, printed):
-            said = {name: findings.get(study.name, {}).get(name) or "" for name in ("finding", "basis")}
-            sections.append({"study": study.name, "name": study.title, "title": study.question} | said | shown)
-    citation = citing.report(lines)
+    shown = {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS}
+    claims = tables.lines(figures / "claim-outcomes.csv")
+    places, citation = page.machines(every, links), citing.report(lines)
     content = {
-        "sections": sections,
-        "predictions": _figures(figures, "", PREDICTIONS, lines, printed),
-        "claims": _figures(figures, "", [claims_chart.CHART], lines, printed),
-        "tables": {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS},
-        "counts": _counts(figures / "claims.csv"),
+        "tables": shown,
         "failures": [line for line in lines if line.get("status") not in (None, "ok")],
-        "left_out": left_out(figures),
         "measured": citing.measured(lines),
-        "citation": citation,
-        "pages": [own | {"called": called.get(own["machine"], own["machine"])} for own in pages],
-        "dataset": _dataset(citing.project(), citation),
-        "answer": page.content(page.FIRST, every, environment, links) if every else None,
     }
-    texts = {name: environment.get_template(name).render(content) for name in ("points.html", "index.html")}
-    if every:
-        template = environment.get_template("task.html")
-        others = {page.address(task): page.content(task, every, environment, links) for task in TASKS[1:]}
-        texts |= {name: template.render(answer=answer) for name, answer in others.items()}
-        _write_data(every, folder / "data", citation)
-        _replace(folder / "machines", page.machines(every, environment))
-    write_claims(figures / "claims.csv", folder / "claims", environment)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for task in TASKS if every else ():
+        works = _works(shown["support"], claims) if task.study == MATRIX else None
+        answer = page.content(task, every, refused, links)
+        dataset = _dataset(citation) if task == page.FIRST else None
+        site.write(page.address(task), "answer.html", "Answers", answer=answer, dataset=dataset, works=works)
+    if not every:
+        site.write("index.html", "answer.html", "Answers", answer=None, works=None)
+    site.write(
+        "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines, printed),
+        predictions=_figures(figures, "", PREDICTIONS, lines, printed),
+    )  # fmt: skip
+    grouped = [
+        (outcome, [claim for claim in claims if claim["outcome"] == outcome]) for outcome in claim_outcomes.MEANS
+    ]
+    grouped = [(outcome, own) for outcome, own in grouped if own]
+    site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS)
+    site.write("machines.html", "machines.html", "Machines", **content, places=places)
+    site.write("points.html", "points.html", "Machines", **content, left_out=left_out(figures))
+    named = [own | {"called": called.get(own["machine"], own["machine"])} for own in pages]
+    site.write("method.html", "method.html", "Method", pages=named, citation=citation, answers=every)
+    for place in places:
+        site.write(place["file"], "machine.html", "Machines", families=FAMILIES, **place)
+    write_claims(figures / "claims.csv", claims, site)
+    _write_data(every, folder / "data", citation)
+    site.finish()
     return folder / "index.html"
 
 
-def write_claims(judged: Path, folder: Path, environment: jinja2.Environment) -> None:
+class Site:
+    """The folder of the pages; every page has the bar, and its address where the site's is in BENCHBOOK_ADDRESS."""
+
+    def __init__(self, folder: Path):
+        """Take a folder, which is made if need be."""
+        self.folder = folder
+        self.address = os.environ.get("BENCHBOOK_ADDRESS", "").rstrip("/")
+        self.environment = _environment()
+        self.paths = []
+
+    def render(self, path: str, template: str, section: str, **content) -> str:
+        """Return a page, given its path from the folder, its template and the bar's part that it belongs to."""
+        root = "../" * path.count("/")
+        shared = {"root": root, "path": path, "section": section, "root_page": path == "index.html"}
+        return self.environment.get_template(template).render(shared | {"address": self.address} | content)
+
+    def write(self, path: str, template: str, section: str, **content) -> None:
+        """Write a page; see `render`."""
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(self.render(path, template, section, **content), encoding="utf-8")
+        self.paths.append(path)
+
+    def notebook(self, name: str, **content) -> str:
+        """Return the page of an executed notebook, given its file's name."""
+        self.paths.append(f"notebooks/{name}")
+        return self.render(f"notebooks/{name}", "notebook.html", "Method", **content)
+
+    def finish(self) -> None:
+        """Write what pages share, the page of missing addresses and, where the address is known, the map.
+
+        Pages that were not written are deleted.
+        """
+        library = _library()
+        for name in SHARED:
+            text = self.environment.get_template(name).render(library=library)
+            (self.folder / name).write_text(text, encoding="utf-8")
+        root = f"{self.address}/" if self.address else ""
+        text = self.render("404.html", "missing.html", "", root=root, address="")
+        (self.folder / "404.html").write_text(text, encoding="utf-8")
+        for path in self.folder.rglob("*.html"):
+            if path.relative_to(self.folder).as_posix() not in (*self.paths, "404.html"):
+                path.unlink()
+        (self.folder / "sitemap.xml").unlink(missing_ok=True)
+        if self.address:
+            lines = [f"<url><loc>{html.escape(f'{self.address}/{quote(path)}')}</loc></url>" for path in self.paths]
+            head = (
+                '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+            )
+            (self.folder / "sitemap.xml").write_text("\n".join([head, *lines, "</urlset>\n"]), encoding="utf-8")
+
+
+def write_claims(judged: Path, outcomes: list[dict], site: Site) -> None:
     """Write a page for each published claim, at an address that stays: what was claimed, and what was found.
 
     Args:
         judged: the CSV of `claims.table`; without the file there are no pages.
-        folder: of the pages.
-        environment: of the templates.
+        outcomes: lines of `claim_outcomes.table`.
+        site: to write to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    template, pages = environment.get_template("claim.html"), {}
-    printed = claims.read(layout.published() / "claims.csv").set_index("id")["article"].to_dict()
+    printed = {claim["id"]: claim for claim in outcomes}
     lines = sorted(tables.lines(judged), key=lambda line: line["id"])
     for name, own in itertools.groupby(lines, key=lambda line: line["id"]):
         shown = []
@@ -152,26 +204,37 @@ def write_claims(judged: Path, folder: Path, environment: jinja2.Environment) ->
             shown.append(
                 line
                 | {"reason": wording.sentence(line.get("reason") or ""), "shown": value and f"{value}{bounds}"}
-                | {"decides": line["verdict"] not in NOBODY, "article": printed.get(name, "")}
+                | {"decides": line["verdict"] not in NOBODY}
             )
-        pages[f"{layout.check_name(name, 'claim')}.html"] = template.render(claim=shown[0], lines=shown)
-    _replace(folder, pages)
+        claim = {"article": "", "link": ""} | shown[0] | printed.get(name, {})
+        path = f"claims/{layout.check_name(name, 'claim')}.html"
+        site.write(path, "claim.html", "Claims", claim=claim, lines=shown)
 
 
-def _replace(folder: Path, pages: dict[str, str]) -> None:
-    """Write pages into a folder; those that it had of before, and that have no successor, are deleted."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.html"):
-        if path.name not in pages:
-            path.unlink()
-    for name, text in pages.items():
-        (folder / name).write_text(text, encoding="utf-8")
+def _sections(figures: Path, lines: list[dict], printed: Published) -> list[dict]:
+    """Return each study that has figures, with its finding."""
+    findings = {line["study"]: line for line in tables.lines(figures / "findings.csv")}
+    sections = []
+    for study in studies.every().values():
+        if shown := _figures(figures, study.name, study.charts, lines, printed):
+            said = {name: findings.get(study.name, {}).get(name) or "" for name in ("finding", "basis")}
+            sections.append({"study": study.name, "name": study.title, "title": study.question} | said | shown)
+    return sections
+
+
+def _works(table: dict, claims: list[dict]) -> dict:
+    """Return which precisions and compilers were tried in the study that tries them, and what was published of it."""
+    said = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
+    return {"table": table, "claims": said}
 
 
 def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
-    """Write the marks as data, with their schema, licence and citation."""
+    """Write the marks as data, with their schema, licence and citation; nothing without marks."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not every:
+        return
     table = answers.lines(every)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     texts = {
         "LICENCE.txt": f"{LICENCE}.\n\nCite: {citation}\n",
         "answers.csv": answers.as_csv(table),
@@ -182,8 +245,9 @@ def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _dataset(project: dict, citation: str) -> dict:
+def _dataset(citation: str) -> dict:
     """Return what search engines for data read of the answers: https://schema.org/Dataset."""
+    project = citing.project()
     kinds = {"csv": "text/csv", "json": "application/json"}
     return {
         "@context": "https://schema.org",
@@ -204,15 +268,15 @@ def _dataset(project: dict, citation: str) -> dict:
 
 def _environment() -> jinja2.Environment:
     """Return the templates' environment; whatever comes from rows is escaped."""
-    templates = Path(__file__).parent / "templates"
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates),
-        autoescape=True,
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=jinja2.select_autoescape(["html"]),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"library": _library(), "project": citing.project()}
+    environment.globals |= {"project": citing.project(), "bar": BAR}
+    environment.filters |= {name: getattr(wording, name) for name in ("duration", "number", "price")}
     return environment
 
 
@@ -249,12 +313,3 @@ def _figures(
         drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines, printed))
     parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
     return parts if drawn else {}
-
-
-def _counts(path: Path) -> dict[str, dict[str, int]]:
-    """Return how many claims ended in which verdict, by where their numbers are from."""
-    counts = {"published": Counter(), "counted": Counter(), "measured": Counter()}
-    for line in tables.lines(path):
-        kind = next((kind for kind in ("measured", "counted") if kind in line["source"]), "published")
-        counts[kind][line["verdict"]] += 1
-    return {kind: dict(verdicts) for kind, verdicts in counts.items()}

@@ -4,10 +4,8 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import jinja2
 
 from benchbook.machine import layout
 from benchbook.running import kernel
@@ -34,13 +32,13 @@ def newest(runs: Path) -> list[Path]:
     return list({path.parent: path for path in own}.values())
 
 
-def write(notebooks: Iterable[Path], folder: Path, template: jinja2.Template) -> list[dict[str, str]]:
+def write(notebooks: Iterable[Path], folder: Path, render: Callable[..., str]) -> list[dict[str, str]]:
     """Write a page for each notebook into a folder, whose pages of before stay until all are written.
 
     Args:
         notebooks: executed; those of runs lie in `<machine>/<study>/<point>/`.
         folder: of the pages.
-        template: of a page, with `title` and `body`.
+        render: makes a page of its file's name, with `title` and `body`.
 
     Returns:
         Of each page its file name, and machine, study and point; empty for a notebook that is not of a run. One that
@@ -57,7 +55,7 @@ def write(notebooks: Iterable[Path], folder: Path, template: jinja2.Template) ->
                 continue
             point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
             name = _file_name(path, point)
-            page = template.render(title=" · ".join(point.values()) or path.stem, body=body, point=point)
+            page = render(name, title=" · ".join(point.values()) or path.stem, body=body)
             (Path(fresh) / name).write_text(page, encoding="utf-8")
             pages.append({"file": name, "machine": "", "study": path.stem, "point": ""} | point)
         shutil.rmtree(folder, ignore_errors=True)

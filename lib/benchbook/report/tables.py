@@ -18,8 +18,8 @@ COLUMNS = {
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed outcome",
     "frameworks": "machine study variant framework device precision batch_size images_per_second ratio verdict",
-    "claims": "sentence published machine source value verdict",
     "machines": "machine chip cores memory_gib accelerator system software condition sessions rows",
+    "support": "machine device framework_version precision compiled status speedup message",
     "prediction-errors": "situation group rule pairs publications median_error within_2 coverage",
 }
 # What they are called there; others go by their names.
@@ -43,14 +43,12 @@ HEADERS = {
     "num_steps": "steps",
     "num_windows": "windows",
     "passed": "agrees",
-    "published": "claimed",
     "ratio": "of the fastest",
     "reason": "why",
     "samples_per_second": "images/s",
     "seconds_per_epoch": "one epoch",
-    "sentence": "claim",
     "situation": "with",
-    "source": "from",
+    "speedup": "times fp32",
     "within_2": "within a factor of 2",
 }
 # Names and messages that look like a number, or like NA, stay what they are.
@@ -77,7 +75,7 @@ NOTES = {
         "images_per_second": "bounds",
         "joules_per_image": "energy_boundary",
     },
-    "claims": {"value": "bounds", "verdict": "reason"},
+    "support": {"machine": "id", "speedup": "bounds"},
     "summary": {"machine": "id"},
     "parity": {"machine": "id"},
     "machines": {"machine": "id"},
@@ -122,7 +120,7 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
         has none or is not there.
     """
     names, notes = COLUMNS[name].split(), NOTES.get(name, {})
-    prepare = {"headline": _headline, "claims": _claims, "tuning": _bounded, "frameworks": _bounded}.get(name)
+    prepare = {"headline": _headline}.get(name, _bounded if "bounds" in notes.values() else None)
     content = prepare(read(path)) if prepare else read(path)
     content = content if name == "headline" else _named(content, called or {})
     content = _with(content, *names, *notes.values())
@@ -132,8 +130,7 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
     titles = {study.name: study.title for study in studies.every().values()}
     lines = []
     for line in content.head(MOST_LINES).to_dict("records"):
-        links = {"study": f"index.html#{line.get('study')}"}
-        links |= {"sentence": f"claims/{line['id']}.html"} if name == "claims" and line.get("id") else {}
+        links = {"study": f"studies.html#{line.get('study')}"}
         cells = []
         for column in numeric:
             value = line[column]
@@ -208,22 +205,8 @@ def _named(content: pandas.DataFrame, called: Mapping[str, str]) -> pandas.DataF
     if "machine" not in content:
         return content
     ids = content["machine"].astype("string")
-    shown = [_name(each, called) if isinstance(each, str) else each for each in ids]
-    theirs = pandas.Series(shown, content.index, dtype="string")
-    old = content["id"] if "id" in content else ids.where(theirs != ids)
-    return content.assign(machine=theirs, id=old)
-
-
-def _name(machine: str, called: Mapping[str, str]) -> str:
-    """Return the names of one machine, or of two that a claim compares."""
-    return " / ".join(called.get(part, part) for part in machine.split(" / "))
-
-
-def _claims(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the claims' lines; that nobody measured a claim is a line only where the claim has no other."""
-    content = _with(content, "id", "verdict")
-    judged = content["verdict"] != "not measured here"
-    return _bounded(content[judged | ~content["id"].isin(content.loc[judged, "id"])])
+    theirs = ids.map(lambda each: called.get(each, each), na_action="ignore").astype("string")
+    return content.assign(machine=theirs, id=content["id"] if "id" in content else ids.where(theirs != ids))
 
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:

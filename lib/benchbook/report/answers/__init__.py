@@ -4,20 +4,19 @@ The aggregation gathers the marks of all tasks and saves them; the report loads 
 a JSON that says what its fields mean, with licence and citation.
 """
 
-import csv
-import io
+import datetime
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas
 
 from benchbook.machine import identity
+from benchbook.record import estimate
 from benchbook.report import tables
-from benchbook.report.answers import derive, from_record, from_rows
-from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, Mark
-from benchbook.report.answers.tasks import TASKS
+from benchbook.report.answers import from_record, from_rows
+from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, TASKS, Mark, Task, prices
 from benchbook.rows import manifests
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
@@ -39,7 +38,8 @@ FIELDS = {
     "seconds_low": ("low", NUMBER | {"description": "bound of seconds; null where one number was printed"}),
     "seconds_high": ("high", NUMBER | {"description": "bound of seconds"}),
     "bounds": ("bounds", TEXT | {"description": "what the bounds are"}),
-    "joules": ("joules", NUMBER | {"description": "for the whole task; null without a sensor"}),
+    "joules": ("joules", NUMBER | {"description": "of this work on this chip, for the whole task; null without"}),
+    "energy_estimated": ("estimated", {"type": "boolean", "description": "from a power, not from this training"}),
     "energy_note": ("energy_note", TEXT),
     "rent_usd_per_hour": ("rent", NUMBER | {"description": "of all devices together; null without a price"}),
     "rent_note": ("rent_note", TEXT),
@@ -53,34 +53,58 @@ FIELDS = {
 }
 
 
-def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> list[Mark]:
-    """Return the marks of all tasks, the shortest time of each task first.
+def gather(
+    evidence: Evidence, headlines: pandas.DataFrame, here: str, tasks: Iterable[Task] = TASKS
+) -> tuple[list[Mark], list[dict]]:
+    """Return the marks of tasks, the shortest time of each task first, without prices; and what is not predicted.
 
     Args:
         evidence: measured and published rows.
         headlines: from `headline.table`.
         here: the name of this machine in rows.
+        tasks: of which marks are wanted.
+
+    Returns:
+        The marks, and of what is not predicted lines of task, family, reason and chips.
     """
-    worked_out = derive.read(predictions.learn(evidence))
-    marks = list(from_rows.of_studies(evidence, headlines, here, worked_out["chips"]))
-    marks += from_rows.of_own_networks(evidence, here, worked_out)
-    marks += from_record.of_record(worked_out, marks)
-    order = [each.key for each in TASKS]
-    return sorted(marks, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
+    order = [each.key for each in tasks]
+    marks = [*from_rows.of_studies(evidence, headlines, here), *from_rows.of_own_networks(evidence, here)]
+    marks = [mark for mark in marks if mark.task in order]
+    recorded, refused = from_record.of_record(predictions.learn(evidence), tasks, marks)
+    ranked = sorted(marks + recorded, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
+    return ranked, refused
 
 
-def save(marks: Iterable[Mark], folder: Path) -> None:
-    """Write marks into a folder, where the report reads them: what the aggregation has read need not be read again."""
-    lines = [json.dumps(asdict(mark), default=lambda number: number.item()) for mark in marks]
-    (folder / FILE).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
+    """Return marks with what is paid for their chips; of a CPU nothing is known.
+
+    Args:
+        marks: from `gather`.
+        today: from which the age of prices is counted.
+    """
+    marks, known = list(marks), {}
+    for chip in {mark.chip for mark in marks if mark.kind != "CPU"}:
+        if own := from_record.specification(chip):
+            offers = estimate.rented(chip, today).dropna(subset="usd_per_hour")
+            known[chip] = own | {"offers": offers, "purchases": estimate.bought(chip, today).dropna(subset="usd")}
+    owns = [known.get(mark.chip, {}) if mark.kind != "CPU" else {} for mark in marks]
+    return [replace(mark, **prices(own, mark.chip, mark.count)) for mark, own in zip(marks, owns, strict=True)]
 
 
-def load(folder: Path) -> list[Mark]:
-    """Return the marks that `save` wrote into a folder; none where it wrote none."""
+def save(marks: Iterable[Mark], refused: list[dict], folder: Path) -> None:
+    """Write marks, and what is not predicted, into a folder, where the report reads them."""
+    lines = [asdict(mark) for mark in marks]
+    text = json.dumps({"marks": lines, "refused": refused}, default=lambda number: number.item())
+    (folder / FILE).write_text(text, encoding="utf-8")
+
+
+def load(folder: Path) -> tuple[list[Mark], list[dict]]:
+    """Return what `save` wrote into a folder; nothing where it wrote nothing."""
     if not (folder / FILE).exists():
-        return []
-    lines = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    return [Mark(**line | {name: tuple(line[name]) for name in ("sources", "operations")}) for line in lines]
+        return [], []
+    saved = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    tuples = ("sources", "operations")
+    return [Mark(**line | {name: tuple(line[name]) for name in tuples}) for line in saved["marks"]], saved["refused"]
 
 
 def here(folder: Path) -> str:
@@ -103,13 +127,9 @@ def lines(marks: Iterable[Mark]) -> list[dict]:
 
 def as_csv(table: list[dict]) -> str:
     """Return the lines as CSV; sources are separated by `` | ``, what is missing is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(FIELDS), lineterminator="\n")
-    writer.writeheader()
-    for line in table:
-        cells = line | {"sources": " | ".join(line["sources"])}
-        writer.writerow({name: tables.harmless(cell) for name, cell in cells.items()})
-    return text.getvalue()
+    flat = [line | {"sources": " | ".join(line["sources"])} for line in table]
+    flat = [{name: tables.harmless(cell) for name, cell in line.items()} for line in flat]
+    return pandas.DataFrame(flat, columns=list(FIELDS), dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def as_json(table: list[dict], licence: str, citation: str) -> str:
@@ -123,15 +143,10 @@ def schema() -> dict:
     """Return the JSON Schema of the document."""
     described = {name: schema for name, (_, schema) in FIELDS.items()}
     task = {"key": TEXT, "does": TEXT, "images": {"type": "number"}, "note": TEXT}
-    answer = {"type": "object", "properties": described, "required": list(FIELDS), "additionalProperties": False}
+    closed = {"type": "object", "additionalProperties": False}
+    answer = closed | {"properties": described, "required": list(FIELDS)}
     tasks = {"type": "array", "items": {"type": "object", "properties": task, "required": list(task)}}
     properties = {"$schema": TEXT, "licence": TEXT, "citation": TEXT}
     properties |= {"tasks": tasks, "answers": {"type": "array", "items": answer}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What training costs",
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What training costs"}
+    return head | closed | {"properties": properties, "required": list(properties)}

@@ -1,13 +1,14 @@
 """How a study's notebook ends: its result in two sentences, and this machine among others."""
 
+import math
+
 import pandas
 
 from benchbook.judging import wording
 from benchbook.record import chips
 from benchbook.report import answers, headline
 from benchbook.report.answers import page
-from benchbook.report.answers.marks import MEASURED, PREDICTED, PUBLISHED, UNKNOWN, Mark
-from benchbook.report.answers.tasks import TASKS, Task
+from benchbook.report.answers.marks import MEASURED, PREDICTED, PUBLISHED, TASKS, UNKNOWN, Mark, Task
 from benchbook.studies import figures, findings
 from benchbook.studies.study import Drawing, Evidence, Study
 
@@ -44,7 +45,7 @@ def among_others(evidence: Evidence, study: Study) -> Drawing:
     """
     task = next(task for task in TASKS if task.study == study.name)
     marks = _shown(evidence, study, task)
-    ticks = page.steps([value for mark in marks for value in (mark.seconds, mark.low, mark.high) if value], page.TIME)
+    ticks = _ticks([value for mark in marks for value in (mark.seconds, mark.low, mark.high) if value])
     with figures.style():
         figure, axes = figures.canvas(1.6 + 0.26 * len(marks))
         for source in dict.fromkeys(mark.source for mark in marks):
@@ -81,8 +82,8 @@ def _shown(evidence: Evidence, study: Study, task: Task) -> list[Mark]:
     Others are of the families of precisions that this machine ran, else of fp32.
     """
     machine = next(iter(evidence.measured["machine"]), "")
-    every = answers.gather(evidence, headline.table(evidence, {study.name: study}), machine)
-    alike = [mark for mark in every if mark.task == task.key and not mark.apart and mark.count == 1]
+    marks, _ = answers.gather(evidence, headline.table(evidence, {study.name: study}), machine, [task])
+    alike = [mark for mark in marks if not mark.apart and mark.count == 1]
     families = {mark.family for mark in alike if mark.here} - {UNKNOWN} or {"fp32"}
     known, shown = set(map(chips.product, chips.SHOWN)), {}
     for mark in alike:
@@ -92,3 +93,13 @@ def _shown(evidence: Evidence, study: Study, task: Task) -> list[Mark]:
         elif product in known and mark.family in families:
             shown.setdefault((product, mark.family), mark)
     return list(shown.values())
+
+
+def _ticks(values: list[float]) -> list[float]:
+    """Return the ticks of an axis that holds all values."""
+    least, most = min(values), max(values)
+    first = max((each for each in page.TIME if each <= least), default=page.TIME[0])
+    last = min((each for each in page.TIME if each >= most and each > first), default=page.TIME[-1])
+    inside = [each for each in page.TIME if first <= each <= last]
+    apart = math.ceil((len(inside) - 1) / page.MOST_TICKS)
+    return [*inside[:-1:apart], inside[-1]]

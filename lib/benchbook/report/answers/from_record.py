@@ -2,97 +2,224 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
+import numpy
+import pandas
+
+from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import chips, networks
-from benchbook.report.answers import derive
-from benchbook.report.answers.marks import PREDICTED, PUBLISHED, UNKNOWN, Mark, kind_of, prices
+from benchbook.record.forecast import Forecaster, Question, Range, watts_of
+from benchbook.record.observations import Unknown
+from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
+
+PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
+OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of the user's own network
+RESNET = networks.describe("resnet50").flops_per_sample
+REFERENCE = min(OPERATIONS, key=lambda value: abs(math.log(value / RESNET)))  # shown first of the user's network
+MOST_DEVICES = 16  # of a machine that a reader may want; beyond, the network between them is measured
+TO_ACCURACY = "resnet50-accuracy"
+METRIC = "time_to_75.9"
+DIGITS = 4
+PREDICTION = {"bounds": "90 % interval of the prediction"}
+PREDICTION |= {"sources": ("the public record, by benchbook's model; see Predictions in the report",)}
 
 
-@functools.cache
-def refusals(task: str) -> list[dict]:
-    """Return why nothing is predicted of a task for some chips: lines of family, reason and chips."""
-    return [line for line in derive.read()["refused"] if line["task"] == task]
-
-
-def of_record(worked_out: dict, marks: list[Mark]) -> list[Mark]:
+def of_record(
+    forecaster: Forecaster, tasks: Iterable[Task], marks: list[Mark]
+) -> tuple[list[Mark], list[dict[str, object]]]:
     """Return the marks of published figures, and of predictions for chips of which a task has none in the family.
 
     Args:
-        worked_out: from `derive.read`.
+        forecaster: that predicts, and has the record's figures.
+        tasks: of which marks are wanted.
         marks: those of rows, which also take the place of predictions.
+
+    Returns:
+        The marks; and why others are not predicted: task, family, reason and the chips that have this reason.
     """
-    printed = worked_out["chips"]
-    published = [_published_mark(line, printed[line["chip"]]) for line in worked_out["published"]]
-    return published + _predicted(worked_out, [*marks, *published])
-
-
-def _published_mark(line: dict, own: dict) -> Mark:
-    """Return what publications of the record say of a chip and how many of it; `own` is what is printed of it."""
-    count = line["count"]
-    several = line["figures"] > 1
-    publications = wording.count(line["publications"], "publication")
-    stands_on = f"{line['figures']} figures of {publications}" if several else "one printed figure"
-    chip, place = line["chip"], _place(line["chip"], count)
-    return Mark(
-        line["task"], place, place, place, kind_of(None, own.get("vendor"), chip), PUBLISHED,
-        UNKNOWN if line["family"] == "any" else line["family"], line["seconds"],
-        line["low"] if several else None, line["high"] if several else None,
-        "least and most of what was published" if several else "",
-        stands_on, sources=tuple(line["sources"]),
-        **_energy(own, count, line["seconds"]), **prices(own, chip, count),
-    )  # fmt: skip
-
-
-def _predicted(worked_out: dict, marks: list[Mark]) -> list[Mark]:
-    """Return predictions, for chips of which a task has no published figure in the family."""
-    taken = {(mark.task, chips.product(mark.chip), mark.family) for mark in marks if mark.count == 1 and mark.chip}
-    lines = [
-        _prediction(line, worked_out["chips"][line["chip"]])
-        for line in worked_out["predictions"]
-        if (line["task"], chips.product(line["chip"]), line["family"]) not in taken
-    ]
-    middle = worked_out["operations"].index(reference_operations(worked_out["operations"]))
-    for line in worked_out["own"]:
-        curve = {name: line[name] for name in ("seconds", "low", "high")}
-        numbers = {name: values[middle] for name, values in curve.items()}
-        further = {"operations": tuple(worked_out["operations"]), "curve": curve}
-        lines.append(_prediction(line | numbers | {"task": "own"}, worked_out["chips"][line["chip"]], **further))
+    published, predicted, refused = [], [], {}
+    for this in tasks:
+        published += list(_published(this, forecaster))
+        said = _own(this, forecaster) if this.key == "own" else _predictions(this, forecaster)
+        said = _to_accuracy(forecaster) if this.key == TO_ACCURACY else said
+        for chip, family, answer, further in said:
+            if isinstance(answer, Unknown):
+                reason = str(answer).removeprefix(f"of {chip} ")
+                refused.setdefault((this.key, family, reason), []).append(chip)
+            else:
+                bounds = {"seconds": answer.value, "low": answer.low, "high": answer.high, "stands_on": answer.basis}
+                predicted.append(_mark(this, chip, 1, PREDICTED, family, forecaster, **bounds, **PREDICTION, **further))
+    taken = {(mark.task, chips.product(mark.chip), mark.family) for mark in [*marks, *published] if mark.count == 1}
+    shown = [mark for mark in predicted if (mark.task, chips.product(mark.chip), mark.family) not in taken]
     # Sizes of a product whose printed figures are the same have one prediction; the shortest name stands for them.
-    lines.sort(key=lambda mark: len(mark.name))
-    return list(
-        {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in lines[::-1]}.values()
+    longest_first = sorted(shown, key=lambda mark: len(mark.name), reverse=True)
+    alone = {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in longest_first}
+    reasons = [
+        dict(zip(("task", "family", "reason"), key, strict=True)) | {"chips": own} for key, own in refused.items()
+    ]
+    return published + list(alone.values()), reasons
+
+
+def rounded(value: float) -> float:
+    """Return a number with four digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def epochs_worth(figures: pandas.DataFrame, rates: Mapping[str, Range]) -> pandas.Series:
+    """Return the epochs at its predicted rate that each product took to 75.9 %, by product: the median of its times.
+
+    Times on record are those of recipes, batch sizes and input that were chosen for them. Divided by the predicted
+    rate they differ between products by less than the times do.
+
+    Args:
+        figures: from `record.read`.
+        rates: predicted of chips, in 16 bits.
+    """
+    times = _times(figures)
+    times = times[times["device_count"].between(1, MOST_DEVICES) & times["chip"].isin(list(rates))]
+    images = MINUTE * times["value"] * times["device_count"] * times["chip"].map(lambda chip: rates[chip].value)
+    return (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
+
+
+def to_accuracy(predicted: Range, worth: pandas.Series) -> Range:
+    """Return the seconds to 75.9 % on one device at a predicted rate, with their 90 % interval.
+
+    The interval adds, in logarithms, that of the rate and the farthest that a product lies from the others' median:
+    they are too few for a quantile.
+
+    Args:
+        predicted: the device's rate.
+        worth: from `epochs_worth`, of two products at least.
+    """
+    epochs, logs = float(worth.median()), numpy.log(worth)
+    apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
+    seconds = epochs * IMAGENET / predicted.value
+    far = [math.exp(math.hypot(apart, math.log(predicted.value / bound))) for bound in (predicted.high, predicted.low)]
+    basis = (
+        f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {predicted.basis}"
     )
+    return Range(seconds, seconds / far[0], seconds * far[1], basis)
 
 
-def reference_operations(operations: Sequence[float]) -> float:
-    """Return the operations at which one's own network is shown first: those nearest to ResNet-50's."""
-    resnet = networks.describe("resnet50").flops_per_sample
-    return min(operations, key=lambda value: abs(math.log(value / resnet)))
+@functools.cache
+def specification(chip: str) -> dict:
+    """Return what is printed of a chip; nothing of one in no list."""
+    return chips.specification(chip) if chip in chips.table().index else {}
 
 
-def _prediction(line: dict, own: dict, **further) -> Mark:
-    chip = line["chip"]
-    return Mark(
-        line["task"], _place(chip, 1), chip, chip, kind_of(None, own.get("vendor"), chip), PREDICTED, line["family"],
-        line["seconds"], line["low"], line["high"], "90 % interval of the prediction", line["basis"],
-        sources=("the public record, by benchbook's model; see Predictions in the report",),
-        **_energy(own, 1, line["seconds"]), **prices(own, chip, 1), **further,
-    )  # fmt: skip
+def _times(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the published times until ResNet-50 classifies 75.9 % correctly; they are in minutes."""
+    return figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
 
 
-def _place(chip: str, count: int) -> str:
-    return chip if count == 1 else f"{count} x {chip}"
+def _rates(forecaster: Forecaster, questions: list[Question]) -> Iterator[Range | Unknown]:
+    return iter(forecaster.rates(questions))
 
 
-def _energy(own: dict, count: int, seconds: float) -> dict:
-    """Return joules at the power that was measured of the chip in training, where somebody did."""
-    if "power" not in own:
+def _asked() -> list[tuple[str, str]]:
+    return [(chip, family) for chip in chips.table().index for family in PRECISIONS]
+
+
+def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
+    """Yield chip, family and what the chip would take for a task, or why that is not known."""
+    questions = [
+        Question(chip, this.work, PRECISIONS[family], image_size=this.image_size)
+        for chip, family in _asked()
+        if this.work
+    ]
+    for (chip, family), rate in zip(_asked(), _rates(forecaster, questions), strict=True):
+        yield chip, family, rate if isinstance(rate, Unknown) else _seconds(rate, this.images), {}
+
+
+def _to_accuracy(forecaster: Forecaster) -> Iterator[tuple]:
+    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
+    listed = list(chips.table().index)
+    questions = [Question(chip, "resnet50", PRECISIONS["half"], image_size=224) for chip in listed]
+    said = dict(zip(listed, _rates(forecaster, questions), strict=True))
+    rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
+    worth = epochs_worth(forecaster.figures, rates)
+    for chip, rate in rates.items():
+        yield chip, "half", to_accuracy(rate, worth), {}
+
+
+def _own(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
+    """Yield what each chip would take for a million images of a network, at each number of operations."""
+    questions = [
+        Question(chip, precision=PRECISIONS[family], flops_per_sample=operations, image_size=224)
+        for chip, family in _asked()
+        for operations in OPERATIONS
+    ]
+    said = _rates(forecaster, questions)
+    for chip, family in _asked():
+        rates = [next(said) for _ in OPERATIONS]
+        if not any(isinstance(rate, Unknown) for rate in rates):
+            times = [_seconds(rate, this.images) for rate in rates]
+            own = times[OPERATIONS.index(REFERENCE)]
+            names = {"seconds": "value", "low": "low", "high": "high"}
+            curve = {name: [rounded(getattr(each, of)) for each in times] for name, of in names.items()}
+            basis = rates[0].basis.partition(", and ")[0]
+            yield chip, family, Range(own.value, own.low, own.high, basis), {"operations": OPERATIONS, "curve": curve}
+
+
+def _seconds(rate: Range, images: float) -> Range:
+    return Range(images / rate.value, images / rate.high, images / rate.low, rate.basis)
+
+
+def _published(this: Task, forecaster: Forecaster) -> Iterator[Mark]:
+    """Yield the published figures of a task by chip, number of devices and family: their median, least and most."""
+    for (chip, count, family), own in _printed(this, forecaster.figures).groupby(
+        ["chip", "device_count", "family"], sort=True
+    ):
+        medians = own.groupby("publication")["seconds"].median()
+        several = len(own) > 1
+        publications = wording.count(int(own["publication"].nunique()), "publication")
+        yield _mark(
+            this, chip, int(count), PUBLISHED, family, forecaster,
+            seconds=float(medians.median()),
+            low=float(own["seconds"].min()) if several else None,
+            high=float(own["seconds"].max()) if several else None,
+            bounds="least and most of what was published" if several else "",
+            stands_on=f"{len(own)} figures of {publications}" if several else "one printed figure",
+            sources=tuple(sorted({record.citation(line) for line in own.to_dict("records")})),
+        )  # fmt: skip
+
+
+def _printed(this: Task, figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the record's figures of a task, with the seconds and the family that each is of."""
+    if this.key == TO_ACCURACY:
+        times = _times(figures)
+        return times.assign(seconds=MINUTE * times["value"], family=UNKNOWN)
+    if this.key != "resnet50":
+        return figures.iloc[:0].assign(seconds=0.0, family="")
+    kept = figures[figures["network"].eq("resnet50") & figures["rate"].gt(0) & figures["refused"].eq("")]
+    kept = kept[kept["phase"].isin(["train", "total"]) & kept["image_size"].eq(224) & kept["computed"].notna()]
+    kept = kept[kept["device_count"].between(1, MOST_DEVICES)]
+    family = kept["computed"].map({"fp32": "fp32", "tf32": "fp32"}, na_action="ignore").fillna("half")
+    return kept.assign(seconds=this.images / kept["rate"].astype(float), family=family)
+
+
+def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaster: Forecaster, **numbers) -> Mark:
+    """Return a mark of so many of a chip; of its numbers, times are rounded."""
+    numbers |= {name: numbers[name] and rounded(numbers[name]) for name in ("seconds", "low", "high")}
+    place = chip if count == 1 else f"{count} x {chip}"
+    kind = kind_of(None, specification(chip).get("vendor"), chip)
+    energy = _energy(chip, count, numbers["seconds"], forecaster) if this.key.startswith("resnet50") else {}
+    return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
+
+
+def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
+    """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
+    drawn = watts_of(chip, forecaster.drawn[forecaster.drawn["network"].eq("resnet50")])
+    if drawn is None:
         return {}
-    drawn = own["power"]
-    source, *others = drawn["source"].split("; ")
+    watts, low, high, boundary, where = drawn
+    source, *others = where.split("; ")
     further = f" and {len(others)} more" if others else ""
-    watts = f"{drawn['watts']:.0f} W a device ({drawn['low']:.0f} to {drawn['high']:.0f})"
-    note = f"{watts}, measured in training on: {drawn['boundary']}; {source}{further}"
-    return {"joules": drawn["watts"] * count * seconds, "energy_note": note}
+    note = f"estimated from {watts:.0f} W a device ({low:.0f} to {high:.0f}) in other trainings of ResNet-50, measured"
+    return {
+        "joules": rounded(watts * count * seconds),
+        "estimated": True,
+        "energy_note": f"{note} on: {boundary}; {source}{further}",
+    }

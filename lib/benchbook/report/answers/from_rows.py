@@ -8,14 +8,14 @@ import pandas
 from benchbook.judging import intervals, wording
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
-from benchbook.report.answers.from_record import reference_operations
-from benchbook.report.answers.marks import MEASURED, NO_SENSOR, UNKNOWN, Mark, kind_of, prices
-from benchbook.report.answers.tasks import TASKS, Task, task
+from benchbook.report.answers.from_record import REFERENCE, specification
+from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of, task
 from benchbook.rows import records
 from benchbook.studies.study import Evidence
 
 POINT = ["machine", "study", "variant", "device"]
 OWN_NETWORK = "your_network"  # the study of networks that a user brings
+ESTIMATED = "estimate_tdp"  # the method of joules that are a stated power times the time
 ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
 # What is shown of a point, and what it is called there.
@@ -35,14 +35,13 @@ SETTINGS = {
 }
 
 
-def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str, printed: dict) -> Iterator[Mark]:
+def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> Iterator[Mark]:
     """Yield the marks of measured points, and of what the studies' own articles printed.
 
     Args:
         evidence: measured and published rows.
         headlines: from `headline.table`.
         here: the name of this machine in rows.
-        printed: of each chip what is printed and paid; see `derive.make`.
     """
     names, points = evidence.names, {}
     for point in evidence.summary.to_dict("records"):
@@ -62,24 +61,23 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str, print
         size, expected = point.get("image_size"), this.image_size
         differs = expected and pandas.notna(size) and float(size) != expected
         yield _mark(
-            this, line, point, seconds, here, printed,
+            this, line, point, seconds, here,
             name=", ".join(filter(None, (place, stand_in))), machine=names.machine(line["machine"]),
             joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if differs else "",
             stand_in=stand_in,
         )  # fmt: skip
 
 
-def of_own_networks(evidence: Evidence, here: str, worked_out: dict) -> Iterator[Mark]:
+def of_own_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
     """Yield a mark for each network on each machine, device and family of precisions: that of its fastest point.
 
     Args:
         evidence: measured rows.
         here: the name of this machine in rows.
-        worked_out: of the record; see `derive.make`.
     """
     points = evidence.points(OWN_NETWORK)
     points = points[points["status"].isin(records.TRAINED) & points["samples_per_second"].notna()]
-    own, shown = task("own"), reference_operations(worked_out["operations"])
+    own = task("own")
     points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
     for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
         point = alike.sort_values("samples_per_second").iloc[-1].to_dict()
@@ -88,44 +86,44 @@ def of_own_networks(evidence: Evidence, here: str, worked_out: dict) -> Iterator
         if counted is None:
             apart = "its operations were not counted"
         else:
-            near = abs(math.log(counted / shown)) < ALIKE
+            near = abs(math.log(counted / REFERENCE)) < ALIKE
             apart = "" if near else f"{wording.number(counted)} operations an image"
         yield _mark(
-            own, line, point, own.images / point["samples_per_second"], here, worked_out["chips"],
+            own, line, point, own.images / point["samples_per_second"], here,
             name=f"{point['model']}: {evidence.names.place(point)}", machine=evidence.names.machine(point["machine"]),
             joules=point["energy_per_sample"], apart=apart, counted=counted,
         )  # fmt: skip
 
 
-def _mark(
-    this: Task, line: dict, point: dict, seconds: float, here: str, printed: dict, joules: float, **named
-) -> Mark:
+def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules: float, **named) -> Mark:
     """Return the mark of a line of the headline (or one like it) and the point or printed row behind it.
 
     Args:
         this: the task.
         line, point: see above.
         seconds: for the task.
-        here, printed: see `of_studies`.
+        here: see `of_studies`.
         joules: of one image; may be missing.
         named: the mark's further fields.
     """
     measured, device = line["source"] == MEASURED, line["device"]
     chip = chip_of(point, line)
-    own = printed.get(chip, {})
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
     boundary = line["energy_boundary"]
     return Mark(
         task=this.key,
         place=line["machine"],
-        kind=kind_of(device, own.get("vendor"), chip),
+        kind=kind_of(device, specification(chip).get("vendor"), chip),
         source=line["source"],
         family=family_of(point.get("precision")),
         seconds=seconds,
         **_bounds(line, seconds),
         stands_on=_stands_on(line, point) if measured else "one printed figure",
         here=measured and line["machine"] == here,
+        chip=chip,
+        count=count,
         joules=joules * this.images if pandas.notna(joules) else None,
+        estimated=point.get("energy_method") == ESTIMATED,
         energy_note=f"read at: {boundary}. {wall_note(boundary)}" if pandas.notna(joules) else NO_SENSOR,
         settings={
             label: f"{value:g}" if isinstance(value, float) else str(value)
@@ -133,7 +131,6 @@ def _mark(
             if pandas.notna(value := (point | {"verdict": line["verdict"]}).get(name))
         },
         sources=(rows_of(line["machine"], line["study"], point["point"]) if measured else str(point.get("reference")),),
-        **prices(own if device != "cpu" else {}, chip, count),
         **named,
     )
 

@@ -1,35 +1,151 @@
-"""What a machine takes for a task: a mark with its interval, what it costs, and what it stands on."""
+"""The tasks that a reader chooses from, and marks: what one machine takes for one task, and what that rests on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchbook.judging import wording
-from benchbook.record import estimate
+from benchbook.record import estimate, networks
 
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
 CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words of their names
+FAMILIES = {"fp32": "fp32", "half": "16 bits"}  # of precisions; TF32 counts as fp32, as most publications write it
 UNKNOWN = "not told"
-NO_SENSOR = "no sensor was read"
-HOURS_PER_YEAR = 365 * 24
+NO_SENSOR = "no energy of this work was measured on this chip"
+MINUTE = 60.0
+IMAGENET = 1_281_167
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a reader states of money; these are the page's first values, not anybody's prices.
+class Task:
+    """One thing to train.
 
     Attributes:
-        years: over which a bought machine is used up.
-        hours_per_day: that it works.
-        usd_per_kwh: the price of electricity.
+        key: in addresses and tables.
+        short: its name.
+        does: what a machine does, as a sentence continues after "takes ... to".
+        note: what is counted, for a reader.
+        images: to train on, all epochs together.
+        study: whose rows answer it; empty for none.
+        epoch: images of what the study's article calls an epoch.
+        image_size: pixels of a side; rows of other sizes do other work.
+        work: what the record is asked to predict; empty where nothing is predicted.
     """
 
-    years: float = 3.0
-    hours_per_day: float = 24.0
-    usd_per_kwh: float = 0.30
+    key: str
+    short: str
+    does: str
+    note: str
+    images: float
+    study: str = ""
+    epoch: float | None = None
+    image_size: float | None = None
+    work: str = ""
+
+    @property
+    def epochs(self) -> float:
+        """Return the number of epochs; 1 where the task is not a number of epochs."""
+        return self.images / self.epoch if self.epoch and self.images > self.epoch else 1.0
 
 
-TERMS = Terms()
+TASKS = (
+    Task(
+        "resnet50",
+        "ResNet-50, 90 epochs",
+        "train ResNet-50 for 90 epochs",
+        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training; tests left out."
+        " Published rates are of synthetic images or of real ones, as each source says.",
+        90 * IMAGENET,
+        study="resnet50_cost",
+        epoch=IMAGENET,
+        image_size=224,
+        work="resnet50_cost",
+    ),
+    Task(
+        "resnet50-accuracy",
+        "ResNet-50 to 75.9 %",
+        "train ResNet-50 to 75.9 % accuracy",
+        "Published times from the first step until 75.9 % of ImageNet's test images are classified correctly; machines,"
+        " batch sizes and recipes are those of each source. Predictions are for one device in 16 bits.",
+        1,
+    ),
+    Task(
+        "simclr",
+        "SimCLR, 200 epochs",
+        "train SimCLR for 200 epochs",
+        "A ResNet-18 that learns from 50,000 CIFAR-10 images without labels, two views of each; with the"
+        " nearest-neighbour test that the article's time includes.",
+        200 * 50_000,
+        study="simclr_epochs",
+        epoch=50_000,
+        image_size=32,
+        work="simclr_epochs",
+    ),
+    Task(
+        "mnist",
+        "MNIST, one epoch",
+        "train one epoch of MNIST",
+        "60,000 images of handwritten digits through a small convolutional network, with the set-up and the test that"
+        " the article's time includes.",
+        60_000,
+        study="mnist_speedup",
+        epoch=60_000,
+        work="mnist_speedup",
+    ),
+    Task(
+        "mobilenetv2",
+        "MobileNetV2, a million images",
+        "train MobileNetV2 on a million images",
+        "The last layer of MobileNetV2 on images of 128 x 128 pixels. Published times include the validation that their"
+        " article counted.",
+        1e6,
+        study="mobilenetv2_energy",
+        epoch=50_000,
+        image_size=128,
+        work="mobilenetv2_energy",
+    ),
+    Task(
+        "segmentation",
+        "Segmentation, 100,000 images",
+        "train the article's segmentation set",
+        "A U-Net on 100,000 grey images of 512 x 512 pixels: the article's set; its own network was not released.",
+        100_000,
+        study="segmentation_scaling",
+        image_size=512,
+        work="segmentation_scaling",
+    ),
+    Task(
+        "own",
+        "Your own network",
+        "train your network",
+        "Predicted from the public record for a convolutional network in PyTorch with 64 images a step. Choose a"
+        " network, or enter the operations of a training step for one image (2 for a multiply-add, forward and backward"
+        " together). The record has no language model: take its times as a guess.",
+        1e6,
+        work="given",
+    ),
+)
+GPT2_WEIGHTS, GPT2_TOKENS = 124e6, 128  # a training step takes 6 operations for each weight and token
+# Operations of a training step for an image (or a sequence) of well-known networks.
+PRESETS = {
+    "ResNet-18": networks.describe("resnet18").flops_per_sample,
+    "ResNet-50": networks.describe("resnet50").flops_per_sample,
+    "ViT-B/16": networks.describe("vit_b_16").flops_per_sample,
+    "U-Net, 512 x 512 pixels": networks.describe("unet_triangles").flops_per_sample,
+    f"GPT-2 small, {GPT2_TOKENS} tokens": 6 * GPT2_WEIGHTS * GPT2_TOKENS,
+}
+
+
+def task(key: str) -> Task:
+    """Return a task by its key.
+
+    Raises:
+        ValueError: no task has it; the message lists those that exist.
+    """
+    by_key = {each.key: each for each in TASKS}
+    if key not in by_key:
+        raise ValueError(f"task {key!r}; allowed: {', '.join(by_key)}")
+    return by_key[key]
 
 
 @dataclass(frozen=True)
@@ -39,7 +155,7 @@ class Mark:
     Attributes:
         task: its key.
         place: the machine's name in rows, or that of a chip and how many; what has one place has one page.
-        name: of the machine, for people, with its device and variant.
+        name: of the machine, for people, with its device and variant; what has one name has one line on a page.
         machine: its name without these.
         kind: one of KINDS.
         source: measured, published or predicted.
@@ -50,20 +166,22 @@ class Mark:
         stands_on: how many runs, kernels, windows, figures or publications, in a few words.
         apart: why it is not quite the task's work; such a mark is in no comparison. Empty where it is.
         here: whether it is this machine's.
-        joules: for the whole task; None without a sensor.
-        energy_note: what read them, and what they leave out.
+        joules: of this work on this chip, for the whole task; None without.
+        estimated: whether the joules come from a stated power, or from other trainings of the same network.
+        energy_note: how they were measured or estimated, and what they leave out.
         chip: by its one name; empty for one in no list.
         count: devices together.
         memory_gb: of one device; None where nobody printed it.
         rent: US dollars an hour for all devices together; None without a price.
         rent_note: whose, of when, what it includes.
+        marketplace: whether the rent is that of marketplaces of strangers' computers alone.
         purchase: US dollars; None without a price.
         purchase_note: of when, what it includes.
         settings: what else is known of it, by name.
         sources: where it comes from.
-        operations: of a training step for an image, at which `curve` has its numbers; for one's own network.
+        operations: of a training step for an image, at which `curve` has its numbers; for the user's own network.
         stand_in: the data that stood in for the article's, such as `on drawn shapes`; else empty.
-        counted: operations of a training step for an image of a network of one's own that was measured; else None.
+        counted: operations of a training step for an image of the user's network that was measured; else None.
         curve: seconds for a million images with their bounds, at each of `operations`.
     """
 
@@ -82,12 +200,14 @@ class Mark:
     apart: str = ""
     here: bool = False
     joules: float | None = None
+    estimated: bool = False
     energy_note: str = NO_SENSOR
     chip: str = ""
     count: int = 1
     memory_gb: float | None = None
     rent: float | None = None
     rent_note: str = ""
+    marketplace: bool = False
     purchase: float | None = None
     purchase_note: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -98,63 +218,48 @@ class Mark:
     curve: Mapping[str, list[float]] = field(default_factory=dict)
 
     @property
-    def watts(self) -> float | None:
-        """Return what it draws on average; None where no joules are known."""
-        return None if self.joules is None else self.joules / self.seconds
-
-    @property
     def rented(self) -> float | None:
         """Return US dollars of rent for the task; None without a price."""
         return None if self.rent is None else estimate.rent(self.seconds, self.rent)
 
-    def bought(self, terms: Terms = TERMS) -> float | None:
-        """Return the task's share of the purchase price, with electricity where it is known; None without a price."""
-        if self.purchase is None:
-            return None
-        hours = terms.years * HOURS_PER_YEAR * terms.hours_per_day / 24
-        electricity = (self.joules or 0.0) / estimate.JOULES_PER_KWH * terms.usd_per_kwh
-        return estimate.rent(self.seconds, self.purchase / hours) + electricity
-
-    def break_even(self, renting: "Mark", terms: Terms = TERMS) -> float:
-        """Return the hours of work after which buying this machine has cost as much as renting another one.
-
-        Args:
-            renting: with a rent; this machine has a purchase price. Electricity that nobody read is not counted.
-            terms: see there.
-        """
-        ratio = renting.seconds / self.seconds
-        return estimate.break_even_hours(self.purchase, self.watts or 0.0, terms.usd_per_kwh, renting.rent, ratio)
+    @property
+    def basis(self) -> str:
+        """Return where it is from and what it stands on, in a few words."""
+        elsewhere = " on another computer" if self.source == MEASURED and not self.here else ""
+        bounds = f"; {wording.duration(self.low)} to {wording.duration(self.high)}: {self.bounds}" if self.low else ""
+        return f"{self.source}{elsewhere}: {self.stands_on}{bounds}"
 
 
 def kind_of(device: str | None, vendor: str | None, chip: str) -> str:
     """Return which of KINDS a device is; a CPU's maker does not matter."""
-    if device == "cpu":
-        return "CPU"
     makers = {"Apple": "Apple", "NVIDIA": "NVIDIA", "Google": "Google TPU"}
-    cpu = any(word in chip for word in CPUS)
-    return "CPU" if cpu else makers.get(vendor or chip.partition(" ")[0], "other")
+    is_cpu = device == "cpu" or any(word in chip for word in CPUS)
+    return "CPU" if is_cpu else makers.get(vendor or chip.partition(" ")[0], "other")
 
 
-def _rent_note(rent: dict) -> str:
-    """Return what a rent is: the median of how many offers, of when, and how far they lie apart; else the one offer."""
-    kind = "of marketplaces of strangers' computers" if rent["marketplace"] else "no spot prices, no marketplaces"
-    if rent["offers"] == 1:
-        strangers = "a marketplace of strangers' computers" if rent["marketplace"] else ""
-        details = [rent["provider"], strangers, rent["date"] or "date not told", rent["includes"]]
-        return "the one offer on record: " + ", ".join(filter(None, details))
-    years = sorted({rent["first"][:4], rent["last"][:4]} - {""})
-    listed = f"the median of {rent['offers']} listed offers of {' to '.join(years) or 'dates not told'}"
-    return f"{listed}, {wording.price(rent['least'])} to {wording.price(rent['most'])} a device; {kind}"
+def prices(own: Mapping, chip: str, count: int) -> dict:
+    """Return what is paid for so many of a chip, as fields of a mark.
 
-
-def prices(own: dict, chip: str, count: int) -> dict:
-    """Return what is paid for so many of a chip."""
-    prices = {"chip": chip, "count": count, "memory_gb": own.get("memory_gb")}
-    if "rent" in own:
-        rent = own["rent"]
-        prices |= {"rent": rent["usd_per_hour"] * count, "rent_note": _rent_note(rent)}
-    if "purchase" in own:
-        bought = own["purchase"]
-        note = ", ".join([bought["date"] or "date not told", bought["includes"]])
-        prices |= {"purchase": bought["usd"] * count, "purchase_note": note}
-    return prices
+    Args:
+        own: what is printed of the chip, with its offers (from `estimate.rented`) and purchases (from `estimate.bought`).
+        chip: its one name.
+        count: devices.
+    """
+    fields = {"chip": chip, "count": count, "memory_gb": own.get("memory_gb")}
+    offers, purchases = own.get("offers"), own.get("purchases")
+    if offers is not None and len(offers):
+        usual = estimate.usual(offers)
+        hourly = usual["usd_per_hour"].astype(float)
+        marketplace = bool(usual["provider"].isin(estimate.MARKETPLACES).all())
+        years = sorted({str(date)[:4] for date in usual["date"] if isinstance(date, str) and date})
+        dated = " to ".join(dict.fromkeys([years[0], years[-1]])) if years else "no stated date"
+        whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
+        span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
+        kind = ", a marketplace of strangers' computers" if marketplace else ""
+        fields |= {"rent": float(hourly.median()) * count, "rent_note": f"{whose}{kind}, {dated}{span}"}
+        fields |= {"marketplace": marketplace}
+    if purchases is not None and len(purchases):
+        newest = purchases.iloc[0]
+        date = newest["date"] if isinstance(newest["date"], str) and newest["date"] else "no stated date"
+        fields |= {"purchase": float(newest["usd"]) * count, "purchase_note": f"list price of {date}"}
+    return fields

@@ -1,138 +1,36 @@
-// The table is the picture. This shows another quantity, filters, sorts and compares; the address keeps the choice.
+// The table is the picture. This compares, filters and sorts; the address keeps the choice. Sentences are in the page.
 {
 const constants = JSON.parse(document.getElementById("constants").textContent);
-const JOULES_PER_KWH = 3.6e6;
 const form = document.getElementById("choice");
 const table = document.getElementById("marks");
+const card = document.getElementById("card");
 const more = document.getElementById("more");
 const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
-const HOURS_PER_YEAR = 365 * 24;
-const SOURCES = ["measured", "published", "predicted"];
-const NUMBERS = ["seconds", "low", "high", "joules", "rent", "purchase", "memoryGb", "count", "counted"];
-const rows = [...table.tBodies[0].rows].map(read);
-const alphabet = new Intl.Collator("en", {numeric: true});
+const SVG = "http://www.w3.org/2000/svg";
+const SHAPES = {
+  measured: ["circle", {r: 4.6}], published: ["rect", {x: -4, y: -4, width: 8, height: 8}],
+  predicted: ["path", {d: "M0-5.2 5.2 0 0 5.2-5.2 0Z"}],
+};
+const EXAMPLE = "NVIDIA RTX 4090";  // the chip that the page opens on
+const FULL = "half";  // the family of precisions whose marks are filled
+const rows = constants.rows.map((row) => {
+  const element = document.getElementById(row.id);
+  const marks = row.marks.map((mark) => ({...mark, atFirst: {...mark}}));
+  return {apart: "", standIn: "", ...row, marks, element, search: `${row.name} ${row.kind}`.toLowerCase()};
+});
+const fields = [...form.elements].filter((element) => element.name);
+const field = (name) => form.elements[name];
 let everything = false;
 
-function read(element) {
-  const has = (name) => element.classList.contains(name);
-  const row = {element, ...element.dataset, apart: has("apart"), here: has("here"), source: SOURCES.find(has)};
-  for (const name of NUMBERS) row[name] = row[name] === undefined ? null : Number(row[name]);
-  row.watts = row.joules === null ? null : row.joules / row.seconds;
-  row.curve = row.curve && JSON.parse(row.curve);
-  row.atFirst = {seconds: row.seconds, low: row.low, high: row.high};
-  return row;
-}
-
-const field = (name) => form.elements[name];
-const fields = [...form.elements].filter((element) => element.name);
 function stated(name, otherwise) {
   const value = field(name) ? parseFloat(field(name).value) : NaN;
   return Number.isFinite(value) && value >= 0 ? value : otherwise;
 }
 
-// What a row takes of a quantity in a second: all bounds are those of the time. Null without a price or a sensor.
-function perSecond(row, quantity) {
-  const electricity = row.watts === null ? null : row.watts / JOULES_PER_KWH * stated("kwh", 0);
-  const hours = stated("years", 3) * HOURS_PER_YEAR * stated("hours", 24) / 24;
-  if (quantity === "time") return 1;
-  if (quantity === "energy") return row.watts;
-  if (quantity === "electricity") return electricity;
-  if (quantity === "rented") return row.rent === null ? null : row.rent / 3600;
-  return row.purchase === null ? null : row.purchase / hours / 3600 + (electricity ?? 0);
-}
-function costs(row, quantity) {
-  const factor = perSecond(row, quantity);
-  return factor === null || row.seconds === null ? null : row.seconds * factor;
-}
-
-// One's own network: between the operations at which rates were predicted, along straight lines of logarithms.
-function interpolate(curve, name, operations) {
-  const x = curve.operations.map(Math.log), y = curve[name].map(Math.log);
-  const at = Math.min(Math.max(Math.log(operations), x[0]), x.at(-1));
-  const place = Math.min(x.length - 2, x.findLastIndex((each) => each <= at));
-  return Math.exp(y[place] + (at - x[place]) / (x[place + 1] - x[place]) * (y[place + 1] - y[place]));
-}
-function train() {
-  const operations = stated("operations", 0) || constants.operations;
-  const share = stated("images", constants.images) / constants.images;
-  for (const row of rows.filter((each) => each.curve)) {
-    const {0: least, length, [length - 1]: most} = row.curve.operations;  // beyond these nothing is predicted
-    const inside = least <= operations && operations <= most;
-    for (const name of ["seconds", "low", "high"])
-      row[name] = inside ? interpolate(row.curve, name, operations) * share : null;
-  }
-  for (const row of rows.filter((each) => each.counted)) {
-    for (const name of ["seconds", "low", "high"]) row[name] = row.atFirst[name] && row.atFirst[name] * share;
-    row.apart = Math.abs(Math.log(row.counted / operations)) >= 0.1;
-    row.element.classList.toggle("apart", row.apart);
-  }
-}
-
-// "4090, Apple M1" finds either.
-function matches(row) {
-  const text = `${row.name} ${row.source} ${row.kind}`.toLowerCase();
-  const wanted = field("find").value.toLowerCase().split(/[,;]/).filter((each) => each.trim());
-  return !wanted.length || wanted.some((each) => each.trim().split(/\s+/).every((word) => text.includes(word)));
-}
-function passes(row) {
-  const atMost = (name) => !stated(name, 0) || row[name] !== null && row[name] <= stated(name, 0);
-  return row.seconds !== null && matches(row)
-    && (!field("kind").value || row.kind === field("kind").value)
-    && (!field("family").value || row.family === field("family").value)
-    && field(row.source).checked
-    && row.count <= (stated("devices", 0) || Infinity)
-    && (!stated("memory", 0) || row.memoryGb >= stated("memory", 0))
-    && atMost("rent") && atMost("purchase");
-}
-
-// The same steps as without a script: the first tick lies at the axis's start, the last at its end.
-function steps(values, candidates) {
-  const smallest = Math.min(...values), largest = Math.max(...values);
-  const first = candidates.findLast((each) => each <= smallest) ?? candidates[0];
-  const last = candidates.find((each) => each >= largest && each > first) ?? candidates.at(-1);
-  const inside = candidates.filter((each) => first <= each && each <= last);
-  const apart = Math.ceil((inside.length - 1) / constants.most);
-  return apart > 1 ? [...inside.slice(0, -1).filter((_, place) => place % apart === 0), last] : inside;
-}
-function candidates(quantity) {
-  if (quantity === "time") return constants.time;
-  return quantity === "energy" ? constants.decades.map((each) => each * 3600) : constants.decades;
-}
-
-const made = (name, properties) => Object.assign(document.createElement(name), properties);
-function draw(quantity, shown, base) {
-  const at = (row) => [row.seconds, row.low ?? row.seconds, row.high ?? row.seconds]
-    .map((each) => each * perSecond(row, quantity));
-  const ticks = shown.length ? steps(shown.flatMap(at), candidates(quantity)) : [1, 10];
-  const share = (each) => 100 * Math.log(each / ticks[0]) / Math.log(ticks.at(-1) / ticks[0]);
-  table.dataset.show = quantity === "electricity" ? "bought" : quantity;
-  table.querySelector("th.bought").textContent = quantity === "electricity" ? "Electricity" : "Bought";
-  const labels = ticks.map((each) => made("i", {textContent: say[quantity](each), style: `left:${share(each)}%`}));
-  table.querySelector(".ticks").replaceChildren(...labels);
-  for (const row of shown) {
-    const [middle, low, high] = at(row).map(share);
-    const line = row.element.querySelector(".track b");
-    if (line) Object.assign(line.style, {left: `${low}%`, width: `${high - low}%`});
-    row.element.querySelector(".track a").style.left = `${middle}%`;
-    write(row, quantity, base);
-  }
-}
-function write(row, quantity, base) {
-  for (const name of ["time", "rented", "bought", "energy"]) {
-    const kind = name === "bought" && quantity === "electricity" ? quantity : name;
-    const cost = costs(row, kind);
-    row.element.querySelector(`td.${name}`).textContent = cost === null ? "" : say[kind](cost);
-  }
-  if (!base || base === row) return;
-  const ratio = costs(row, quantity) / costs(base, quantity);
-  const [less, greater] = quantity === "time" ? ["faster", "slower"] : ["less", "more"];
-  const textContent = ratio < 1 ? `${number(1 / ratio)} x ${less}` : `${number(ratio)} x ${greater}`;
-  row.element.querySelector(`td.${table.dataset.show}`).append(made("small", {textContent}));
-}
-
-// Numbers as the page has them: two digits, three from 100 on.
+// Numbers as the page has them: two digits, three from 100 on; money to a cent.
 const formats = [2, 3].map((digits) =>
   new Intl.NumberFormat("en", {minimumSignificantDigits: digits, maximumSignificantDigits: digits}));
+const cents = new Intl.NumberFormat("en", {minimumFractionDigits: 2, maximumFractionDigits: 2});
 function number(value, isPrecise = value >= 100) {
   const large = constants.large.find(([size]) => value >= 0.9995 * size);
   if (large) return `${number(value / large[0])} ${large[1]}`;
@@ -142,142 +40,277 @@ function duration(seconds) {
   const [unit, length] = constants.lengths.find(([, , end]) => end === null || seconds < end);
   return `${number(seconds / length)} ${unit}`;
 }
-function energy(joules) {
-  const [size, unit] = constants.energies.find(([least]) => joules / 3600 >= least);
-  return `${number(joules / 3600 / (size || 1e-3))} ${unit}`;
+function dollars(value) {
+  if (value > 0 && value < 0.005) return "under $0.01";
+  return `$${value < 10 ? cents.format(value) : number(value)}`;
 }
-const dollars = (value) => `$${number(value)}`;
-const say = {time: duration, rented: dollars, bought: dollars, electricity: dollars, energy};
 
-// The sentences of the page, of the rows that are compared; their words are in constants, with names of numbers.
-const isGuess = (row) => row.source === "predicted";
-const certain = (rows) => rows.some((row) => !isGuess(row)) ? rows.filter((row) => !isGuess(row)) : rows;
-const fill = (name, numbers) =>
-  Object.entries(numbers ?? {}).reduce((text, [key, value]) => text.replaceAll(`{${key}}`, () => value), constants.sentences[name]);
-const called = (row) => row.here ? `this machine${row.standIn ? ` (${row.standIn})` : ""}` : row.name;
-const least = (rows, measure) => rows.reduce((best, row) => best && measure(best) <= measure(row) ? best : row, null);
+// The mark of a row that counts: of the precision that is asked for, else the fastest that has a time.
+function choose(row, family) {
+  const timed = row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked);
+  const own = family ? timed.filter((mark) => mark.family === family || mark.family === "not told") : timed;
+  return own.reduce((best, mark) => best && best.seconds <= mark.seconds ? best : mark, null);
+}
+const rentOf = (row, mark) => row.rent === undefined ? null : row.rent * mark.seconds / 3600;
+const electricityOf = (mark) => mark.joules === undefined ? null : mark.joules / 3.6e6 * stated("kwh", 0);
+const COSTS = {time: (row, mark) => mark.seconds, price: (row) => row.price ?? null, rent: rentOf,
+  electricity: (row, mark) => electricityOf(mark)};
+const least = (pairs, measure) => pairs.reduce((best, pair) => best && measure(best) <= measure(pair) ? best : pair, null);
 
-function sentences(rows, base) {
-  const priced = (quantity) => certain(rows.filter((row) => costs(row, quantity) !== null));
-  const cheapest = (quantity) => least(priced(quantity), (row) => costs(row, quantity));
-  const renting = cheapest("rented"), frugal = cheapest("energy");
-  return [
-    fastest(rows, base),
-    renting ? fill(isGuess(renting) ? "cheapest_predicted" : "cheapest", {
-      name: renting.name, cost: dollars(costs(renting, "rented")), rent: dollars(renting.rent), note: renting.rentNote,
-    }) : fill("no_rent"),
-    frugal ? fill("least_energy", {
-      name: frugal.name, energy: energy(costs(frugal, "energy")), count: priced("energy").length,
-      note: frugal.energyNote.split(";")[0],
-    }) : fill("no_energy"),
-    buyOrRent(base, renting, cheapest("bought")),
-  ];
+// The user's network: between the operations at which rates were predicted, along straight lines of logarithms.
+function interpolate(curve, operations) {
+  const x = constants.operations.map(Math.log), y = curve.map(Math.log);
+  const at = Math.log(operations);
+  const place = Math.min(x.length - 2, x.findLastIndex((each) => each <= at));
+  return Math.exp(y[place] + (at - x[place]) / (x[place + 1] - x[place]) * (y[place + 1] - y[place]));
 }
-function fastest(rows, base) {
-  if (!rows.length) return fill("no_machine");
-  const first = least(certain(rows), (row) => row.seconds), guess = least(rows, (row) => row.seconds);
-  const ratio = base && base.seconds / first.seconds;
-  return [
-    fill("fastest", {name: first.name, time: duration(first.seconds), basis: first.basis}),
-    base && base !== first && fill(isGuess(base) ? "slower_predicted" : "slower", {
-      name: called(base), time: duration(base.seconds), ratio: number(ratio, 1 <= ratio && ratio < 2 || ratio >= 100),
-    }),
-    guess.seconds < first.seconds && guess !== base
-      && fill("predicted", {name: guess.name, time: duration(guess.seconds)}),
-  ].filter(Boolean).join("") + ".";
-}
-function buyOrRent(base, renting, cheapest) {
-  if (!renting) return fill("no_comparison");
-  if (base && base.purchase === null) {
-    const cost = dollars(renting.rent * renting.seconds / base.seconds);
-    return fill("worth", {name: called(base), cost, renting: renting.name});
+function train() {
+  if (!constants.operations.length) return;
+  const operations = stated("operations", 0) || constants.reference;
+  const share = stated("images", constants.images) / constants.images;
+  const inside = constants.operations[0] <= operations && operations <= constants.operations.at(-1);
+  for (const row of rows) {
+    for (const mark of row.marks) {
+      for (const name of ["seconds", "low", "high"]) {
+        if (mark.curve) mark[name] = inside ? interpolate(mark.curve[name], operations) * share : null;
+        else if (mark.atFirst[name]) mark[name] = mark.atFirst[name] * share;
+      }
+    }
+    if (!row.counted) continue;  // a network that was measured is compared at its own operations alone
+    row.element.classList.toggle("apart", Math.abs(Math.log(row.counted / operations)) >= 0.1);
+    row.apart = row.element.classList.contains("apart") ? row.apart || " " : "";
   }
-  const owned = base ?? cheapest;
-  if (!owned) return fill("no_purchase");
-  const hourly = (costs(owned, "electricity") ?? 0) / owned.seconds * 3600;
-  const saved = renting.rent * renting.seconds / owned.seconds - hourly;
-  const bought = {name: owned.name, price: dollars(owned.purchase), note: owned.purchaseNote.split(",")[0]};
-  const numbers = {...bought, renting: renting.name, hours: number(owned.purchase / saved)};
-  return fill(saved > 0 ? "pays" : "never", numbers) + (owned.joules === null ? fill("uncounted") : "") + ".";
 }
 
-// The address keeps what is not as at first; links to other tasks take it along, but for the machine compared with.
+// "4090, Apple M1" finds either.
+function matches(row, text) {
+  const wanted = text.toLowerCase().split(/[,;]/).filter((each) => each.trim());
+  return !wanted.length || wanted.some((each) => each.trim().split(/\s+/).every((word) => row.search.includes(word)));
+}
+// One row for a text: the one of that name, else the shortest name that holds its words, one device before several.
+function find(text) {
+  if (!text.trim()) return null;
+  const exact = rows.find((row) => row.name.toLowerCase() === text.trim().toLowerCase());
+  const found = rows.filter((row) => matches(row, text) && !row.apart);
+  return exact ?? least(found, (row) => 1000 * row.count + row.name.length);
+}
+function passes(row) {
+  return matches(row, field("find").value)
+    && (!field("kind").value || row.kind === field("kind").value)
+    && (!field("devices").value || row.count === Number(field("devices").value) || row.here);
+}
+
+// The first tick is at the axis's start, the last at its end.
+function steps(values) {
+  const smallest = Math.min(...values), largest = Math.max(...values);
+  const first = constants.time.findLast((each) => each <= smallest) ?? constants.time[0];
+  const last = constants.time.find((each) => each >= largest && each > first) ?? constants.time.at(-1);
+  const inside = constants.time.filter((each) => first <= each && each <= last);
+  const apart = Math.ceil((inside.length - 1) / constants.most);
+  return apart > 1 ? [...inside.slice(0, -1).filter((_, place) => place % apart === 0), last] : inside;
+}
+const made = (name, properties, ...children) => {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+};
+function shape({source, family}) {
+  const svg = document.createElementNS(SVG, "svg"), [name, attributes] = SHAPES[source];
+  const inner = svg.appendChild(document.createElementNS(SVG, name));
+  for (const [key, value] of Object.entries(attributes)) inner.setAttribute(key, value);
+  svg.setAttribute("viewBox", "-6 -6 12 12");
+  svg.setAttribute("class", `shape ${source}${family === FULL ? "" : " ring"}`);
+  svg.setAttribute("aria-hidden", "true");
+  return svg;
+}
+function draw(shown) {
+  const timed = (row) => row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked);
+  const values = shown.flatMap((row) => timed(row).flatMap((mark) => [mark.seconds, mark.low, mark.high])).filter(Boolean);
+  const ticks = values.length ? steps(values) : [1, 10];
+  const share = (each) => 100 * Math.log(each / ticks[0]) / Math.log(ticks.at(-1) / ticks[0]);
+  table.querySelector(".ticks").replaceChildren(
+    ...ticks.map((each) => made("i", {textContent: duration(each), style: `left:${share(each)}%`})));
+  for (const row of shown) {
+    const track = made("span", {className: "track"});
+    for (const mark of timed(row)) {
+      const [at, low, high] = [mark.seconds, mark.low ?? mark.seconds, mark.high ?? mark.seconds].map(share);
+      if (high > low) track.append(made("b", {className: mark.source, style: `left:${low}%;width:${high - low}%`}));
+      const family = constants.families[mark.family] ?? "";
+      const title = `${row.name}${family && `, ${family}`}: ${duration(mark.seconds)}; ${mark.basis}`;
+      track.append(made("a", {href: `${row.page}#${row.id}`, tabIndex: -1, title, ariaLabel: title, style: `left:${at}%`}, shape(mark)));
+    }
+    row.element.querySelector(".drawn").replaceChildren(track);
+  }
+}
+function write(row, mark) {
+  const cell = (name) => row.element.querySelector(`td.${name}`);
+  const rent = rentOf(row, mark), electricity = electricityOf(mark);
+  const family = row.marks.length > 1 || mark.family === FULL ? constants.families[mark.family] : "";
+  const notes = [constants.epochs > 1 && `${duration(mark.seconds / constants.epochs)} an epoch`, family].filter(Boolean);
+  cell("time").replaceChildren(duration(mark.seconds), " ", made("small", {textContent: notes.join(", ")}));
+  cell("price").textContent = row.price === undefined ? "" : dollars(row.price);
+  cell("rent").textContent = rent === null ? "" : dollars(rent) + (row.market ? "*" : "");
+  cell("electricity").textContent = electricity === null ? "" : (mark.estimated ? "≈ " : "") + dollars(electricity);
+}
+
+// Sentences are in the page, with places for their numbers; without numbers the other half of a sentence is shown.
+function say(name, numbers) {
+  const [words, otherwise] = document.querySelector(`[data-say=${name}]`).children;
+  words.hidden = !numbers;
+  otherwise.hidden = Boolean(numbers);
+  for (const place of numbers ? words.querySelectorAll("[data-of]") : []) place.textContent = numbers[place.dataset.of];
+  return (numbers ? words : otherwise).textContent;
+}
+const called = (row) => row.here ? `this machine${row.standIn ? ` (${row.standIn})` : ""}` : row.name;
+function summarise(pairs) {
+  const certain = pairs.filter(([, mark]) => mark.source !== "predicted");
+  const guesses = pairs.filter(([, mark]) => mark.source === "predicted");
+  const seconds = ([, mark]) => mark.seconds, rent = ([row, mark]) => rentOf(row, mark);
+  const first = least(certain, seconds), guess = least(guesses, seconds);
+  say("fastest", first && {name: called(first[0]), time: duration(first[1].seconds), basis: first[1].basis});
+  say("guess", guess && {
+    name: guess[0].name, time: duration(guess[1].seconds), low: duration(guess[1].low), high: duration(guess[1].high),
+  });
+  const offered = (some) => some.filter((pair) => rent(pair) !== null && !pair[0].market);
+  const rented = least(offered(certain), rent) ?? least(offered(guesses), rent);
+  say("cheapest", rented && {
+    name: rented[0].name, cost: dollars(rent(rented)), rent: dollars(rented[0].rent), note: rented[0].rentNote,
+    source: rented[1].source,
+  });
+  const metered = pairs.filter(([, mark]) => mark.joules !== undefined && !mark.estimated);
+  const frugal = least(metered, ([, mark]) => mark.joules);
+  say("frugal", frugal && {
+    name: called(frugal[0]), energy: `${number(frugal[1].joules / 3.6e6)} kWh`, count: metered.length,
+  });
+}
+
+// The card: what the user has next to what the user considers.
+function fill(column, row, mark) {
+  const set = (line, text) => { card.querySelector(`[data-line=${line}] .${column}`).replaceChildren(...text); };
+  const lines = ["time", "price", "rent", "electricity", "pays", "sure"];
+  card.querySelectorAll(`.${column}`).forEach((cell) => { cell.hidden = !row; });
+  if (!row) return;
+  const head = card.querySelector(`th.${column}`);
+  head.replaceChildren(made("a", {href: `${row.page}#${row.id}`, textContent: row.here ? called(row) : row.name}));
+  if (row.apart || !mark) {
+    for (const line of lines) set(line, [""]);
+    set("time", [row.apart ? say("other_work", {apart: row.apart}) : say("no_family", {})]);
+    return;
+  }
+  const note = (text) => made("small", {textContent: text});
+  const unknown = [say("unknown", {})], rent = rentOf(row, mark), electricity = electricityOf(mark);
+  const each = constants.epochs > 1 ? `${duration(mark.seconds / constants.epochs)} an epoch, ` : "";
+  set("time", [made("strong", {textContent: duration(mark.seconds)}), note(each + (constants.families[mark.family] ?? ""))]);
+  set("price", row.price === undefined ? unknown : [dollars(row.price), note(row.priceNote)]);
+  set("rent", rent === null ? unknown : [dollars(rent), note(`${dollars(row.rent)} an hour: ${row.rentNote}`)]);
+  set("electricity", electricity === null ? unknown : [(mark.estimated ? "≈ " : "") + dollars(electricity)]);
+  const hourly = electricity === null ? 0 : electricity / mark.seconds * 3600;
+  const hours = row.price / (row.rent - hourly);
+  const counted = electricity === null ? say("uncounted", {}) : "";
+  const pays = hours > 0 ? say("pays", {hours: number(hours)}) + counted : say("never", {}) + counted;
+  set("pays", [row.price === undefined || row.rent === undefined ? say("pays", null) : pays]);
+  set("sure", [mark.basis]);
+}
+function compare() {
+  const family = field("precision").value;
+  const [have, consider] = ["have", "consider"].map((name) => find(field(name).value));
+  const both = have && consider ? Object.keys(constants.families).filter((each) => choose(have, each) && choose(consider, each)) : [];
+  const pairs = both.map((each) => [choose(have, each), choose(consider, each)]);
+  const alike = family ? null : least(pairs, (pair) => pair[1].seconds);
+  const [own, theirs] = alike ?? [have, consider].map((row) => row && choose(row, family));
+  card.hidden = !have && !consider;
+  fill("have", have, own);
+  fill("consider", consider, theirs);
+  const compared = own && theirs && !have.apart && !consider.apart && have !== consider;
+  const ratio = compared ? own.seconds / theirs.seconds : null;
+  const [fast, slow] = ratio >= 1 ? [consider, have] : [have, consider];
+  const times = Math.max(ratio, 1 / ratio);
+  say("ratio", compared && {name: called(fast), other: called(slow), ratio: number(times, times < 2 || times >= 100)});
+  say("precisions", compared && own.family !== theirs.family && {
+    theirs: constants.families[theirs.family] ?? theirs.family, own: constants.families[own.family] ?? own.family,
+  });
+  const rent = compared ? rentOf(consider, theirs) : null;
+  say("worth", rent !== null && {other: called(have), name: called(consider), cost: dollars(rent / own.seconds * 3600)});
+  missing(["consider", "have", "find"].map((name) => field(name).value).find((text) => text.trim() && !rows.some((row) => matches(row, text))));
+}
+function missing(text) {
+  const none = document.getElementById("none");
+  none.hidden = !text;
+  if (!text) return;
+  const names = Object.keys(constants.elsewhere).filter((name) => matches({search: name.toLowerCase()}, text));
+  const tasks = [...new Set(names.flatMap((name) => constants.elsewhere[name]))].map((place) => constants.tasks[place]);
+  none.querySelector("[data-of=text]").textContent = text;
+  none.querySelector("[data-of=others]").replaceChildren(...tasks.map(([short, address], place) =>
+    made("a", {href: `${address}#consider=${encodeURIComponent(text)}`, textContent: `${place ? ", " : ""}${short}`})));
+}
+
+// The address keeps what is not as at first; another network takes the machines along.
 function remember() {
   const choice = new URLSearchParams();
   for (const element of fields) {
+    if (element.name === "train") continue;
     if (element.type === "checkbox" && !element.checked) choice.set(element.name, "no");
     if (element.type !== "checkbox" && element.value !== element.dataset.first) choice.set(element.name, element.value);
   }
   const text = choice.toString();
   const page = location.pathname + location.search;
   if (text || location.hash.includes("=")) history.replaceState(null, "", text ? `#${text}` : page);
-  choice.delete("with");
-  for (const link of document.querySelectorAll(".tasks a"))
-    link.setAttribute("href", [link.getAttribute("href").split("#")[0], choice.toString()].filter(Boolean).join("#"));
 }
 function recall() {
   const choice = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-  for (const element of fields) {
+  for (const element of fields.filter((each) => each.name !== "train")) {
     const kept = choice.get(element.name);
     if (element.type === "checkbox") element.checked = kept !== "no";
     else element.value = kept ?? element.dataset.first;
     if (element.tagName === "SELECT" && element.selectedIndex < 0) element.value = element.dataset.first;
   }
-  const folded = form.querySelector("details");
-  folded.open ||= fields.some((element) => folded.contains(element) && choice.has(element.name));
 }
 
 function update() {
-  const quantity = field("show").value;
   train();
-  const chosen = rows.find((row) => row.element.id === field("with").value);
-  // A network that was measured is compared with what is predicted of its own operations alone.
-  const base = chosen?.counted && chosen.apart ? rows.find((row) => row.here && !row.apart) : chosen;
-  const passing = rows.filter(passes);
-  const byName = (a, b) => alphabet.compare(a.name, b.name);
-  const byCost = (a, b) => costs(a, quantity) - costs(b, quantity);
-  const drawn = rows
-    .filter((row) => (passing.includes(row) || row === base || row.here) && costs(row, quantity) !== null)
-    .sort(field("sort").value === "name" ? byName : byCost);
-  const likely = [...drawn.filter((row) => !isGuess(row)), ...drawn.filter(isGuess)];
+  const family = field("precision").value;
+  const cost = ([row, mark]) => COSTS[field("sort").value](row, mark);
+  const pairs = rows.filter(passes).map((row) => [row, choose(row, family)]).filter(([, mark]) => mark);
+  const known = pairs.filter((pair) => cost(pair) !== null);
+  const drawn = known.sort((a, b) => cost(a) - cost(b) || a[1].seconds - b[1].seconds);
+  const likely = [...drawn.filter(([, mark]) => mark.source !== "predicted"), ...drawn.filter(([, mark]) => mark.source === "predicted")];
   const first = new Set(everything ? drawn : likely.slice(0, SHOWN_AT_FIRST));
-  const shown = drawn.filter((row) => first.has(row) || row === base || row.here);
-  for (const row of rows) {
-    row.element.hidden = !shown.includes(row);
-    row.element.classList.toggle("base", row === base);
-  }
-  table.tBodies[0].append(...shown.map((row) => row.element));
-  draw(quantity, shown, base && costs(base, quantity) !== null ? base : null);
-  const compared = rows.filter((row) => !row.apart && (passing.includes(row) || row === base));
-  const said = sentences(compared, base);
-  document.querySelectorAll("#sentences dd").forEach((element, place) => { element.textContent = said[place]; });
+  const shown = drawn.filter((pair) => first.has(pair) || pair[0].here);
+  const elements = new Set(shown.map(([row]) => row.element));
+  for (const row of rows) row.element.hidden = !elements.has(row.element);
+  for (const [row, mark] of shown) write(row, mark);
+  table.tBodies[0].append(...shown.map(([row]) => row.element));
+  draw(shown.map(([row]) => row));
+  summarise(pairs.filter(([row]) => !row.apart));
+  compare();
   more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
-  document.getElementById("count").textContent = shown.length
-    ? `${shown.length} of ${rows.length} shown.` : "No machine of this task passes; other tasks have others.";
+  document.getElementById("count").textContent = `${shown.length} of ${rows.length} shown.`;
   remember();
 }
 
-function begin() {
-  const label = (row) => row.family === "half" ? `${row.name}, 16 bits` : row.name;
-  const options = rows.map((row) => new Option(label(row), row.element.id));
-  field("with").append(...options.sort((a, b) => alphabet.compare(a.text, b.text)));
-  for (const element of fields) element.dataset.first = element.defaultValue ?? "";
-  field("show").dataset.first = "time";
-  train();
-  field("with").dataset.first = rows.find((row) => row.here && !row.apart)?.element.id ?? "";
-  form.hidden = false;
-  document.querySelector(".tasks [aria-current]").scrollIntoView({inline: "center", block: "nearest"});
-  recall();
-  update();
-  const linked = document.getElementById(location.hash.slice(1));  // from a machine's page to its mark
-  if (!linked?.matches("#marks tr")) return;
-  linked.hidden = false;
-  linked.querySelector("details").open = true;
-  linked.scrollIntoView();
-}
+document.getElementById("names").append(
+  ...rows.map((row) => row.name).sort(new Intl.Collator("en", {numeric: true}).compare).map((value) => made("option", {value})));
+for (const element of fields) element.dataset.first = element.value;
+const mine = rows.find((row) => row.here && !row.apart);
+field("have").dataset.first = mine?.name ?? "";
+field("consider").dataset.first = (rows.find((row) => row.name === EXAMPLE && row !== mine) ?? rows[0])?.name ?? "";
+field("devices").dataset.first = field("devices").options[0].value;
+if (field("operations")) field("operations").dataset.first = String(constants.reference);
+form.hidden = false;
+table.classList.add("scripted");
+recall();
+update();
 
-form.addEventListener("input", update);
+form.addEventListener("input", (event) => {
+  if (event.target.name === "train") {
+    location.href = event.target.value + location.hash;
+    return;
+  }
+  if (event.target.name === "preset" && event.target.value) field("operations").value = event.target.value;
+  if (event.target.name === "operations") field("preset").value = "";
+  update();
+});
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", (event) => {
   event.preventDefault();
@@ -286,18 +319,8 @@ form.addEventListener("reset", (event) => {
   update();
 });
 more.addEventListener("click", () => { everything = !everything; update(); });
-table.addEventListener("click", (event) => {  // a mark opens what stands behind it
-  const mark = event.target.closest(".track a");
-  if (!mark) return;
-  event.preventDefault();
-  const about = mark.closest("tr").querySelector("details");
-  about.open = !about.open;
-  about.querySelector("summary").focus();
-});
 addEventListener("hashchange", () => {
-  if (!location.hash.includes("=")) return;
   recall();
   update();
 });
-begin();
 }

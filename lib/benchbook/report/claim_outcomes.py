@@ -1,0 +1,89 @@
+"""What is to be made of each published claim: confirmed, contradicted, undecided or out of reach, and why."""
+
+import pandas
+
+from benchbook import studies
+from benchbook.judging import wording
+from benchbook.machine import layout
+from benchbook.record import claims
+from benchbook.record.naming import Names, with_article
+from benchbook.studies import quantities
+from benchbook.studies.study import Evidence, once
+
+OUT_OF_REACH = "out of reach"
+MEANS = {
+    claims.CONFIRMED: "a measurement, or a count of the network, agrees",
+    claims.CONTRADICTED: "a measurement, or a count of the network, disagrees",
+    claims.UNDECIDED: "measured, but not closely enough, or with different results",
+    OUT_OF_REACH: "not measured here on the article's chip",
+}
+OUTCOMES = tuple(MEANS)
+ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
+COLUMNS = ["id", "study", "article", "link", "sentence", "published", "outcome", "why", "arithmetic", "holds"]
+
+
+@once
+def judged(evidence: Evidence) -> pandas.DataFrame:
+    """Return `claims.table` of all studies."""
+    printed = claims.read(layout.published() / "claims.csv")
+    return claims.table(printed, quantities.gather(evidence, studies.every().values()))
+
+
+def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
+    """Return one line for each claim, those that are decided first.
+
+    Args:
+        lines: from `judged`.
+        names: of machines.
+
+    Returns:
+        Columns: COLUMNS. link is empty where none is known, outcome one of OUTCOMES, why a sentence, arithmetic the
+        formula with the article's own figures (else with the deciding ones), holds what the article's own figures give,
+        one of ARITHMETIC (empty where it has none).
+    """
+    printed = pandas.read_csv(layout.published() / "claims.csv", dtype=str).set_index("id")
+    links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
+    ranked = []
+    for name, own in lines.groupby("id", sort=False):
+        source = printed.loc[name, ["study", "article"]].to_dict() if name in printed.index else {}
+        link = {"link": links.get(source.get("article"), "")}
+        ranked.append(source | link | _outcome(own.to_dict("records"), names))
+    ranked = pandas.DataFrame(ranked, columns=COLUMNS)
+    return ranked.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
+
+
+def _outcome(lines: list[dict], names: Names) -> dict:
+    """Return what is to be made of one claim, given its lines of `judged`, and a sentence of why."""
+    deciding = [line for line in lines if line["verdict"] in OUTCOMES]
+    ends = {line["verdict"] for line in deciding}
+    printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]
+    chips = dict.fromkeys(
+        with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
+    )
+    if deciding:
+        why = wording.sentence("; ".join(f"{_measured_by(line, names)} {_bounds(line)}" for line in deciding))
+    elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
+        why = "Measured on another chip than the article's."
+    else:
+        why = f"Needs {wording.joined(list(chips))}." if chips else "Not measured here."
+    sums = [line["arithmetic"] for line in lines if isinstance(line.get("arithmetic"), str)]
+    return {
+        **{name: lines[0][name] for name in ("id", "sentence", "published")},
+        "outcome": OUT_OF_REACH if not ends else ends.pop() if len(ends) == 1 else claims.UNDECIDED,
+        "why": why,
+        "arithmetic": next(iter(sums), ""),
+        "holds": next((line["verdict"] for line in lines if line["verdict"] in ARITHMETIC), ""),
+    }
+
+
+def _measured_by(line: dict, names: Names) -> str:
+    if claims.COUNTED in str(line["source"]):
+        return "Counted:"
+    return f"Measured here on {' and '.join(map(names.machine, str(line['machine']).split(' / ')))}:"
+
+
+def _bounds(line: dict) -> str:
+    value, low, high = (
+        f"{line[name]:,.4g}" if line[name] < 1e4 else f"{line[name]:,.0f}" for name in ("value", "low", "high")
+    )
+    return value if low == high else f"{value} ({low} to {high})"
