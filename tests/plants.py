@@ -1,5 +1,6 @@
 """Faults of training that parity has to see, planted in built workloads and in the code that all of them share."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
@@ -192,6 +193,83 @@ def no_relu(workload: TorchWorkload) -> Iterator[None]:
     yield
 
 
+def counted_twice(workload: Any) -> None:
+    """Count each image twice."""
+    count = workload.num_samples
+    workload.num_samples = lambda batch: 2 * count(batch)
+
+
+def half_of_large_batches(workload: Any, part: slice = slice(0, None, 2), after: int = 0) -> None:
+    """Drop every other image of batches larger than those compared with float64, or of any batch after some steps."""
+    step, taken = workload.step, itertools.count()
+    largest = 0 if after else workload.plain.batch_size
+
+    def halved(batch: tuple) -> Any:
+        dropped = next(taken) >= after and len(batch[0]) > largest
+        return step(tuple(each[part] for each in batch) if dropped else batch)
+
+    workload.step = halved
+
+
+def some_batches(count: int, times: int) -> Callable[[Any], None]:
+    """Return a plant of a loader that has so many batches, each delivered so often."""
+
+    def plant(workload: Any) -> None:
+        own = workload.train_batches
+        workload.train_batches = lambda epoch: [*itertools.islice(own(epoch), count)] * times
+
+    return plant
+
+
+def tested_on_training_images(workload: Any) -> None:
+    """Test on the images that training sees."""
+    workload.test_batches = lambda: iter([*workload.train_batches(0)])
+
+
+def evaluated_in_training_mode(workload: Any) -> None:
+    """Leave dropout and batch norms as they are in training."""
+    if isinstance(workload, TorchWorkload):
+        workload.model.eval = lambda: workload.model
+        return
+    network = workload.network
+    if workload.device.framework == "jax":
+        network._predict_body = lambda trained, others, inputs: network._outputs(
+            network.model.stateless_call(trained, others, inputs, training=True)[0]
+        )
+    else:
+        network._predict_body = lambda inputs: network._outputs(network.model(inputs, training=True))
+    network._prepare()
+
+
+def labels_rolled_later(workload: Any, after: int = 30) -> None:
+    """Give each image its neighbour's label, after some steps."""
+    step, taken = workload.step, itertools.count()
+
+    def rolled(batch: tuple) -> Any:
+        images, labels = batch
+        order = [*range(1, len(labels)), 0]
+        if next(taken) >= after:
+            labels = labels[order] if torch.is_tensor(labels) else numpy.asarray(labels)[order]
+        return step((images, labels))
+
+    workload.step = rolled
+
+
+# Faults of the work in a window that a comparison of small batches before it does not see; for any workload.
+OF_WORK: dict[str, Callable[[Any], None]] = {
+    "counted twice": counted_twice,
+    "every other image of large batches dropped": half_of_large_batches,
+    "the first half of large batches dropped": lambda made: half_of_large_batches(
+        made, slice(made.batch_size // 2, None)
+    ),
+    "one batch for ever": some_batches(1, 100),
+    "a tenth of the data": some_batches(2, 1),
+    "a tenth of the data ten times": some_batches(2, 10),
+    "tested on training images": tested_on_training_images,
+    "evaluated in training mode": evaluated_in_training_mode,
+    "half of each batch after step 30": lambda made: half_of_large_batches(made, after=30),
+    "rolled labels after step 30": labels_rolled_later,
+}
 # The ten that were asked for, and more of their kind; those of momentum, weight decay and a scaler need a workload that
 # has them.
 ANY: dict[str, Plant] = {

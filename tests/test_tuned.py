@@ -6,7 +6,6 @@ Where it is not, the reference is measured.
 import json
 import os
 import platform
-import time
 from dataclasses import replace
 
 import numpy
@@ -28,78 +27,6 @@ from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
 
 CPU = Device("cpu", "a test's CPU")
-SECONDS = {"fp32": 0.004, "amp_bf16": 0.001, "amp_fp16": 0.0005}
-CHANGES = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}, {"channels_last": True}, {"compiled": True}]
-
-
-class Sleeper:
-    """A workload whose step sleeps for as long as its settings say."""
-
-    def __init__(self, settings: Settings) -> None:
-        if settings.compiled:
-            raise RuntimeError("no compiler here")
-        self.settings, self.device, self.batch_size, self.epoch = settings, CPU, 1, 0
-        self.seconds = SECONDS[settings.precision] * (1.5 if settings.channels_last else 1)
-
-    def enter(self):
-        pass
-
-    def snapshot(self):
-        return None
-
-    def restore(self, state):
-        pass
-
-    def end_epoch(self):
-        self.epoch += 1
-
-    def batches(self, epoch):
-        return iter([None] * 50)
-
-    def num_samples(self, batch):
-        return 1
-
-    def steps_taken(self):
-        return 0
-
-    def step(self, batch):
-        time.sleep(self.seconds)
-        return 0.0
-
-    def mean_loss(self, losses):
-        return 0.0
-
-
-@pytest.fixture
-def judged(monkeypatch):
-    """Let parity fail for float16 alone, and windows be short; return the settings that were compared."""
-    compared = []
-
-    def check(workload, record, num_steps, kept):
-        compared.append(workload.settings)
-        return Agreement(workload.settings.precision != "amp_fp16", "planted", num_steps)
-
-    monkeypatch.setattr(parity, "check", check)
-    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.02)
-    return compared
-
-
-def test_what_is_faster_and_right_is_taken_and_the_rest_is_told(judged):
-    settings, trials = tuned.fastest(Sleeper, CPU, 60, changes=CHANGES)
-    assert settings == Settings(precision="amp_bf16")
-    outcomes = trials[["precision", "channels_last", "compiled", "outcome"]].to_numpy().tolist()
-    assert outcomes == [
-        ["amp_bf16", False, False, "taken"],
-        ["amp_fp16", False, False, "parity failed"],  # though it is the fastest
-        ["amp_bf16", True, False, "not faster"],
-        ["amp_bf16", False, True, "unsupported"],
-    ]
-    assert trials["ratio"].iloc[0] > 1
-    assert tuned.promised(trials) == trials["ratio"].iloc[0]  # what was not taken promises nothing
-    assert Settings("amp_bf16", channels_last=True) not in judged  # what is slower is not worth float64
-    assert "no compiler here" in trials["reason"].iloc[-1]
-
-
 FASTER, SAME = (1.2, 1.0, 1.0, 1.2), (1.0, 1.0, 1.0, 1.0)
 DISTURBED, LUCKY = (1.2, 1.5, 1.5, 1.2), (1.5, 1.0, 1.0, 1.5)
 
@@ -113,58 +40,106 @@ DISTURBED, LUCKY = (1.2, 1.5, 1.5, 1.2), (1.5, 1.0, 1.0, 1.5)
         ((SAME, LUCKY, LUCKY), 1.0),
     ],
 )
-def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(judged, monkeypatch, blocks, gain):
+def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(blocks, gain):
     assert tuned.gain(numpy.array(blocks)) == pytest.approx(gain)
-    monkeypatch.setattr(tuned, "_times", lambda best, trial: numpy.array(blocks))
-    settings, trials = tuned.fastest(Sleeper, CPU, 60, changes=[{"channels_last": True}])
-    assert settings.channels_last == (gain > 1)
-    assert trials["outcome"].tolist() == ["taken" if gain > 1 else "not faster"]
 
 
-def test_a_setting_that_is_far_slower_is_given_up_after_a_few_steps(judged, monkeypatch):
-    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.2)
-    workloads = []
+@pytest.fixture
+def searched(monkeypatch, clock):
+    """Return what searches among workloads of known seconds, and notes what was built, timed and compared."""
+    monkeypatch.setattr(clock, "monotonic", clock.perf_counter, raising=False)
+    monkeypatch.setattr(tuned, "time", clock)
 
-    class Counting(Sleeper):
-        def __init__(self, settings):
-            super().__init__(settings)
-            self.seconds, self.steps = (0.02 if settings.channels_last else 0.004), 0
-            workloads.append(self)
+    def search(seconds, limit, changes, build_seconds=1.0, parity_seconds=2.0, wrong=()):
+        steps, compared = [], []
 
-        def step(self, batch):
-            self.steps += 1
-            return super().step(batch)
+        def build(settings):
+            if settings.compiled:
+                raise RuntimeError("no compiler here")
+            clock.advance(build_seconds)
+            workload = Timed(clock, seconds(settings), settings)
+            workload.mean_loss = lambda losses: 0.0  # it takes no time
+            workload.log = type("Log", (list,), {"append": lambda self, entry: steps.append(settings)})()
+            return workload
 
-    _, trials = tuned.fastest(Counting, CPU, 60, changes=[{"channels_last": True}])
+        def check(workload, record, num_steps, kept):
+            clock.advance(parity_seconds)
+            compared.append(workload.settings)
+            return Agreement(workload.settings.precision not in wrong, "planted", num_steps)
+
+        monkeypatch.setattr(parity, "check", check)
+        begun = clock.seconds
+        settings, trials = tuned.fastest(build, CPU, limit, 1, changes)
+        return settings, trials, clock.seconds - begun, steps, compared
+
+    return search
+
+
+HALVES = {"amp_bf16": 0.5, "amp_fp16": 0.4}
+FIVE = [{"channels_last": True}, {"fused": True}, {"precision": "amp_bf16"}, {"autotuned": True}, {"compiled": True}]
+
+
+def of_settings(step):
+    """Return seconds of a step of so many at the reference's settings: bf16 halves it, channels last take a tenth."""
+    return lambda made: (
+        step
+        * HALVES.get(made.precision, 1.0)
+        * (0.9 if made.channels_last else 1)
+        * (1.2 if made.fused else 1)
+        * (1.0 if made.autotuned else 1)
+    )
+
+
+@pytest.mark.parametrize(("step", "limit"), [(0.001, 20), (0.3, 30), (1.0, 60), (2.0, 90)])
+def test_a_search_tries_every_candidate_within_its_limit(searched, step, limit):
+    settings, trials, seconds, _, compared = searched(of_settings(step), limit, FIVE)
+    assert settings == Settings("amp_bf16", channels_last=True)
+    assert trials["outcome"].tolist() == ["not fastest", "not faster", "taken", "not faster", "unsupported"]
+    assert "no compiler here" in trials["reason"].iloc[-1]
+    assert compared == [settings]
+    assert seconds <= limit
+    assert (trials["seconds"].iloc[:4] > 0).all()
+    assert tuned.promised(trials) == pytest.approx(1 / 0.45)
+
+
+@pytest.mark.parametrize("limit", [6.0, 20.0, 40.0, 100.0])
+def test_no_search_overruns_its_limit_by_more_than_one_trial(searched, limit):
+    _, trials, seconds, *_ = searched(of_settings(4.0), limit, FIVE)
+    longest = 1.0 + 3 * 4.0 * 1.2  # a build and three steps
+    assert seconds <= max(limit, 1.0 + 3 * 4.0) + longest
+    untried = set(trials["outcome"]) & {"no time left"}
+    assert bool(untried) == (limit < 100)
+
+
+def test_a_winner_that_float64_refuses_gives_way_to_the_next(searched):
+    changes = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}]
+    settings, trials, _, _, compared = searched(of_settings(0.3), 60, changes, wrong=("amp_fp16",))
+    assert [each.precision for each in compared] == ["amp_fp16", "amp_bf16"]
+    assert settings == Settings("amp_bf16")
+    assert trials["outcome"].tolist() == ["taken", "parity failed"]
+    settings, trials, *_ = searched(of_settings(0.3), 60, changes, wrong=("amp_fp16", "amp_bf16"))
+    assert (settings, set(trials["outcome"])) == (Settings(), {"parity failed"})
+
+
+def test_a_setting_that_is_far_slower_is_given_up_after_a_step(searched):
+    slow = lambda made: 30.0 if made.precision == "amp_bf16" else 0.5  # noqa: E731
+    _, trials, _, steps, compared = searched(slow, 120, [{"precision": "amp_bf16"}])
     assert trials["outcome"].tolist() == ["not faster"]
-    assert trials["ratio"].iloc[0] < tuned.HOPELESS
-    assert workloads[1].steps < 20  # a window of 0.2 s would have 50
+    assert steps.count(Settings("amp_bf16")) == 2  # a warm-up and a step
+    assert compared == []  # what is slower is not worth float64
 
 
-def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(judged):
-    settings, trials = tuned.fastest(Sleeper, CPU, 1e-6, changes=CHANGES)
+def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(searched):
+    settings, trials, *_ = searched(of_settings(1.0), 1e-6, FIVE)
     assert settings == Settings()
     assert set(trials["outcome"]) == {"no time left"}
     assert tuned.promised(trials) == 1.0
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
-def test_tuned_without_a_search_is_refused(judged, seconds):
+def test_tuned_without_a_search_is_refused(seconds):
     with pytest.raises(ValueError, match=f"search_seconds {seconds}; allowed: above 0"):
-        tuned.fastest(Sleeper, CPU, seconds, changes=CHANGES)
-
-
-def test_the_limit_counts_parity_and_no_trial_begins_that_would_outlast_it(judged, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(tuned.time, "monotonic", lambda: now[0])
-
-    def check(workload, record, num_steps, kept):
-        now[0] += 70.0
-        return Agreement(True, "planted", num_steps)
-
-    monkeypatch.setattr(parity, "check", check)
-    _, trials = tuned.fastest(Sleeper, CPU, 120, changes=CHANGES[:3])
-    assert trials["outcome"].tolist() == ["taken", "no time left", "no time left"]
+        tuned.fastest(None, CPU, seconds, changes=FIVE)
 
 
 def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
@@ -184,9 +159,12 @@ def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
         return workload
 
     monkeypatch.setattr(reference.Torch, "__init__", count)
-    monkeypatch.setattr(tuned, "_times", lambda best, trial: numpy.array([FASTER]))
-    _, trials = tuned.fastest(build, CPU, 60, 3, [{"channels_last": True}, {"autotuned": True}])
-    assert trials["outcome"].tolist() == ["parity failed", "taken"], trials["reason"].tolist()
+    monkeypatch.setattr(tuned, "_long", lambda folder, kept, build, trial, limit: {"ratio": 2.0 + trial.channels_last})
+    monkeypatch.setattr(
+        tuned, "_short", lambda *given: {"seconds_per_step": 1 / (1 + given[3].autotuned + given[3].channels_last)}
+    )
+    _, trials = tuned.fastest(build, CPU, 60, 1, [{"autotuned": True}, {"channels_last": True}])
+    assert trials["outcome"].tolist() == ["taken", "parity failed"], trials["reason"].tolist()
     assert len(references) == 1
 
 
@@ -201,7 +179,7 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
             os.abort()
         return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=16, settings=settings)
 
-    settings, trials = tuned.fastest(build, CPU, 60, 1, [{"channels_last": True}, {"precision": "tf32"}])
+    settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}, {"precision": "tf32"}])
     outcomes = trials.set_index(["channels_last", "precision"])
     assert outcomes["outcome"].iloc[0] == "unsupported"
     assert outcomes["outcome"].iloc[1] in ("not faster", "parity failed")  # a CPU has no tf32

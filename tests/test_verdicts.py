@@ -199,7 +199,13 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
-    values = {"parity": ("off",), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",), "few_steps": (1, 3)}
+    values = {
+        "parity": ("off",),
+        "work": ("half",),
+        "guessing": (0.1, 60000, 0.1),
+        "refused": ("F.linear",),
+        "few_steps": (1, 3),
+    }
     values |= {"spread": (0.1,), "drift": (0.1,), "outliers": (1, 6), "cpu_shared": (0.3,), "cpu_stolen": (0.1,)}
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.UNPROVEN))

@@ -27,6 +27,7 @@ KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unsta
 VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
+    "work": (WRONG, "{}", ""),
     "guessing": (WRONG, "accuracy {:.1%} after {:,} images, where guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
@@ -61,7 +62,7 @@ UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
 # What training is judged from: a table of few columns is divided much faster.
 COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
-COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
+COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples", "batch_size"]
 _RUN = [*POINT_KEY, "run_id"]
 _SUFFIX = "_reasons"  # of the column that holds a verdict's reasons in a file
 
@@ -196,6 +197,11 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for (*key, _), judged in parity.judge_each(parity.steps(compared), _RUN):
         if not judged.passed:
             wrong[tuple(key)] = ("parity", judged.reason)
+    names = ["settings", "dataset", "dataset_samples", "batch_size"]
+    counted = compared[[*POINT_KEY, *names]].fillna({"dataset": "", "dataset_samples": 0, "batch_size": 0})
+    for *key, settings, dataset, samples, batch in counted.itertuples(index=False, name=None):
+        if "audited_samples" in settings and (fault := parity.work_fault(settings, dataset, samples, batch)):
+            wrong.setdefault(tuple(key), ("work", fault))
     counts = compared.groupby(_RUN).size().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
     messages = refused.groupby(_RUN)["message"].first().to_dict()

@@ -6,6 +6,8 @@ the same on both sides, dropout is off, and noise is drawn on the CPU beforehand
 """
 
 import math
+import os
+import tempfile
 from pathlib import Path
 
 import numpy
@@ -44,6 +46,7 @@ def check(
     num_steps: int = 20,
     precision: str = "",
     kept: Path | None = None,
+    told: dict | None = None,
 ) -> Agreement:
     """Compare a workload's own training with float64 from its present weights, which stay as they are.
 
@@ -63,7 +66,9 @@ def check(
         record: the run that takes the rows.
         num_steps: steps of the reference; 0 compares nothing.
         precision: a key of `judging.parity.TOLERANCES`; empty is the workload's own.
-        kept: a folder that keeps the reference's path, for other checks from the same weights.
+        kept: a folder that keeps the reference's first step, for other checks from the same weights; None: the run's
+            own folder for temporary files, where it has one.
+        told: more settings of the first row.
 
     Returns:
         What the rows say.
@@ -76,12 +81,14 @@ def check(
     tolerance_of(precision)
     if num_steps < 0:
         raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
+    if kept is None and "BENCHBOOK_RUN_ID" in os.environ:  # whoever started the run removes its folder
+        kept = Path(tempfile.gettempdir())
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):
         try:
             if num_steps:
                 with workload.compared(precision) as subject:
-                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, kept)
+                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, kept, told or {})
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
@@ -89,14 +96,14 @@ def check(
 
 
 def _compare_steps(
-    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, kept: Path | None
+    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, kept: Path | None, told: dict
 ) -> None:
     plain, whole = subject.plain, subject.batches(num_steps)
     looked_up = (
         [plain.labels(subject.to_host(batch), place) for place, batch in enumerate(whole)] if plain.labels else []
     )
     fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
-    labels = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
+    told = told | {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
         batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
@@ -122,7 +129,7 @@ def _compare_steps(
             lines[place] = _worse(lines[place], line)
             continue
         loss = own_losses[number] if own_losses else line["same_weights_loss"]
-        lines.append(line | {"step": number + 1, "loss": loss} | (labels if number == 0 else {}))
+        lines.append(line | {"step": number + 1, "loss": loss} | (told if number == 0 else {}))
         if num_steps >= FEWEST_UPDATES:
             _append(record, precision, lines[-1], len(batches[place][0]))
         if not _is_finite(lines[-1]):

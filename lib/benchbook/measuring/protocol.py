@@ -23,7 +23,7 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import intervals
-from benchbook.measuring import runs, sensors
+from benchbook.measuring import audit, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.rows import records
@@ -234,7 +234,7 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
 
 
 def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
-    """Measure a workload as planned, appending each row as it is measured.
+    """Measure a workload as planned, appending each row as it is measured; then count what its loop does, see `audit`.
 
     Args:
         workload: with fresh weights, warmed up.
@@ -264,6 +264,7 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
                 break
             time.sleep(plan.cooldown_seconds)
             workload.restore(fresh)
+    audit.check(workload, record, fresh)
     return records.read(record.path)
 
 

@@ -221,17 +221,17 @@ def follow(
         framework: torch, tensorflow or jax.
         plain, weights, statistics: see `Torch`.
         batches: on the host, as a loader delivers them.
-        folder: keeps the steps in files, for others that begin at the same place; None: none are kept.
+        folder: keeps the first step in a file, for others that begin at the same place; None: it is not kept.
     """
     path, done = _steps(framework, plain, weights, statistics, batches), 0
-    name = _digest(framework, plain, weights, statistics, batches) if folder else ""
+    first = folder and folder / _digest(framework, plain, weights, statistics, batches[0])
     kept: dict[int, Step] = {}
 
     def step(number: int) -> Step:
         nonlocal done
         if number in kept:
             return kept[number]
-        file = folder / f"{name}-{number}" if folder else None
+        file = None if number else first
         if file and file.exists():
             taken = Step(*pickle.loads(file.read_bytes()))
         else:
@@ -270,13 +270,10 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
             statistics = updated
 
 
-def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> str:
-    """Return what is the same for two paths whose weights, batches and optimiser are."""
-    optimizer = plain.make_optimizer()
-    rates = [optimizer.rate(plain.steps_passed + number) for number in range(len(batches))]
-    constants = [value for value in vars(optimizer).values() if not callable(value)]
-    digest = hashlib.blake2b(repr([type(optimizer).__name__, framework, rates, constants]).encode())
-    for name, array in [*weights.items(), *statistics.items(), *(("", part) for batch in batches for part in batch)]:
+def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batch: tuple) -> str:
+    """Return what is the same for two first steps whose weights and batch are."""
+    digest = hashlib.blake2b(framework.encode())
+    for name, array in [*weights.items(), *statistics.items(), *(("", part) for part in batch)]:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(numpy.ascontiguousarray(array))
     return digest.hexdigest()[:32]

@@ -1,19 +1,21 @@
 """The fastest settings of a workload on a device that still compute the right thing, confirmed against its reference.
 
 Candidates are tried one after the other on top of the best so far, so that a search takes seconds and not the product
-of all choices. A trial is taken if its windows, alternating with those of the best so far, are clearly faster (see
-`gain`) and it passes parity; what is not faster is not worth that comparison. What the search measured is never
-published: fresh windows of what it chose and of the study's reference, which alternate, decide which one is measured.
-The first kernel of a point in a session searches and confirms; those that follow take its choice over, so that all
-windows of a point are of one setting, and the time is spent once.
+of all choices: in a step or two at first, then the two best in windows that alternate with the reference's. The winner
+is taken if it is clearly faster (see `gain`) and passes parity. What the search measured is never published: fresh
+windows of what it chose and of the study's reference, which alternate, decide which one is measured. The first kernel
+of a point in a session searches and confirms; those that follow take its choice over, so that all windows of a point
+are of one setting, and the time is spent once.
 
 Where the C library can be told to keep what a step frees, it is, before the search and for all of such a kernel: it
 cannot be told to go back. So the reference's windows that decide have it as well, and what is confirmed leaves out what
 it brings; with two networks in one process, either alone might be the one whose memory is given back in each step.
 """
 
+import functools
 import itertools
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -40,12 +42,22 @@ from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.rows import manifests, records
 
 LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
-BLOCKS = 3  # of four windows: best, trial, trial, best
-TRIAL_SECONDS = 0.4  # of a window
+FINALISTS = 2  # that get longer trials
+BLOCKS = 3  # of four windows: reference, trial, trial, reference
+BLOCK_STEPS = 5  # in the shortest of them, with the step that says how long they are to be
+SHORT_SECONDS, TRIAL_SECONDS = 0.1, 0.4  # of a window of a short trial, and of a longer one
+RESERVE = 1 / 3  # of the limit, for longer trials and float64
+LEAST_SECONDS = 10.0  # that a process of a trial has before it is ended
 TRIAL_STEPS = 3  # that a trial is compared with float64: what is chosen is compared in all steps afterwards
 WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
-TRIED = [*(field.name for field in fields(Settings)), "outcome", "ratio", "reason"]  # columns of the table of trials
+TRIED = [
+    *(field.name for field in fields(Settings)),
+    "outcome",
+    "ratio",
+    "seconds",
+    "reason",
+]  # columns of the table of trials
 BRINGS = {"graphs": {"compiled": True}}  # a graph is made of compiled code, whether or not compiling alone was faster
 
 ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that decide
@@ -163,146 +175,197 @@ def fastest(
 ) -> tuple[Settings, pandas.DataFrame]:
     """Search for the fastest settings that pass parity.
 
-    The limit counts all that a search does: building, compiling, windows, and parity with its reference, which is
-    computed once. No trial begins where less time is left than the longest one so far took.
+    Each candidate gets a short trial on top of the fastest so far; the two fastest get longer ones, by turns with the
+    reference; float64 is for the winner, and for the next one if it fails. The limit counts all of that. No short trial
+    begins in its last third, and no comparison but the first after its end.
 
     Args:
         build: from settings to a workload with fresh weights; its batches should lie on the device.
         device: where it computes.
         time_limit_seconds: of the whole search.
-        parity_steps: steps each faster setting is compared with float64, up to TRIAL_STEPS.
+        parity_steps: steps the winner is compared with float64, up to TRIAL_STEPS.
         changes: what to try; None takes `candidates`.
 
     Returns:
         The settings, the reference's where nothing was faster, and one line per setting tried: its fields, outcome
-        (taken, not faster, parity failed, unsupported, no time left), ratio (see `gain`) and reason.
+        (taken, not fastest, not faster, parity failed, unsupported, no time left), ratio (to the reference), seconds
+        (that the trial took) and reason.
 
     Raises:
         ValueError: the limit leaves no time at all: what was not searched for is not tuned.
     """
     if not time_limit_seconds > 0:
         raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned is what a search chose)")
-    started, longest = time.monotonic(), 0.0
-    best, trials, apart = Settings(), [], device.features.aborts
-    best_workload = None if apart else _warm(build(best))
+    end, lines, kept = time.monotonic() + time_limit_seconds, {}, {}
     with tempfile.TemporaryDirectory() as folder:
+        ask = functools.partial(_ask, Path(folder), kept, build)
+        if device.features.aborts:
+            ask = functools.partial(_ask_apart, end, Path(folder), build)
+        answer = ask("short", Settings(), math.inf)
+        if "seconds_per_step" not in answer:
+            raise RuntimeError(f"no step with the reference's settings: {answer['reason']}")
+        reference = answer["seconds_per_step"]
         for change in candidates(device) if changes is None else changes:
+            best, *others = [*_faster(lines), Settings()]
+            for forgotten in kept.keys() - {Settings(), best, *others[: FINALISTS - 1]}:
+                del kept[forgotten]
             trial, begun = replace(best, **change), time.monotonic()
-            left = started + time_limit_seconds - begun
-            if left <= longest:
-                line, workload = {"outcome": "no time left"}, None
-            elif apart:
-                line, workload = _try_apart(build, best, trial, parity_steps, Path(folder), left), None
-            else:
-                line, workload = _try(build, trial, best_workload, parity_steps, Path(folder))
-            longest = max(longest, time.monotonic() - begun)
-            trials.append(asdict(trial) | line)
-            if line["outcome"] == "taken":
-                best, best_workload = trial, workload
+            if end - begun <= RESERVE * time_limit_seconds:
+                lines[trial] = {"outcome": "no time left"}
+                continue
+            line = {"outcome": "not faster"} | ask("short", trial, reference / HOPELESS)
+            if seconds := line.pop("seconds_per_step", None):
+                line["ratio"] = reference / seconds
+                if line["ratio"] > LEAST_GAIN * lines.get(best, {"ratio": 1.0})["ratio"]:
+                    line["outcome"] = "faster"
+            lines[trial] = line | {"seconds": time.monotonic() - begun}
+        best = _winner(ask, lines, reference, end, min(parity_steps, TRIAL_STEPS))
+    trials = [asdict(trial) | line for trial, line in lines.items()]
     return best, pandas.DataFrame(trials, columns=TRIED)
 
 
+def _faster(lines: dict[Settings, dict]) -> list[Settings]:
+    """Return the settings that were faster, the fastest first."""
+    faster = [trial for trial, line in lines.items() if line["outcome"] == "faster"]
+    return sorted(faster, key=lambda trial: -lines[trial]["ratio"])
+
+
+def _winner(
+    ask: Callable[..., dict], lines: dict[Settings, dict], reference: float, end: float, parity_steps: int
+) -> Settings:
+    """Return the fastest setting of those that were faster in short trials, and write into their lines why."""
+
+    def update(trial: Settings, *question) -> None:
+        begun = time.monotonic()
+        lines[trial] |= ask(*question)
+        lines[trial]["seconds"] += time.monotonic() - begun
+
+    finalists = _faster(lines)[:FINALISTS]
+    for number, trial in enumerate(finalists):
+        share = (end - time.monotonic()) / (len(finalists) - number + 1)  # float64 has one as well
+        if BLOCK_STEPS * reference < share:
+            update(trial, "long", trial, share)
+            if lines[trial]["outcome"] == "faster" and not lines[trial]["ratio"] > LEAST_GAIN:
+                lines[trial]["outcome"] = "not faster"
+    for number, trial in enumerate(_faster(lines)):
+        if number and time.monotonic() >= end:
+            break
+        update(trial, "parity", trial, parity_steps)
+        if lines[trial]["outcome"] == "faster":
+            lines[trial]["outcome"] = "taken"
+            break
+    best = next((trial for trial in lines if lines[trial]["outcome"] == "taken"), Settings())
+    for trial in _faster(lines):  # without a winner, what was not compared with float64
+        lines[trial]["outcome"] = "no time left" if best == Settings() else "not fastest"
+    return best
+
+
 def promised(trials: pandas.DataFrame) -> float:
-    """Return how many times as fast as at the reference's settings a search saw those that it took."""
+    """Return how many times as fast as at the reference's settings a search saw what it took."""
     return float(trials.loc[trials["outcome"] == "taken", "ratio"].astype(float).prod())
 
 
 def gain(seconds: numpy.ndarray) -> float:
-    """Return how many times as fast as the best a trial is: by the blocks' median or the fastest windows, the lesser.
+    """Return how many times as fast as the reference a trial is: by the blocks' median or the fastest windows.
 
-    Who else works on a machine makes windows slower, never faster: the fastest window is least theirs.
+    The lesser of both: who else works on a machine makes windows slower, never faster.
 
     Args:
-        seconds: of windows of the same work, shape (blocks, 4): best, trial, trial, best.
+        seconds: of windows of the same work, shape (blocks, 4): reference, trial, trial, reference.
     """
-    best, trial = seconds[:, [0, 3]], seconds[:, [1, 2]]
-    return float(min(numpy.median(best.sum(axis=1) / trial.sum(axis=1)), best.min() / trial.min()))
+    reference, trial = seconds[:, [0, 3]], seconds[:, [1, 2]]
+    return float(min(numpy.median(reference.sum(axis=1) / trial.sum(axis=1)), reference.min() / trial.min()))
 
 
-def _try(
-    build: Callable[[Settings], Workload], trial: Settings, best: Workload, parity_steps: int, folder: Path
-) -> tuple[dict, Workload | None]:
-    """Return a trial's outcome, and its workload if it is faster and right; a folder keeps the reference's answers."""
-    try:
-        workload = build(trial)
-        fresh = workload.snapshot()
-        ratio = gain(_times(best, _warm(workload)))
-        if ratio <= LEAST_GAIN:
-            return {"outcome": "not faster", "ratio": ratio}, None
-        workload.restore(fresh)
-        with tempfile.TemporaryDirectory() as scratch:  # of rows that are thrown away
-            names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")
-            run = Run(Path(scratch), "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
-            verdict = parity.check(workload, run, min(parity_steps, TRIAL_STEPS), kept=folder)
-    except Exception as error:  # a compiler or a kernel that is not there may raise anything
-        return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300]}, None
-    if not verdict.passed:
-        return {"outcome": "parity failed", "ratio": ratio, "reason": verdict.reason}, None
-    return {"outcome": "taken", "ratio": ratio}, workload
-
-
-def _try_apart(
-    build: Callable[[Settings], Workload],
-    best: Settings,
-    trial: Settings,
-    parity_steps: int,
-    folder: Path,
-    time_limit_seconds: float,
+def _ask(
+    folder: Path, kept: dict[Settings, Workload], build: Callable[[Settings], Workload], question: str, *given
 ) -> dict:
-    """Return a trial's outcome, tried in a process of its own: what a device lacks may end the whole process."""
+    """Return the answer of a trial, as columns of its line; what the device or the framework lacks is one, too."""
+    try:
+        return {"short": _short, "long": _long, "parity": _parity}[question](folder, kept, build, *given)
+    except Exception as error:  # a compiler or a kernel that is not there may raise anything
+        if given[0] == Settings():
+            raise
+        return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300], "ratio": math.nan}
+
+
+def _short(folder: Path, kept: dict, build: Callable, trial: Settings, most: float) -> dict:
+    """Return the seconds of a step after one of warm-up; of one that takes longer than `most`, no second is timed."""
+    workload = kept[trial] = build(trial)
+    stream = protocol.endless(workload)
+
+    def seconds(count: int = 1) -> float:
+        batches = list(itertools.islice(stream, count))
+        return protocol.train_window(workload, NO_SENSOR, batches)["seconds"] / count
+
+    seconds()
+    single = seconds()
+    if single > most and not trial.compiled:  # what is compiled may be so twice
+        return {"seconds_per_step": single}
+    count = max(1, round(SHORT_SECONDS / single))
+    return {"seconds_per_step": min(single, *(seconds(count) for _ in range(2 if count > 1 else 1)))}
+
+
+def _long(folder: Path, kept: dict, build: Callable, trial: Settings, time_limit_seconds: float) -> dict:
+    """Return the gain over the reference, by up to BLOCKS of four windows; at least one."""
+    until, blocks = time.monotonic() + time_limit_seconds, []
+    for settings in (Settings(), trial):
+        if settings not in kept:
+            _short(folder, kept, build, settings, math.inf)
+    streams = {settings: protocol.endless(kept[settings]) for settings in (Settings(), trial)}
+
+    def seconds(settings: Settings, count: int) -> float:
+        batches = list(itertools.islice(streams[settings], count))
+        return protocol.train_window(kept[settings], NO_SENSOR, batches)["seconds"]
+
+    count = max(1, round(TRIAL_SECONDS / seconds(Settings(), 1)))
+    while not blocks or (len(blocks) < BLOCKS and time.monotonic() < until):
+        blocks.append([seconds(settings, count) for settings in (Settings(), trial, trial, Settings())])
+    return {"ratio": gain(numpy.array(blocks))}
+
+
+def _parity(folder: Path, kept: dict, build: Callable, trial: Settings, num_steps: int) -> dict:
+    """Return what a comparison of fresh weights with float64 has against a trial, or nothing."""
+    workload = build(trial)
+    names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # rows are thrown away
+    record = Run(folder, "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
+    verdict = parity.check(workload, record, num_steps, kept=folder)
+    record.path.unlink(missing_ok=True)
+    return {} if verdict.passed else {"outcome": "parity failed", "reason": verdict.reason}
+
+
+def _ask_apart(end: float, folder: Path, build: Callable, question: str, *given) -> dict:
+    """Return what `_ask` does, in a process of its own: what a device lacks may end the whole process."""
     import cloudpickle  # notebooks hold `build` in a cell, which pickle itself cannot send
 
     task, answer = folder / "task", folder / "answer"
-    task.write_bytes(cloudpickle.dumps((build, best, trial, parity_steps, folder)))
+    task.write_bytes(cloudpickle.dumps((folder, {}, build, question, *given)))
     command = [sys.executable, "-m", "benchbook.measuring.tuned", str(task), str(answer)]
+    seconds = max(LEAST_SECONDS, end - time.monotonic())
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=time_limit_seconds)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return {"outcome": "no time left", "reason": f"did not end in {time_limit_seconds:.0f} s"}
+        return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
     if done.returncode == 0:
         return json.loads(answer.read_text())
     ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
     words = runs.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
-    return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300]}
+    return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300], "ratio": math.nan}
 
 
 def main() -> None:
-    """Try what the file on the command line says, and write the outcome to the other file: the process of a trial."""
+    """Try what the file on the command line says, and write the answer to the other file: the process of a trial."""
     task, answer = map(Path, sys.argv[1:])
-    build, best, trial, parity_steps, folder = pickle.loads(task.read_bytes())
-    outcome, _ = _try(build, trial, _warm(build(best)), parity_steps, folder)
-    answer.write_text(json.dumps(outcome))
+    answer.write_text(json.dumps(_ask(*pickle.loads(task.read_bytes()))))
 
 
-def _warm(workload: Workload) -> Workload:
-    """Build and compile a workload by some steps, off the clock, and return it."""
+def _warm(workload: Workload) -> None:
+    """Build and compile a workload by some steps, off the clock."""
     stream = protocol.endless(workload)
     for step in range(WARM_UP_STEPS):
         window = protocol.train_window(workload, NO_SENSOR, [next(stream)])
         if step and window["seconds"] > TRIAL_SECONDS:  # the first builds and compiles
             break
-    return workload
-
-
-def _times(best: Workload, trial: Workload) -> numpy.ndarray:
-    """Return the seconds of windows of the best, the trial, the trial and the best again: shape (blocks, 4)."""
-    streams = {id(workload): protocol.endless(workload) for workload in (best, trial)}
-
-    def seconds(workload: Workload, num_steps: int = 1) -> float:
-        batches = list(itertools.islice(streams[id(workload)], num_steps))
-        return protocol.train_window(workload, NO_SENSOR, batches)["seconds"]
-
-    def single(workload: Workload) -> float:
-        first = seconds(workload)
-        return first if first > TRIAL_SECONDS else min(first, seconds(workload), seconds(workload))
-
-    step, trial_step = single(best), single(trial)
-    if step / trial_step < HOPELESS:
-        return numpy.array([[step, trial_step, trial_step, step]])
-    num_steps = max(1, round(TRIAL_SECONDS / step))
-    return numpy.array(
-        [[seconds(workload, num_steps) for workload in (best, trial, trial, best)] for _ in range(BLOCKS)]
-    )
 
 
 def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:

@@ -131,6 +131,16 @@ class Settings(TypedDict, total=False):
     update_layer: str
     worst_cosine_layer: str
     worst_norm_ratio_layer: str
+    # parity after the windows: what was counted, see `benchbook.measuring.audit`
+    audited_samples: int | None  # as the windows count them
+    audited_images: int | None  # in the same batches
+    audited_distinct: int | None
+    audited_odd_batches: int | None  # full ones of another size than batch_size
+    audited_epoch: int | None  # samples in an epoch, where its end was seen
+    audited_unused: int | None  # images of a batch whose exchange leaves its loss as it was
+    audited_tests: int | None
+    audited_trained_tests: int | None  # test images that training saw
+    evaluation_error: float | int | None
     # published
     images_seen_in_epoch: int | None
     reading: str | None

@@ -52,6 +52,7 @@ class Network:
         self.misplaced: dict[str, int] = {}
         kept = PRECISIONS[self.precision]
         self.is_float64 = kept.stored == "float64"
+        self._without: dict[str, Callable] = {}  # functions compiled without dropout, by the names of FUNCTIONS
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
@@ -152,6 +153,7 @@ class Network:
         try:
             self._compile_without(layers)
             yield
+            self._without = {name: getattr(self, name) for name in self.FUNCTIONS}
         finally:
             for layer, rate in zip(layers, rates, strict=True):
                 layer.rate = rate
@@ -160,6 +162,9 @@ class Network:
     def _compile_without(self, layers: list) -> None:
         for layer in layers:
             layer.rate = 0.0
+        if self._without:  # compiled before
+            vars(self).update(self._without)
+            return
         self.update_model()
         with arithmetic(self.device, self.precision), self.scope():
             self._prepare()

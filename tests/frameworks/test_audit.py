@@ -1,0 +1,54 @@
+"""Faults of the work that windows time, which no clock sees: of ten in each framework at most two may end as ok."""
+
+import pytest
+
+import plants
+from benchbook.frameworks import devices
+from benchbook.judging import statistics, verdicts
+from benchbook.measuring import parity, protocol
+from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
+from benchbook.studies import datasets
+from benchbook.studies.mnist_speedup import workload as mnist
+from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from fakes import run
+from processes import FRAMEWORK
+
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
+DEVICE = devices.pick("cpu", FRAMEWORK)
+
+
+def build():
+    """Return a workload whose batches are larger than those that parity compares, about twenty in an epoch."""
+    if FRAMEWORK == "torch":
+        digits = datasets.load("digits")
+        return mnist.build(digits, DEVICE, "controlled", data_resident=True, batch_size=72)
+    shapes = datasets.load("shapes")
+    shapes = shapes.with_tests(64)
+    return mobilenetv2.build(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0)
+
+
+def reasons(workload, folder):
+    """Return what is wrong with the rows of a run, measured as notebooks do."""
+    record = run(folder)
+    parity.check(workload, record, 1, kept=folder)
+    protocol.warm_up(workload, record, 2)
+    protocol.measure_windows(workload, record, Plan(num_windows=2, samples_per_window=16 * workload.batch_size))
+    return [
+        reason
+        for found in verdicts.training(statistics.newest(records.merge([record.path]))).values()
+        for reason in found
+    ]
+
+
+def test_a_true_run_is_ok(framework, tmp_path):
+    assert reasons(build(), tmp_path) == []
+
+
+@pytest.mark.parametrize("plant", plants.OF_WORK)
+def test_a_fault_of_the_work_is_found(framework, tmp_path, plant):
+    workload = build()
+    plants.OF_WORK[plant](workload)
+    found = reasons(workload, tmp_path)
+    print(plant, found)
+    assert found
