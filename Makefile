@@ -37,10 +37,13 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help study plan report test test-slow lint bench lab lock pack picture clean
+.PHONY: help setup study plan report test test-slow lint bench lab lock pack picture clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt those of a file of yours
+	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
 	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
@@ -93,13 +96,11 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
 	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
 
-# EXTRAS names a file of further packages, which a network of one's own needs; the next sync without it removes them.
-$(READY): requirements/$(PLATFORM).txt pyproject.toml $(EXTRAS) | $(UV)
+$(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
 	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r $(EXTRAS)
 	@rm -f .venv/.ready-* && touch $@
 
 requirements/%.txt:

@@ -2,16 +2,20 @@
 
 import json
 import re
+import sys
+import threading
+import time
 
 import pytest
 from typer.testing import CliRunner
 
-from benchbook.commands import cli
+from benchbook.commands import cli, measure
 from benchbook.machine import layout
-from benchbook.measuring import runs
+from benchbook.measuring import protocol, runs
 from benchbook.rows import records
 from benchbook.running import session
 from benchbook.studies.your_network import loading
+from fakes import CPU
 from rows import make_row
 
 
@@ -90,14 +94,10 @@ def make_batch(batch_size, seed):
         ("own.py:network --batch-sizes 4,8", "batch_sizes '4,8'; allowed: whole numbers"),
         ("own.py:network --precision fp8", "precision 'fp8'; allowed: fp32, tf32"),
         ("own.py:network --precision bf16 --tuned", "precision 'bf16'; allowed with variant tuned: fp32"),
-        ("own.py:network --dataset books", "dataset 'books'; allowed: synthetic, image_folder, cifar10, mnist"),
-        ("own.py:network --dataset mnist --loss own.py:network", "loss .*; allowed with dataset mnist: none"),
-        ("own.py:network --dataset mnist --example own.py:make_batch", "dataset 'mnist'; allowed beside an example"),
-        ("own.py:network --dataset image_folder", "data_root ''; allowed for image_folder: a folder"),
-        ("own.py:network --dataset image_folder --data-root .", "train"),
-        ("own.py:network --dataset mnist --data-root nowhere", "data_root '.*nowhere' is not a folder"),
-        ("own.py:network --data-root .", "data_root .*; allowed with dataset synthetic: none"),
         ("own.py:network --kernels 0", "kernels 0; allowed: 1 to 9"),
+        ("own.py:network --minutes 0", "minutes 0; allowed: 1 to 1440"),
+        ("torchvision.models:resnt50", "resnt50 is not in it; it has resnet50,"),
+        ("models.small:netwrok", "netwrok is not in it; it has network"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
@@ -107,6 +107,8 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
     (tmp_path / "zero.py").write_bytes(b"net = 1\0")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.py").write_text(OWN)
     name, *more = options.split(" --")
     more = [word for option in more for word in f"--{option}".split(" ", 1)]
     done = CliRunner().invoke(cli.app, ["measure", name, "--machine", "desk", *more])
@@ -115,10 +117,66 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
     assert not layout.runs("desk").exists()
 
 
+def test_a_registry_is_looked_into(left, tmp_path, monkeypatch):
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "__init__.py").write_text("from .models import create_model\n")
+    (tmp_path / "timm" / "models").mkdir()
+    (tmp_path / "timm" / "models" / "__init__.py").write_text("from .resnet import *\n")
+    (tmp_path / "timm" / "models" / "resnet.py").write_text("def resnet50(): ...\ndef vit_tiny(): ...\n")
+    monkeypatch.chdir(tmp_path)
+    for name, said in (("resnet50.a1_in1k", "planted"), ("resnt50", "resnt50 is not in it; it has resnet50")):
+        asked = ["measure", "timm:create_model", "--machine", "desk", "--arguments", f"model_name='{name}'"]
+        assert said in str(CliRunner().invoke(cli.app, asked).exception)
+
+
 def test_a_name_that_only_running_the_file_would_give_is_left_to_the_run(tmp_path):
-    for source in ("from os import *", "def __getattr__(name): ...", "if 1:\n    net = 3", "from a import b as net"):
+    for source in (
+        "from os import *",
+        "def __getattr__(name): ...",
+        "globals()['ne' + 't'] = 3",
+        "from a import b as net",
+    ):
         (tmp_path / "own.py").write_text(source)
         loading.check(f"{tmp_path / 'own.py'}:net", "network")
+
+
+def test_a_file_runs_once_for_each_content(tmp_path, capsys):
+    path = tmp_path / "own.py"
+    for number in (1, 1, 2):
+        path.write_text(f"print({number})\ndef net(): return {number}\n")
+        assert loading.resolve(f"{path}:net", "network")() == number
+    assert capsys.readouterr().out.split() == ["1", "2"]
+
+
+def test_the_beginning_of_what_a_network_prints_is_kept(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout", sys.stdout)
+    monkeypatch.setattr("sys.stderr", sys.stderr)
+    loading.cap_output()
+    for _ in range(30):
+        print("x" * 9_999)
+    printed = capsys.readouterr().out
+    assert printed.count("x") == pytest.approx(loading.MOST_PRINTED, rel=1e-3)
+    assert printed.count("100,000") == 1
+
+
+def test_a_clock_that_a_network_replaces_is_not_the_windows(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    with protocol.window(CPU) as window:
+        sum(range(10_000))
+    assert window.seconds > 0
+
+
+def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys):
+    records.append(tmp_path / "before.csv", make_row(run_id="before", samples_per_second=1.0))
+    ended = threading.Event()
+    saying = threading.Thread(target=measure._say_first, args=(tmp_path, ended))
+    saying.start()
+    time.sleep(2 * measure.FIRST_NUMBER_POLL_SECONDS)
+    row = {"phase": "warmup", "samples": 8, "seconds": 2.0, "samples_per_second": 4.0}
+    records.append(tmp_path / "new.csv", make_row(run_id="new", **row))
+    saying.join(10)
+    ended.set()
+    assert "4" in capsys.readouterr().out
 
 
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():

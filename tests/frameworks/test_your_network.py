@@ -1,6 +1,5 @@
 """A network of the user's own, in every framework: it is measured as it computes, and what does not fit is said."""
 
-import importlib
 import pickle
 import subprocess
 import sys
@@ -12,11 +11,10 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import layout
-from benchbook.measuring import parity, support
+from benchbook.measuring import parity
 from benchbook.rows import records
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.your_network import loading, sizes
-from benchbook.studies.your_network import workload as your_network
+from benchbook.studies.your_network import plan as your_network
 from fakes import run
 from processes import FRAMEWORK
 
@@ -45,20 +43,6 @@ CODE = {
 
         def casting():
             return Casting()
-
-        class Attending(nn.Module):
-            # Attention that drops out by layers and, where a share is asked for, by a function.
-            def __init__(self, share):
-                super().__init__()
-                self.embedding, self.dense, self.share = nn.Embedding(10, 4), nn.Linear(12, 1), share
-                self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
-
-            def forward(self, text):
-                hidden = self.layer(self.embedding(text)).flatten(1)
-                return self.dense(nn.functional.dropout(hidden, self.share, self.training))
-
-        def attending(share=0.0):
-            return Attending(share)
 
         def mean_square(outputs, target):
             return ((outputs[:, 0] - target) ** 2).mean()
@@ -153,9 +137,8 @@ def own(tmp_path):
     return lambda name: f"{path}:{name}"
 
 
-def plan(dataset: str = "synthetic", **choices):
-    few = {"image_size": 16, "num_classes": 4, "batch_size": 4, "num_workers": 0}
-    return your_network.plan(CPU, "reference", dataset, "", **few | choices)
+def plan(**choices):
+    return your_network.Plan(CPU, **{"image_size": 16, "num_classes": 4, "batch_size": 4} | choices)
 
 
 def text(own, **choices) -> dict:
@@ -168,9 +151,10 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     assert described["model"] == "network"
     assert described["flops_per_sample"] == 2 * 16 * 16 * 27 * 6 * 2 + 3 * 2 * 6 * 4
     assert parity.check(workload, run(tmp_path), 3).passed
-    before = your_network.check(workload)
-    assert your_network.check(workload) == pytest.approx(before, rel=1e-6)
-    assert workload.evaluate().metric is None  # of random labels there is none
+    record = run(tmp_path / "steps")
+    before = your_network.check(workload, record)
+    assert your_network.check(workload, record) == pytest.approx(before, rel=1e-6)
+    assert records.read(record.path)["samples_per_second"].gt(0).tolist() == [True, True]
 
 
 def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_named(own, tmp_path):
@@ -178,7 +162,7 @@ def test_an_operation_that_float64_lacks_leaves_the_network_unproven_and_is_name
     verdict = parity.check(your_network.build(plan(**text(own, network=own("casting")))), record, 1)
     assert not verdict.passed
     assert verdict.num_steps == 0
-    [row] = importlib.import_module("benchbook.rows.records").read(record.path).to_dict("records")
+    [row] = records.read(record.path).to_dict("records")
     assert row["status"] == "unsupported"
     assert REFUSED[FRAMEWORK] in row["message"]
     assert row["message"] in verdict.reason
@@ -195,22 +179,76 @@ def test_rounding_to_half_is_no_fault_and_a_fault_is_none_of_rounding(tmp_path):
     assert "off the optimiser's" in still.reason
 
 
-def test_dropout_within_layers_is_put_off_and_back_on(own, tmp_path):
-    workload = your_network.build(plan(**text(own, network=own("attending"))))
+NETWORKS = layout.root() / "benchmarks" / "networks.py"
+DRAWS = "draws at random"
+DETECTION = "torchvision.models.detection:"
+PRETRAINED = "weights=None, weights_backbone=None, num_classes=4"
+
+
+@pytest.mark.skipif(IS_KERAS, reason="the networks are torch's")
+@pytest.mark.parametrize(
+    ("network", "choices", "fault"),
+    [
+        ("lora", {}, ""),
+        ("lora", {"precision": "amp_bf16"}, ""),
+        ("spectral", {"optimizer": "adamw"}, ""),
+        ("random_features", {}, ""),
+        ("half", {"says": "bf16"}, ""),
+        ("function", {}, ""),
+        ("function", {"arguments": "name='wrong'"}, "WrongSwish.backward: norm 0.900"),
+        ("function", {"arguments": "name='rounded'"}, ""),
+        ("lazy", {}, ""),
+        ("library", {}, ""),
+        ("heads", {}, ""),
+        ("gpt", {"example": "text"}, ""),
+        ("gpt", {"example": "text", "precision": "amp_bf16"}, ""),
+        ("gpt", {"example": "text", "arguments": "fused=False"}, ""),
+        ("noisy", {}, DRAWS),
+        ("sparse", {"example": "bag"}, ""),
+        ("graph", {"example": "graph_batch", "batch_size": 40}, ""),
+        (f"{DETECTION}ssdlite320_mobilenet_v3_large", {"example": "boxes", "arguments": PRETRAINED}, ""),
+        ("torchvision.models:googlenet", {"image_size": 64, "arguments": "init_weights=False, num_classes=10"}, ""),
+    ],
+    ids=str,
+)
+def test_what_networks_have_is_compared_as_it_is_computed(network, choices, fault, tmp_path):
+    named = {"num_classes": 10} | choices | {"network": network if ":" in network else f"{NETWORKS}:{network}"}
+    precision, says = named.pop("precision", "fp32"), named.pop("says", choices.get("precision", "fp32"))
+    if "example" in named:
+        named["example"] = f"{NETWORKS}:{named['example']}"
+    workload = your_network.build(plan(**named), Settings(precision))
+    record = run(tmp_path)
+    your_network.check(workload, record)
+    verdict = parity.check(workload, record, 1)
+    assert (fault in verdict.reason, verdict.passed) == (True, not fault)
+    rows = records.read(record.path)
+    assert set(rows["precision"]) == {says}
+    assert rows["flops_per_sample"].gt(0).all()
+    assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # what is unproven is no failure
+
+
+@pytest.mark.skipif(IS_KERAS, reason="Keras's layers are looked at in test_keras")
+def test_after_the_comparison_dropout_is_on_again(tmp_path):
+    workload = your_network.build(plan(network=f"{NETWORKS}:gpt", example=f"{NETWORKS}:text"))
+    before = [layer.training for layer in workload.model.modules()]
+    assert parity.check(workload, run(tmp_path), 1).passed
+    assert [layer.training for layer in workload.model.modules()] == before
+    losses, fresh = [], workload.snapshot()
+    for _ in range(2):
+        losses.append(workload.mean_loss([workload.step(next(workload.batches(0)))]))
+        workload.model.load_state_dict(fresh["model"])
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.skipif(not IS_KERAS, reason="torch's dropout is looked at above")
+@pytest.mark.parametrize(("share", "fault"), [(0.0, ""), (0.5, DRAWS)])
+def test_keras_dropout_is_put_off_and_back_on(own, tmp_path, share, fault):
+    from benchbook.frameworks.keras.runtime import dropouts
+
+    workload = your_network.build(plan(**text(own, network=own("attending"), arguments=f"share={share}")))
     verdict = parity.check(workload, run(tmp_path), 3)
-    assert verdict.passed, verdict.reason
-    assert dropping(workload) == [True] * (2 if IS_KERAS else 4)
-
-
-def dropping(workload) -> list[bool]:
-    """Return of each layer for dropout whether it drops anything in training."""
-    if IS_KERAS:
-        from benchbook.frameworks.keras.runtime import dropouts
-
-        return [layer.rate > 0 for layer in dropouts(workload.network.model)]
-    from benchbook.frameworks.torch.parity import random_layers
-
-    return [layer.training for layer in random_layers(workload.model)]
+    assert (fault in verdict.reason, verdict.passed) == (True, not fault)
+    assert [layer.rate > 0 for layer in dropouts(workload.network.model)] == [True, True]
 
 
 @pytest.mark.skipif(IS_KERAS, reason="the examples are torch's")
@@ -225,21 +263,12 @@ def test_the_examples_compute_what_float64_does(name, loss, tmp_path):
     assert verdict.passed, verdict.reason
 
 
-def test_a_network_that_draws_otherwise_is_unproven(own, tmp_path):
-    record = run(tmp_path)
-    workload = your_network.build(plan(**text(own, network=own("attending"), arguments="share=0.5")))
-    verdict = parity.check(workload, record, 3)
-    assert (verdict.passed, verdict.num_steps) == (False, 0)
-    assert "draws at random" in verdict.reason
-
-
 def test_any_batch_and_loss_can_be_described(own, tmp_path):
     workload = your_network.build(plan(**text(own, optimizer="adam", learning_rate=0.05)))
     assert parity.check(workload, run(tmp_path), 3).passed
     batches = list(workload.batches(0))
     losses = [workload.mean_loss([workload.step(batch)]) for batch in batches * 4]
     assert losses[-1] < losses[0] / 2
-    assert workload.evaluate().samples == 4 * workload.batch_size
 
 
 def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file(own, monkeypatch):
@@ -252,37 +281,6 @@ def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file
         numpy.testing.assert_array_equal(part, same)
 
 
-def test_images_of_a_data_set_have_the_size_and_channels_that_were_asked_for(own, monkeypatch, tmp_path):
-    pixels = numpy.random.default_rng(0).integers(0, 256, (12, 8, 8), dtype=numpy.uint8)
-    data = Dataset("grey", pixels, numpy.arange(12) % 4, pixels, numpy.arange(12) % 4)
-    monkeypatch.setattr(your_network.datasets, "load", lambda name, root: data)
-    chosen = plan("mnist", network=own("network"))
-    images, labels = chosen._load(data.train_images, data.train_labels, numpy.array([3]))
-    assert images.shape == ((1, 16, 16, 3) if IS_KERAS else (1, 3, 16, 16))
-    assert images.max() == pytest.approx(pixels[3].max() / 255)
-    assert labels.tolist() == [3]
-    with pytest.raises(ValueError, match="num_classes 3; allowed with grey: 4 or more"):
-        plan("mnist", network=own("network"), num_classes=3)
-    workload = your_network.build(chosen)
-    assert workload.evaluate().metric == "top1"
-    assert workload.description()["dataset_samples"] == 12
-    record, fresh = run(tmp_path), workload.snapshot()
-    record.describe(**workload.description())
-    support.measure_resident(workload, record, sizes.steps_held(next(chosen.batches(0)), 2))
-    workload.restore(fresh)
-    losses = [workload.mean_loss([workload.step(batch) for batch in workload.batches(0)][:2])]
-    rows = records.read(record.path)
-    assert set(rows["samples"]) == {8}
-    assert rows["loss"][0] == pytest.approx(losses[0], rel=1e-5)  # the batches that a loader brings
-
-
-def test_batches_that_lie_ready_take_no_more_than_their_share_of_memory():
-    batch = numpy.zeros((4, 2**24), numpy.uint8), numpy.zeros(4)
-    assert sizes.steps_held(batch, 3) == 3
-    assert sizes.steps_held(batch, 100) == 15
-    assert sizes.steps_held((numpy.broadcast_to(numpy.uint8(0), (2**31,)),), 100) == 1
-
-
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
@@ -292,10 +290,10 @@ def test_batches_that_lie_ready_take_no_more_than_their_share_of_memory():
         ({"network": "OWN:network", "arguments": "depth=2"}, "called with .*depth=2.* raised TypeError"),
         ({"network": "OWN:network", "channels": 1}, r"a step of network on a batch of \(float32 .* raised"),
         ({"network": "OWN:words", "example": "OWN:make_batch"}, "^network .* allowed with num_classes 4"),
-        ({"example": "OWN:short"}, r"shape \(3, 3\) for batch_size 4; allowed: shapes \(4, ...\)"),
+        ({"example": "OWN:short"}, r"shape \((3|1), 3\) for batch_size (4|2); allowed: \((4|2), ...\)"),
         ({"example": "OWN:alone"}, r"returns a ndarray; allowed: \(inputs, target\)"),
         ({"example": "OWN:letters"}, "returns an array of <U1; allowed: numbers"),
-        ({"example": "OWN:nothing"}, r"example .*, called with \(4, 1\), raised TypeError"),
+        ({"example": "OWN:nothing"}, r"example .*, called with \((4|2), 1\), raised TypeError"),
         ({"loss": "OWN:squares"}, "loss .* returns shape .*allowed: a scalar"),
         ({"loss": "OWN:nothing"}, "a step of words on a batch of .* raised TypeError"),
         ({"loss": "OWN:of_nothing"}, "the loss of the first step is (nan|inf); allowed: a finite number"),
@@ -303,7 +301,7 @@ def test_batches_that_lie_ready_take_no_more_than_their_share_of_memory():
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_said_with_what_is_allowed(own, choices, message):
+def test_what_does_not_fit_is_said_with_what_is_allowed(own, tmp_path, choices, message):
     named = {
         name: own(value.removeprefix("OWN:")) if str(value).startswith("OWN:") else value
         for name, value in choices.items()
@@ -311,7 +309,7 @@ def test_what_does_not_fit_is_said_with_what_is_allowed(own, choices, message):
     if "network" not in named:
         named = text(own, **named)
     with pytest.raises(ValueError, match=message):
-        your_network.check(your_network.build(plan(**named)))
+        your_network.check(your_network.build(plan(**named)), run(tmp_path))
 
 
 @pytest.mark.skipif(not IS_KERAS, reason="a softmax at the end of a torch network cannot be told")
@@ -329,12 +327,25 @@ def test_every_batch_size_is_a_row_and_one_that_fails_ends_it(own, tmp_path):
         return your_network.build(chosen.of_size(batch_size), Settings())
 
     sizes.try_each(build, record, sizes.read("16 2 8 32"), 0.01)
-    rows = importlib.import_module("benchbook.rows.records").read(record.path)
+    rows = records.read(record.path)
     assert rows["batch_size"].tolist() == [2, 2, 8, 8, 16]
     assert rows["status"].tolist() == ["ok"] * 4 + ["out_of_memory"]
     assert (rows["samples"][:4] % rows["batch_size"][:4] == 0).all()
     with pytest.raises(ValueError, match="batch_sizes '4 -2'; allowed: whole numbers"):
         sizes.read("4 -2")
+
+
+@pytest.mark.parametrize(("most", "tried"), [(40, [8, 16, 32, 64, 48, 40, 44]), (7, [8, 6, 7]), (4, [8, 6, 5])])
+def test_the_largest_batch_is_looked_for(own, tmp_path, monkeypatch, most, tried):
+    asked = []
+
+    def attempt(build, record, batch_size, seconds, bytes_each):
+        asked.append(batch_size)
+        return 0.01 if batch_size <= most else None
+
+    monkeypatch.setattr(sizes, "_try", attempt)
+    sizes.try_each(None, run(tmp_path), [], 0.01, largest_from=4)
+    assert asked == tried
 
 
 def test_a_file_is_described_by_name_digest_and_commit_alone(own, tmp_path):

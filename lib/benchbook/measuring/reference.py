@@ -65,8 +65,10 @@ def naming_refusals() -> Iterator[None]:
         first = error
         while first.__cause__ is not None:
             first = first.__cause__
-        words, at = " ".join(str(first).split()), traceback.extract_tb(first.__traceback__)[-1].line
-        refusal = f"float64 on the CPU: {type(first).__name__} at `{at}`: {words[:LONGEST_REFUSAL]}"
+        frames = traceback.extract_tb(first.__traceback__)
+        at = [frame.line for frame in frames if frame.name != "__torch_function__"][-1]  # which calls what was refused
+        words = " ".join(str(first).split())[:LONGEST_REFUSAL]
+        refusal = f"float64 on the CPU: {type(first).__name__} at `{at}`: {words}"
         raise NotImplementedError(refusal) from error
 
 

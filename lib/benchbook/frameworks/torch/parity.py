@@ -218,11 +218,8 @@ def _slope(function: type[torch.autograd.Function], arguments: list) -> float | 
     own = sum(float((gradient * ways[place]).sum()) for place, gradient in zip(moving, gradients, strict=True))
 
     def difference(step: float) -> float:
-        ends = [
-            sum(float((part * weight).sum().detach()) for part, weight in zip(outputs(end), weights, strict=True))
-            for end in (step, -step)
-        ]
-        return (ends[0] - ends[1]) / (2 * step)
+        ends = zip(outputs(step), outputs(-step), weights, strict=True)
+        return sum(float(((more - less) * weight).sum().detach()) for more, less, weight in ends) / (2 * step)
 
     whole, half = difference(SLOPE_STEP), difference(SLOPE_STEP / 2)
     return own / whole if whole and abs(whole - half) <= SMOOTH * abs(whole) else None

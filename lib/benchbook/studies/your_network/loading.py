@@ -206,7 +206,7 @@ def _sources(place: str, what: str, name: str) -> list[str]:
     spec = importlib.util.find_spec(package)  # which imports nothing, as one of a module inside would
     if spec is None:
         raise ValueError(f"{what} {name!r}: no module named {package!r}; {HINT}")
-    path = Path(spec.origin or ".")
+    path = Path(spec.origin or [*spec.submodule_search_locations, "."][0], "" if spec.origin else "__init__.py")
     for part in parts:
         folder = path.parent / part
         path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")

@@ -126,9 +126,7 @@ class Plan:
         inputs, target = _refilled(self._made[len(batch)], iter(batch))
         return inputs if isinstance(inputs, tuple | dict) else (inputs,), target
 
-    def plain(
-        self, make_network: Callable, loss: Callable, offsets: Callable[[], list[str]], tensors: Callable
-    ) -> Plain:
+    def plain(self, make_network: Callable, loss: Callable, offsets: Callable, tensors: Callable) -> Plain:
         """Return what training is held against: the same network, in plain code.
 
         In a fresh network rounding to bfloat16 opens and shuts so many ReLUs that it turns the gradient: of twelve of

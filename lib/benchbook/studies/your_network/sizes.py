@@ -25,9 +25,7 @@ def read(text: str) -> list[int]:
     """
     words = [word for word in text.split() if word != LARGEST]
     if not all(word.isdigit() and int(word) for word in words):
-        raise ValueError(
-            f"batch_sizes {text!r}; allowed: whole numbers from 1 on, or {LARGEST}, with blanks between them"
-        )
+        raise ValueError(f"batch_sizes {text!r}; allowed: whole numbers from 1 on and {LARGEST}, with blanks between")
     return sorted({int(word) for word in words})
 
 

@@ -145,10 +145,8 @@ def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
         return sum(tensors)
     heads = [named["logits"]] if named.get("logits") is not None else tensors
     if not heads or target is None:
-        lacks = "no target" if heads else f"a {type(outputs).__name__}"
-        raise loading.Misfit(
-            f"network {plan.network!r} returns {lacks}; allowed without a loss: logits, or its own loss"
-        )
+        lacks = "gets no target" if heads else f"returns a {type(outputs).__name__}"
+        raise loading.Misfit(f"network {plan.network!r} {lacks}; allowed without a loss: logits, or a loss of its own")
     for logits in heads:
         if logits.dim() < 2 or (target.dim() == 1 and (logits.dim() != 2 or logits.shape[1] < plan.num_classes)):
             raise loading.Misfit(

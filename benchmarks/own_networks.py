@@ -1,0 +1,158 @@
+"""Measure networks of libraries and of benchmarks/networks.py as `benchbook measure` does, next to a plain loop.
+
+    python benchmarks/own_networks.py [torch|tensorflow|jax] [NAME ...]
+
+A line for each: the verdict, the rate over that of a plain loop (windows alternate), seconds to the first number and in
+all (without the start of a process, which takes about 5 s), and the reason of a verdict that is not "passed".
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.workload import Settings
+from benchbook.measuring import parity, protocol, runs
+from benchbook.measuring.runs import Run
+from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.studies.your_network import plan as your_network
+from benchbook.studies.your_network import sizes
+
+SECONDS, ROUNDS = 0.3, 3
+HERE = f"{Path(__file__).parent}/networks.py:"
+VISION = "torchvision.models:"
+SMALL = {"image_size": 64, "batch_size": 4, "num_classes": 10, "arguments": "num_classes=10"}
+BOXES = {"example": f"{HERE}boxes", "batch_size": 2}
+BOXES |= {"arguments": "weights=None, weights_backbone=None, num_classes=4"}
+ALEXNET = {"image_size": 96}
+AUXILIARY = {"arguments": "num_classes=10, init_weights=False"}
+CLASSIFIERS = """shufflenet_v2_x0_5 shufflenet_v2_x1_0 mnasnet0_5 mnasnet1_0 mobilenet_v3_small mobilenet_v3_large
+    mobilenet_v2 squeezenet1_1 regnet_y_400mf regnet_x_400mf efficientnet_b0 resnet18 resnet50 densenet121 swin_t
+    convnext_tiny vgg11_bn efficientnet_v2_s resnext50_32x4d wide_resnet50_2"""
+OWN = {"num_classes": 10, "image_size": 16, "batch_size": 8}
+TEXT = OWN | {"example": f"{HERE}text"}
+TORCH = {
+    HERE + name: OWN
+    for name in ("lora", "spectral", "random_features", "half", "function", "lazy", "library", "noisy", "heads")
+}
+TORCH |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("wrong", "rounded")}
+TORCH |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}
+TORCH |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
+TORCH |= {f"{HERE}sparse": OWN | {"example": f"{HERE}bag"}, f"{HERE}graph": OWN | {"example": f"{HERE}graph_batch"}}
+TORCH |= {VISION + name: SMALL for name in CLASSIFIERS.split()}
+TORCH |= {f"{VISION}alexnet": SMALL | ALEXNET, f"{VISION}googlenet": SMALL | AUXILIARY}
+TORCH |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 96}}
+TORCH |= {f"{VISION}vit_b_16": SMALL | {"arguments": "num_classes=10, image_size=64"}}
+TORCH |= {f"{VISION}maxvit_t": SMALL | {"arguments": "num_classes=10, input_size=(64, 64), partition_size=2"}}
+TORCH |= {
+    f"torchvision.models.detection:{name}": BOXES
+    for name in ("ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn")
+}
+TORCH |= {f"{VISION}resnet18 {precision}": SMALL | {"precision": precision} for precision in ("amp_bf16", "bf16")}
+KERAS = {
+    f"keras.applications:{name}": {
+        "image_size": 64,
+        "batch_size": 8,
+        "num_classes": 10,
+        "arguments": "input_shape=(64, 64, 3), weights=None, classes=10, classifier_activation=None",
+    }
+    for name in ("MobileNet", "MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "VGG16")
+}
+
+
+def plain_torch(plan: your_network.Plan, precision: str):
+    """Return what trains so many steps, as a user writes it."""
+    import torch
+
+    from benchbook.studies.your_network.torch import _default_loss, _tensors
+
+    torch.manual_seed(1)
+    network = plan.make_network(torch.nn.Module).train()
+    network = network.to(torch.bfloat16) if precision == "bf16" else network
+    kept = next(network.parameters()).dtype
+    batches = [
+        [part.to(kept) if part.is_floating_point() and kept == torch.bfloat16 else part for part in _tensors(batch)]
+        for batch in plan.batches(0)
+    ]
+    inputs, _ = plan.parts(batches[0])
+    network(**inputs) if isinstance(inputs, dict) else network(*inputs)  # lazy layers
+    optimizer = torch.optim.SGD([part for part in network.parameters() if part.requires_grad], 0.01, momentum=0.9)
+
+    def train(steps: int) -> None:
+        for step in range(steps):
+            inputs, target = plan.parts(batches[step % len(batches)])
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "amp_bf16"):
+                outputs = network(**inputs) if isinstance(inputs, dict) else network(*inputs)
+                loss = _default_loss(plan, outputs, target)
+            loss.backward()
+            optimizer.step()
+
+    return train
+
+
+def plain_keras(plan: your_network.Plan, precision: str):
+    """Return what trains so many steps with Keras's own compiled step."""
+    import keras
+
+    model, batches = plan.make_network(keras.Model), list(plan.batches(0))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), loss)
+
+    def train(steps: int) -> None:
+        for step in range(steps):
+            model.train_on_batch(*batches[step % len(batches)])
+
+    return train
+
+
+def measured(network: str, chosen: dict, device: devices.Device) -> str:
+    """Return the line of one network."""
+    chosen, begun = {"network": network} | chosen, time.perf_counter()
+    precision = chosen.pop("precision", "fp32")
+    plan = your_network.Plan(device, **chosen)
+    identity = runs.identity("your_network", "a-point", "a-run", "a-machine", {"variant": "reference", "device": "cpu"})
+    with tempfile.TemporaryDirectory() as folder:
+        record = Run(Path(folder), "a-run", identity)
+        workload = your_network.build(plan, Settings(precision))
+        your_network.check(workload, record)
+        first = time.perf_counter() - begun
+        verdict = parity.check(workload, record, 1)
+        protocol.warm_up(workload, record, 2)
+        steps = sizes.steps_lasting(workload, SECONDS)
+        protocol.measure_windows(workload, record, protocol.Plan(1, 3, steps * plan.batch_size, evaluates=False))
+    whole = time.perf_counter() - begun
+    train = (plain_torch if device.framework == "torch" else plain_keras)(plan, precision)
+    train(2)
+    ratios = []
+    for _ in range(ROUNDS):
+        loader = [batch for _ in range(steps // 16 + 1) for batch in workload.batches(0)][:steps]
+        own = protocol.train_window(workload, NO_SENSOR, loader)["seconds"]
+        begun = time.perf_counter()
+        train(steps)
+        ratios.append((time.perf_counter() - begun) / own)
+    name = "passed" if verdict.passed else ("unproven" if not verdict.num_steps else "wrong")
+    reason = "" if verdict.passed else verdict.reason[:110]
+    return f"{name:8} | {statistics.median(ratios):.2f} | {first:5.1f} | {whole:5.1f} | {reason}"
+
+
+def main() -> None:
+    """Print the table."""
+    framework, *wanted = sys.argv[1:] or ["torch"]
+    device = devices.pick("cpu", framework)
+    for title, chosen in (TORCH if framework == "torch" else KERAS).items():
+        if wanted and not any(word in title for word in wanted):
+            continue
+        try:
+            line = measured(title.split()[0], dict(chosen), device)
+        except Exception as error:  # the next one may go well
+            traceback.print_exc()
+            line = f"{type(error).__name__}: {str(error)[:150]}"
+        print(f"{title.replace(HERE, 'networks:').replace(VISION, '')} | {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
