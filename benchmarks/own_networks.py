@@ -19,7 +19,6 @@ from benchbook.measuring import parity, protocol, runs
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.studies.your_network import plan as your_network
-from benchbook.studies.your_network import sizes
 
 SECONDS, ROUNDS = 0.3, 3
 HERE = f"{Path(__file__).parent}/networks.py:"
@@ -122,8 +121,9 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
         first = time.perf_counter() - begun
         verdict = parity.check(workload, record, 1)
         protocol.warm_up(workload, record, 2)
-        steps = sizes.steps_lasting(workload, SECONDS)
-        protocol.measure_windows(workload, record, protocol.Plan(1, 3, steps * plan.batch_size, evaluates=False))
+        amount = protocol.Plan(1, 3, window_seconds=SECONDS, evaluates=False)
+        rows = protocol.measure_windows(workload, record, amount)
+        steps = int(rows["samples"].iloc[-1]) // plan.batch_size
     whole = time.perf_counter() - begun
     train = (plain_torch if device.framework == "torch" else plain_keras)(plan, precision)
     train(2)

@@ -341,7 +341,8 @@ def test_the_largest_batch_is_looked_for(own, tmp_path, monkeypatch, most, tried
 
     def attempt(build, record, batch_size, seconds, bytes_each):
         asked.append(batch_size)
-        return 0.01 if batch_size <= most else None
+        window = {"seconds": 0.01, "samples": batch_size, "peak_memory_bytes": None}
+        return window if batch_size <= most else None
 
     monkeypatch.setattr(sizes, "_try", attempt)
     sizes.try_each(None, run(tmp_path), [], 0.01, largest_from=4)

@@ -12,7 +12,7 @@ from benchbook.measuring.runs import Run
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
 LARGEST = "largest"  # among batch sizes: look for the largest that memory holds
 NUM_WINDOWS = 2
-LONGEST_STEP = 20.0  # seconds; a batch of longer steps is large enough
+LONGEST_STEP = 5.0  # seconds; a batch of longer steps is large enough
 NEAR = 1.125  # the largest batch that worked is found where one this many times as large did not
 ROOM = 0.9  # of the memory that is free: beyond it a computer without a GPU begins to swap
 
@@ -29,20 +29,6 @@ def read(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def steps_lasting(workload: Workload, seconds: float) -> int:
-    """Return how many steps of a warm workload take so long, at least one; it goes back to where it was."""
-    fresh, stream, count = workload.snapshot(), protocol.endless(workload), 1
-    while True:
-        taken = list(itertools.islice(stream, count))
-        needed = protocol.train_window(workload, sensors.NO_SENSOR, taken)["seconds"]
-        if needed >= seconds / 4 or needed >= 1:
-            break
-        count *= 2
-    stream.close()
-    workload.restore(fresh)
-    return max(1, round(count * seconds / needed))
-
-
 def try_each(
     build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float, largest_from: int = 0
 ) -> None:
@@ -57,16 +43,16 @@ def try_each(
             half-way between those that work and those that do not. 0: none is looked for.
     """
     waiting, works, fails, bytes_each = list(batch_sizes), largest_from, 0, 0.0
+    before = psutil.Process().memory_info().rss
     with record.during("calibrate"):
         while batch_size := waiting.pop(0) if waiting else _following(works, fails):
-            before = psutil.Process().memory_info().rss
-            step_seconds = _try(build, record, batch_size, seconds, bytes_each)
-            if step_seconds is None:
+            window = _try(build, record, batch_size, seconds, bytes_each)
+            if window is None:
                 waiting, fails = [], batch_size
                 continue
-            bytes_each = max(bytes_each, (psutil.Process().memory_info().rss - before) / batch_size)
+            bytes_each = ((window["peak_memory_bytes"] or 0) - before) / batch_size
             works = max(works, batch_size) if largest_from else 0
-            if step_seconds > LONGEST_STEP and not waiting:
+            if window["seconds"] * batch_size > LONGEST_STEP * window["samples"] and not waiting:
                 return
 
 
@@ -79,8 +65,8 @@ def _following(works: int, fails: int) -> int:
 
 def _try(
     build: Callable[[int], Workload], record: Run, batch_size: int, seconds: float, bytes_each: float
-) -> float | None:
-    """Append the rows of a batch size and return the seconds of a step; None where memory does not hold it.
+) -> dict | None:
+    """Append the rows of a batch size and return its last window; None where memory does not hold it.
 
     A computer that is out of memory ends the process without a word: on a CPU, what cannot fit is not tried.
     """
@@ -92,12 +78,16 @@ def _try(
         return None
     try:
         workload = build(batch_size)
-        steps = steps_lasting(workload, seconds)
+        sensor, stream = sensors.open_sensor(workload.device), protocol.endless(workload)
+
+        def train(count: int) -> dict:
+            return protocol.train_window(workload, sensor, itertools.islice(stream, count))
+
+        steps = protocol.steps_lasting(seconds, lambda count: train(count)["seconds"])
         for _ in range(NUM_WINDOWS):
-            taken = list(itertools.islice(protocol.endless(workload), steps))
-            window = protocol.train_window(workload, sensors.open_sensor(workload.device), taken)
+            window = train(steps)
             record.append(settings=settings, batch_size=batch_size, **window)
     except Exception as error:  # a framework may raise anything where memory is short
         record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))
         return None
-    return window["seconds"] / steps
+    return window
