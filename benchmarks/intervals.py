@@ -32,25 +32,23 @@ def draw(case: str, random: numpy.random.Generator, shape: tuple) -> tuple[numpy
     return levels, deviation
 
 
-def half_widths(levels: numpy.ndarray, errors: numpy.ndarray) -> numpy.ndarray:
+def half_widths(levels: numpy.ndarray) -> numpy.ndarray:
     """Return half the width of each point's interval, on the log scale; NaN where a range is shown.
 
     Args:
         levels: log medians of kernels, shape (machines, points, kernels).
-        errors: squared errors of these medians from their windows.
     """
     kernels = levels.shape[-1]
     if kernels < 2:
         return numpy.full(levels.shape[:2], numpy.nan)
     own = levels.var(axis=-1, ddof=1)
     prior = (part[:, None] for part in intervals.fit(own, numpy.full(own.shape, kernels - 1)))
-    return intervals.half_width(*intervals.moderate(own, kernels, *prior, errors.mean(axis=-1)), kernels)
+    return intervals.half_width(*intervals.moderate(own, kernels, *prior), kernels)
 
 
-def measured(levels: numpy.ndarray, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the log medians of kernels' windows and their squared errors."""
-    windows = levels[..., None] + NOISE * random.normal(size=(*levels.shape, WINDOWS))
-    return numpy.median(windows, axis=-1), intervals.median_error(windows) ** 2
+def measured(levels: numpy.ndarray, random: numpy.random.Generator) -> numpy.ndarray:
+    """Return the log medians of kernels' windows."""
+    return numpy.median(levels[..., None] + NOISE * random.normal(size=(*levels.shape, WINDOWS)), axis=-1)
 
 
 def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
@@ -60,8 +58,8 @@ def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
     """
     random = numpy.random.default_rng([points, kernels])
     levels, deviation = draw(case, random, (repeats, points, kernels))
-    medians, errors = measured(levels, random)
-    widths = half_widths(medians, errors)
+    medians = measured(levels, random)
+    widths = half_widths(medians)
     if numpy.isnan(widths).all():
         return [numpy.nan] * 4
     centers = medians.mean(axis=-1)
@@ -74,10 +72,10 @@ def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
 def bad_kernel(points: int, kernels: int, repeats: int) -> tuple[float, float]:
     """Return the half-width of points that vary by 3 %, without and with a kernel of another point 3 times as slow."""
     random = numpy.random.default_rng([points, kernels])
-    medians, errors = measured(0.03 * random.normal(size=(repeats, points, kernels)), random)
-    without = numpy.median(half_widths(medians, errors)[:, 1:])
+    medians = measured(0.03 * random.normal(size=(repeats, points, kernels)), random)
+    without = numpy.median(half_widths(medians)[:, 1:])
     medians[:, 0, 0] -= numpy.log(3)
-    return float(without), float(numpy.median(half_widths(medians, errors)[:, 1:]))
+    return float(without), float(numpy.median(half_widths(medians)[:, 1:]))
 
 
 def across_sessions(deviation: float, earlier: int, shared: bool, points: int, repeats: int) -> float:
@@ -94,9 +92,7 @@ def across_sessions(deviation: float, earlier: int, shared: bool, points: int, r
     levels, _ = draw("unlike", random, (repeats, points, (known + 1) * kernels))
     moved = deviation * random.normal(size=(repeats, 1 if shared else points, known + 1, 1))
     levels = levels.reshape(repeats, points, known + 1, kernels) + moved
-    widths = numpy.stack(
-        [half_widths(levels[:, :, each], numpy.zeros((*levels.shape[:2], kernels))) for each in (-2, -1)]
-    )
+    widths = numpy.stack([half_widths(levels[:, :, each]) for each in (-2, -1)])
     centers, own = levels.mean(axis=-1), levels.var(axis=-1, ddof=1)
     variance, freedom = intervals.fit(own[:, :, :known].reshape(repeats, -1), numpy.ones(points * known))
     errors = (

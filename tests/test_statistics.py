@@ -141,24 +141,18 @@ def test_no_rows_make_an_empty_summary_with_the_points_key():
     assert list(summary)[:3] == ["machine", "study", "point"]
 
 
-def test_a_fit_finds_the_fixed_part_and_the_part_per_sample():
-    sizes = numpy.array([16, 64, 256, 1024])
-    assert statistics.fit_step_time(sizes, 2e-3 + 1e-5 * sizes) == pytest.approx((2e-3, 1e-5))
-
-
-def test_a_fit_weighs_relative_errors():
-    # The exact line, -2 + 3 x size, starts below zero; the best through zero has this slope.
-    sizes, times = numpy.array([1, 1, 1000]), numpy.array([1.0, 1.0, 3000.0])
-    slope = (sizes / times).sum() / ((sizes / times) ** 2).sum()
-    assert statistics.fit_step_time(sizes, times) == (0, pytest.approx(slope))
-
-
-@pytest.mark.parametrize("times", [[0.1, 1.0, 20.0], [5.0, 4.0, 3.0], [1.0, 1.0, 1.0]])
-def test_neither_part_of_a_fit_is_negative(times):
-    fixed, per_sample = statistics.fit_step_time([16, 64, 256], times)
-    assert fixed >= 0
-    assert per_sample >= 0
-    assert fixed + per_sample > 0
+# The second exact line, -2 + 3 x size, starts below zero: the best through zero, of relative errors, has this slope.
+@pytest.mark.parametrize(
+    ("sizes", "times", "expected"),
+    [
+        ([16, 64, 1024], [2e-3 + 16e-5, 2e-3 + 64e-5, 2e-3 + 1024e-5], (2e-3, 1e-5)),
+        ([1, 1, 1000], [1.0, 1.0, 3000.0], (0, (2 + 1 / 3) / (2 + 1 / 9))),
+        ([16, 64, 256], [1.0, 1.0, 1.0], (1, 0)),
+        ([16, 64, 256], [5.0, 4.0, 3.0], ((1 / 5 + 1 / 4 + 1 / 3) / (1 / 25 + 1 / 16 + 1 / 9), 0)),
+    ],
+)
+def test_a_fit_finds_the_fixed_part_and_the_part_per_sample_neither_negative(sizes, times, expected):
+    assert statistics.fit_step_time(sizes, times) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_fit_refuses_a_single_batch_size():

@@ -87,11 +87,6 @@ def test_kernels_are_not_one_series():
     assert verdicts.stability(rates, ["a"] * 6 + ["b"] * 6).kind == verdicts.STABLE
 
 
-def test_as_many_runs_as_rates_are_needed():
-    with pytest.raises(ValueError, match="3 rates and 2 runs; allowed: as many of each"):
-        verdicts.stability([1, 2, 3], ["a", "a"])
-
-
 def samples(num_windows=6, **last):
     """Return quiet samples at both ends of each window, ten seconds apart; the last one has these keys changed."""
     lines = [

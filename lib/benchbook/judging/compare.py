@@ -171,11 +171,6 @@ def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
     return lines[(lines["interval"] == "interval") & (lines["high"] < 1 - percent / 100)]
 
 
-def undecided(lines: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of which nothing says whether B is slower: they have a range and no interval."""
-    return lines[lines["interval"] != "interval"]
-
-
 def _points(summary: pandas.DataFrame) -> pandas.DataFrame:
     """Return the points of a summary that have windows, with what they are paired by."""
     points = summary[summary["num_windows"] > 0].reset_index(drop=True)

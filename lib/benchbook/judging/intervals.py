@@ -153,18 +153,15 @@ def half_width(variance, freedom, num_kernels):
     return stdtrit(freedom, (1 + LEVEL) / 2) * numpy.sqrt(variance / num_kernels)
 
 
-def moderate(variance, num_kernels, prior_variance, prior_freedom, windows_variance=0.0):
+def moderate(variance, num_kernels, prior_variance, prior_freedom):
     """Return a point's variance between kernels, shrunk towards its prior, and its degrees of freedom, elementwise.
 
     Args:
         variance, num_kernels: of the point.
         prior_variance, prior_freedom: see `Prior`.
-        windows_variance: the squared standard error of a kernel's median from its own windows; kernels are never taken
-            to be more alike than that.
     """
     freedom = prior_freedom + num_kernels - 1
-    pooled = (prior_freedom * prior_variance + (num_kernels - 1) * variance) / freedom
-    return numpy.maximum(pooled, windows_variance), freedom
+    return (prior_freedom * prior_variance + (num_kernels - 1) * variance) / freedom, freedom
 
 
 def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = None) -> Interval:
@@ -191,25 +188,10 @@ def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = N
     value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
     if len(array) < FEWEST_WINDOWS or len(groups) < 2:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
-    errors, prior = numpy.mean([median_error(numpy.log(group)) ** 2 for group in groups]), prior or weak_prior()
-    variance = numpy.log(medians).var(ddof=1)
-    moderated = moderate(variance, len(groups), prior.variance, prior.freedom, errors)
+    prior, variance = prior or weak_prior(), numpy.log(medians).var(ddof=1)
+    moderated = moderate(variance, len(groups), prior.variance, prior.freedom)
     factor = float(numpy.exp(half_width(*moderated, len(groups))))
     return Interval(value, value / factor, value * factor, INTERVAL)
-
-
-def median_error(values):
-    """Return the standard error of the median of windows, from their median absolute deviation.
-
-    1.4826 turns that deviation into a standard deviation of normal noise, and a median's error is sqrt(pi / 2) of a
-    mean's.
-
-    Args:
-        values: windows along the last axis; of one window alone nothing can be said, and the error is 0.
-    """
-    array = numpy.asarray(values, float)
-    deviation = numpy.median(numpy.abs(array - numpy.median(array, axis=-1, keepdims=True)), axis=-1)
-    return 1.4826 * (numpy.pi / 2) ** 0.5 * deviation / array.shape[-1] ** 0.5
 
 
 def windows_width(values: Sequence[float]) -> float:

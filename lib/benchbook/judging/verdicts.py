@@ -246,13 +246,7 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
         rates: images a second, one per window, in the order measured.
         runs: the run each window belongs to.
         samples: lines of `condition.samples` of these runs, in which what is missing is None.
-
-    Raises:
-        ValueError: not one run per rate.
     """
-    rates, runs = numpy.asarray(rates, float), numpy.asarray(runs)
-    if len(rates) != len(runs):
-        raise ValueError(f"{len(rates)} rates and {len(runs)} runs; allowed: as many of each")
     few = len(rates) < intervals.FEWEST_WINDOWS
     reasons = [*([] if few else _variations(rates, runs)), *_disturbances(samples)]
     return Verdict(tuple(reasons or ([("few_windows",)] if few else [])))
