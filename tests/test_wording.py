@@ -54,12 +54,6 @@ def test_a_rate_a_price_and_bounds_have_one_form_each():
     assert wording.bounds(1, 2, "range") == "range 1.0 to 2.0"
 
 
-def test_a_share_goes_by_its_name_only_where_that_is_near():
-    assert [wording.part(share) for share in (0.205, 0.34, 0.5, 0.28, 0.05)] == [
-        *("about a fifth", "about a third", "about half", "28 %", "5.0 %")
-    ]
-
-
 def test_a_span_names_its_unit_once():
     assert wording.span(pandas.Series([0.224, 0.2]), wording.percent) == "20 to 22 %"
     assert wording.span(pandas.Series([29.3, 3558.0]), wording.duration) == "29 s to 59 min"

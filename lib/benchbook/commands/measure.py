@@ -35,9 +35,7 @@ def measure(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="look for the fastest settings first, for two minutes")
     ] = False,
-    kernels: Annotated[
-        int, typer.Option(help="starts of a process; an interval takes five, or a calibration before")
-    ] = 1,
+    kernels: Annotated[int, typer.Option(help="starts of a process; an interval takes two")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
     minutes: Annotated[int, typer.Option(help="that a process may take at most")] = 30,
     machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",

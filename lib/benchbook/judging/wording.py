@@ -9,22 +9,6 @@ from benchbook.judging.verdicts import REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
-# Shares that have a name, in order.
-PARTS = {
-    1 / 10: "a tenth",
-    1 / 8: "an eighth",
-    1 / 6: "a sixth",
-    1 / 5: "a fifth",
-    1 / 4: "a quarter",
-    1 / 3: "a third",
-    2 / 5: "two fifths",
-    1 / 2: "half",
-    3 / 5: "three fifths",
-    2 / 3: "two thirds",
-    3 / 4: "three quarters",
-    4 / 5: "four fifths",
-}
-NEAR = 0.08  # a share this close to one that has a name, relative to it, goes by that name
 ALIKE = 1.05  # speeds closer than this factor are about the same
 ONE_START, FEW_REPEATS = "one start only", "few repeats"
 
@@ -87,12 +71,6 @@ def energy(point: dict) -> str:
 def percent(share: float) -> str:
     """Return a share as percent, with two digits."""
     return f"{_rounded(share * 100)} %"
-
-
-def part(share: float) -> str:
-    """Return a share as a reader says it: about a fifth, about two thirds, else percent."""
-    nearest = min(PARTS, key=lambda named: abs(math.log(max(share, 1e-9) / named)))
-    return f"about {PARTS[nearest]}" if abs(share / nearest - 1) <= NEAR else percent(share)
 
 
 def times(ratio: float) -> str:
