@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from benchbook.__main__ import main
 from benchbook.frameworks import devices
+from benchbook.machine import processes as own_processes
 from benchbook.measuring import sensors
 from processes import FRAMEWORK
 
@@ -77,3 +80,20 @@ def own_random_state():
 def no_sensor(monkeypatch):
     """Let no device have a sensor of energy: idle watts would take seconds to read."""
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run the command line as it starts: words to its exit status and what it printed to stderr."""
+
+    def run(*words) -> tuple[int, str]:
+        monkeypatch.setattr(own_processes, "stop_on_signals", lambda: None)
+        monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
+        status = 0
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code or 0
+        return status, capsys.readouterr().err
+
+    return run

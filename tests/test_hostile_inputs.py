@@ -1,8 +1,10 @@
 """Files that nobody made for us: whatever they hold, they are read or refused by one of our own errors."""
 
 import csv
+import errno
 import io
 import json
+import os
 import random
 import zipfile
 from collections.abc import Callable
@@ -17,8 +19,10 @@ import bad_files
 import golden
 from benchbook.frameworks.devices import DeviceUnavailable
 from benchbook.machine import layout
-from benchbook.rows import packing, records
+from benchbook.report import tables
+from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.running import profiles
+from benchbook.studies import figures
 from rows import COMMITTED, make_row
 
 COUNTED = settings(
@@ -115,6 +119,169 @@ def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
     monkeypatch.setattr(layout, "profile", lambda name: path)
     message = refusal(lambda: profiles.read("mine"), ValueError, DeviceUnavailable)
     assert message is None or len(message) < 2000
+
+
+PREDICT = ("predict", "--chip", "T4", "--work", "resnet50")
+PRICE = "machine,kind,amount,currency,per,includes,region,date,source\nT4,on_demand,0.5,USD,hour,x,y,2024-01-01,z\n"
+PRICES = {  # what a file of prices holds, and what is said of it
+    "headless": ("a,b\n1,2\n", "column machine is missing"),
+    "words": (PRICE.replace("0.5", "abc"), "amount nan"),
+    "negative": (PRICE.replace("0.5", "-1"), "amount -1"),
+    "endless": (PRICE.replace("0.5", "inf"), "amount inf"),
+    "huge": (PRICE.replace("0.5", "1e308"), "amount 1e+308"),
+    "torn": (PRICE + '"', "no table of prices"),
+    "binary": ("\x00\x01", "column machine is missing"),
+    "empty": ("", "no table of prices"),
+    "currency": (PRICE.replace("USD", "XYZ"), "currency 'XYZ'"),
+    "date": (PRICE.replace("2024-01-01", "2024-13-01"), "date '2024-13-01'"),
+    "kind": (PRICE.replace("on_demand", "[/red]"), "kind '[/red]'"),
+}
+NUMBERS = {"--price": "price", "--image-size": "image_size", "--batch-size": "batch_size", "--images": "images"}
+OWN = ("measure", "torchvision.models:resnet18")
+# The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
+COMMANDS = [
+    *(((*PREDICT, option, value), f"{name} ") for option, name in NUMBERS.items() for value in ("nan", "-1", "1e400")),
+    ((*PREDICT, "--flops", "1e300"), "flops 1e+300; allowed: 0 to 1e+18"),
+    ((*PREDICT, "--count", "9"), "9 devices"),
+    ((*PREDICT, "--precision", "fp8"), "precision 'fp8'; allowed: fp64, fp32"),
+    ((*PREDICT, "--prices", "{here}"), "no table of prices (Is a directory)"),
+    ((*PREDICT, "--prices", "{here}/none"), "no table of prices (No such file"),
+    *(((*PREDICT, "--prices", f"{{here}}/{name}.csv"), f"{name}.csv: {words}") for name, (_, words) in PRICES.items()),
+    ((*PREDICT, "--judge", "/dev/null"), "it is no plain file"),
+    (("predict", "--chip", "[/red]"), "chip '[/red]' is not in the list"),
+    (("predict",), "no --chip"),
+    (("validate", "{here}/none"), "none does not exist; allowed: a CSV of rows"),
+    (("validate", "{here}/folder"), "folder has no CSV of rows"),
+    (("validate", "{here}/empty.csv"), "empty.csv: not a table of rows"),
+    (("validate", "{here}/pipe.csv"), "pipe.csv is no file"),
+    (("validate", "{here}/pipes"), "pipe.csv: cannot be read (it is no plain file)"),
+    (("validate", "/dev/zero"), "/dev/zero is no file"),
+    (("add", "{here}/none"), "not a readable zip"),
+    (("add", "/dev/null"), "not a readable zip"),
+    (("add", "{here}/folder"), "has no archive; allowed"),
+    (("pack", "--machine", "007"), "machine '007' has no rows"),
+    (("compare", "machine:[/red]", "machine:b"), "no rows for 'machine:[/red]'"),
+    (("compare", "a", "b"), "no rows for 'a'"),
+    (("compare", "machine:a", "machine:b", "--fail-if-slower", "nan"), "fail_if_slower nan"),
+    (("plan", "--price", "nan"), "price nan; allowed: 0 to 1e+06"),
+    (("plan", "--profile", "../x"), "unknown profile '../x'"),
+    (("plan", "--studies", "[/red]"), "no study '[/red]'"),
+    (("plan", "--device", "gpu"), "device 'gpu'"),
+    (("plan", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
+    (("study", "--deadline", "nan"), "deadline nan"),
+    (("study", "--deadline", "-1"), "deadline -1"),
+    (("doctor", "--minutes", "nan"), "minutes nan"),
+    (("doctor", "--device", "gpu"), "device 'gpu'; allowed: all, cpu"),
+    (("measure", "x"), "network 'x'; allowed"),
+    ((*OWN, "--kernels", "0"), "kernels 0; allowed: 1 to 9"),
+    ((*OWN, "--batch-size", "0"), "batch_size 0; allowed: 1 or more"),
+    ((*OWN, "--learning-rate", "nan"), "learning_rate nan"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Make a folder with files that no command can use."""
+    here = tmp_path_factory.mktemp("here")
+    for name, (text, _) in PRICES.items():
+        (here / f"{name}.csv").write_text(text)
+    for folder in ("folder", "pipes"):
+        (here / folder).mkdir()
+    for pipe in ("pipe.csv", "pipes/pipe.csv"):
+        os.mkfifo(here / pipe)
+    return here
+
+
+@pytest.mark.parametrize(("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else "")
+def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, monkeypatch, words, expected):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    status, said = command(*(word.format(here=place) for word in words))
+    assert status == 2
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert expected in said
+    assert not any((tmp_path / "outputs").rglob("*.csv"))
+
+
+@pytest.mark.parametrize("name", ["007", "2026_11", "1e5", "nan", "NA", "null", "true", "0x10", "2026-11-22"])
+def test_a_machines_name_stays_the_text_that_it_is(tmp_path, monkeypatch, command, name):
+    outputs_with(tmp_path, monkeypatch, {name: as_machine(bad_files.base(COMMITTED), name)})
+    packing.pack(name)
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
+    assert command("add", tmp_path / "outputs" / f"{name}.zip")[0] == 0
+    rows = records.merge(records.find(tmp_path / "theirs" / "runs" / name))
+    assert set(rows["machine"]) == {name}
+    figures.save_table(rows[["machine"]].assign(name=name).drop_duplicates(), tmp_path, "table")
+    assert tables.names(tmp_path / "table.csv") == {name: name}
+
+
+def outputs_with(tmp_path: Path, monkeypatch, machines: dict[str, bad_files.Files]) -> Path:
+    """Write machines' files as the rows of this checkout; return their folder."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    for machine, files in machines.items():
+        for name, content in files.items():
+            path = tmp_path / "outputs" / "runs" / machine / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return tmp_path / "outputs" / "runs"
+
+
+def as_machine(files: bad_files.Files, name: str) -> bad_files.Files:
+    return {path: content.replace(COMMITTED.name.encode(), name.encode()) for path, content in files.items()}
+
+
+@pytest.mark.parametrize("is_jittered", [False, True])
+def test_a_copy_under_a_name_that_sorts_first_is_refused_and_the_original_stays(
+    tmp_path, monkeypatch, command, is_jittered
+):
+    real, copies = bad_files.base(COMMITTED), as_machine(bad_files.base(COMMITTED), "aaa-box")
+    if is_jittered:  # as runs of their own, an hour later
+        for run in (bad_files.FIRST, bad_files.SECOND, bad_files.CEILINGS):
+            bad_files.table(lambda rows: [bad_files.scale(line, 1.0123) for line in rows], run)(copies)
+        for old, new in (("20261122T04", "20261122T05"), ("2026-11-22T04", "2026-11-22T05")):
+            copies = {path.replace(old, new): text.replace(old.encode(), new.encode()) for path, text in copies.items()}
+    outputs_with(tmp_path / "their", monkeypatch, {"aaa-box": copies})
+    packing.pack("aaa-box")
+    runs = outputs_with(tmp_path, monkeypatch, {COMMITTED.name: real})
+    status, said = command("add", tmp_path / "their" / "outputs" / "aaa-box.zip")
+    assert (status, said.count("\n"), [path.name for path in runs.iterdir()]) == (2, 1, [COMMITTED.name])
+    outputs_with(tmp_path, monkeypatch, {"aaa-box": copies})  # by hand
+    lines, described = [], manifests.every(runs)
+    kept = crosschecks.without(records.gather(records.find(runs), lines.append, described), described, lines.append)
+    assert set(kept.loc[kept["phase"] == "train", "machine"]) == {COMMITTED.name}
+    assert sum("aaa-box" in line for line in lines) == 3
+
+
+def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command):
+    outputs_with(tmp_path, monkeypatch, {COMMITTED.name: bad_files.base(COMMITTED)})
+    packing.pack(COMMITTED.name)
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
+    written, real = [], os.fsync
+
+    def fsync(file: int) -> None:
+        written.append(file)
+        if len(written) == 10:  # six files are unpacked to be checked, before any is written to stay
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    status, said = command("add", tmp_path / "outputs" / f"{COMMITTED.name}.zip")
+    assert (status, "No space left" in said) == (2, True)
+    assert not list((tmp_path / "theirs").rglob("*"))
+
+
+def test_a_pack_sends_known_words_of_a_failure_and_no_other(tmp_path, monkeypatch):
+    files = bad_files.base(COMMITTED)
+    secret = "RuntimeError: cannot open ~/me/x at host.example.org with token hf_abc"
+    bad_files.cell("message", secret, row=14)(files)
+    bad_files.cell("message", "stopped by SIGINT", row=14, run=bad_files.SECOND)(files)
+    outputs_with(tmp_path, monkeypatch, {COMMITTED.name: files})
+    packing.pack(COMMITTED.name)
+    with zipfile.ZipFile(tmp_path / "outputs" / f"{COMMITTED.name}.zip") as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert not any(word in text for text in texts.values() for word in ("hf_abc", "host.example", "~/me"))
+    sent = [csv.DictReader(io.StringIO(text)) for name, text in texts.items() if name.endswith(".csv")]
+    assert {line["message"] for lines in sent for line in lines} == {"", "RuntimeError", "stopped by SIGINT"}
 
 
 ODD = [

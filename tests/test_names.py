@@ -4,7 +4,6 @@ anywhere else, and one line says which name it was and what is allowed."""
 import json
 import re
 import stat
-import sys
 import zipfile
 
 import pandas
@@ -12,9 +11,8 @@ import pooch
 import pytest
 
 from benchbook import report
-from benchbook.__main__ import main
 from benchbook.frameworks.devices import Device
-from benchbook.machine import identity, layout, processes
+from benchbook.machine import identity, layout
 from benchbook.measuring import runs
 from benchbook.record import naming
 from benchbook.report import executed
@@ -42,15 +40,6 @@ def listing(folder) -> dict:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
     }
-
-
-def command(monkeypatch, capsys, *words) -> tuple[int, str]:
-    """Run the command line as it starts; return its exit status and what it printed to stderr."""
-    monkeypatch.setattr(processes, "stop_on_signals", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, capsys.readouterr().err
 
 
 def make_archive(tree, place: str = PLACE, manifest: dict | None = None, **columns):
@@ -121,12 +110,12 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_archive_that_names_another_place_is_refused_and_nothing_is_written(tree, monkeypatch, capsys, attack):
+def test_an_archive_that_names_another_place_is_refused_and_nothing_is_written(tree, command, attack):
     columns, words = ATTACKS[attack]
     measured_here()
     path = make_archive(tree, **columns)
     before = listing(tree)
-    status, said = command(monkeypatch, capsys, "add", path)
+    status, said = command("add", path)
     assert listing(tree) == before
     assert status == 2
     assert re.fullmatch(r"error: [^\n]+\n", said)
@@ -135,7 +124,7 @@ def test_an_archive_that_names_another_place_is_refused_and_nothing_is_written(t
     assert len(said) < 500
 
 
-def test_the_same_archive_with_plain_names_is_added_under_a_name_of_its_kind(tree, monkeypatch, capsys):
+def test_the_same_archive_with_plain_names_is_added_under_a_name_of_its_kind(tree):
     measured_here()
     before = listing(tree)
     make_archive(tree, manifest={"machine": {"name": "desk", "fingerprint": "bbbb33334444"}})
@@ -158,12 +147,12 @@ def test_a_plain_name_is_returned(value):
 
 @pytest.mark.parametrize("value", [name for name in BAD if name])
 @pytest.mark.parametrize("words", [["pack"], ["plan"], ["plan", "--executor", "slurm"]])
-def test_a_machine_of_another_name_is_refused_wherever_it_is_given(tree, monkeypatch, capsys, words, value):
+def test_a_machine_of_another_name_is_refused_wherever_it_is_given(tree, monkeypatch, command, words, value):
     before = listing(tree)
-    ends = [command(monkeypatch, capsys, *words, "--machine", value)]
+    ends = [command(*words, "--machine", value)]
     if words == ["pack"]:
         monkeypatch.setenv("BENCHBOOK_MACHINE", value)
-        ends.append(command(monkeypatch, capsys, "pack"))
+        ends.append(command("pack"))
     for status, said in ends:
         assert status == 2
         assert said == f"error: machine name {value[:80]!r}; allowed: {layout.NAME_RULE}\n"
