@@ -186,7 +186,8 @@ def predictions(evidence: Evidence) -> dict[str, dict]:
 
 
 def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
-    """Yield what `benchbook validate` says of each bad file: its verdict, and the file and line that it names.
+    """Yield what `benchbook validate` says of each bad file: its verdict, the file and line that it names, and how many
+    rows a report keeps of the case.
 
     Args:
         runs: the folder of all machines' rows, in which each case has its turn as a machine.
@@ -198,14 +199,16 @@ def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
+        described = manifests.every(folder)
+        kept = crosschecks.without(records.gather(records.find(folder), str, described), described, str)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 cli.app(["validate", str(folder)], standalone_mode=False)
-            yield name, {"verdict": "accepted"}
+            yield name, {"verdict": "accepted", "rows": len(kept)}
         except ValueError as error:
             place = re.search(r"([^/\s]+\.(?:csv|json))\b(?:, line (\d+))?", str(error))
             file, line = place.groups() if place else (None, None)
-            yield name, {"verdict": "refused", "file": file, "line": line and int(line)}
+            yield name, {"verdict": "refused", "file": file, "line": line and int(line), "rows": len(kept)}
         except Exception as error:
             yield name, {"verdict": f"crashed: {type(error).__name__}"}
         shutil.rmtree(folder)

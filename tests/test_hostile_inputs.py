@@ -192,7 +192,9 @@ def place(tmp_path_factory):
     return here
 
 
-@pytest.mark.parametrize(("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    ("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else ""
+)
 def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, monkeypatch, words, expected):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     status, said = command(*(word.format(here=place) for word in words))
