@@ -225,6 +225,13 @@ CASES: dict[str, Change] = {
     "energy without method": cell("energy_joules", 20),
     # rows that contradict themselves, one another or their manifest
     "rate 1 % off": cell("samples_per_second", scaled(1.01), row=13),
+    "half the seconds": cell("seconds", scaled(0.5)),
+    "an endless rate": cell("samples_per_second", "inf"),
+    "endless operations": cell("flops_per_sample", "inf", row=None),
+    "a wall meter that reads a package": cells(energy_joules=10, energy_method="meter", energy_boundary="package"),
+    "another precision than parity's": table(
+        lambda rows: [line | ({"precision": "amp_bf16"} if line["phase"] == "train" else {}) for line in rows]
+    ),
     "waits longer than the window": cell("input_seconds", 9),
     "faster than its ceiling": cell("flops_per_sample", scaled(10_000), row=None),
     "more watts than a package has": cells(energy_joules=1e6, energy_method="rapl", energy_boundary="package"),
@@ -253,6 +260,7 @@ CASES: dict[str, Change] = {
     "a row twice": table(lambda rows: [*rows, rows[-1]]),
     # rows that lie
     "times jittered": jittered,
+    "samples doubled": table(lambda rows: [line | {"steps": int(line["samples"] or 0) // 128 or ""} for line in rows]),
     "rates tripled": table(lambda rows: [scale(line, 1 / 3) for line in rows]),
     "rates and starts tripled": table(lambda rows: tripled(rows)),
     "slow windows removed": table(lambda rows: renumbered(rows[:8] + rows[10:])),

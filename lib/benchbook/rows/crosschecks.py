@@ -7,7 +7,6 @@ leaves their runs out by name. Rows whose manifest is missing, or says too littl
 import functools
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -47,12 +46,16 @@ COVERS |= {
     "meter": ({"wall"}, set(KINDS)),
     "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
 }
-COMMIT = re.compile(r"[0-9a-f]{7,40}(\+changed)?")
+COMMIT = r"[0-9a-f]{7,40}(\+changed)?"
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
 SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # images to train on
+MOST_LEFT_OUT = 16  # steps, and a tenth, that a scaler of the loss may leave out until it has found its factor
+WHOLE = ("mnist", "cifar10")  # data sets that are read from one file
 EXACT = (*SIZES, "synthetic")  # data sets whose names are what was loaded
 PUBLISHED = ["fp32", *(name for name, precision in PRECISIONS.items() if precision.autocast)]  # of the references
 ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters taken for one another
+STATED_NUMBERS = ["their_batch", "their_device_count", "their_parity", "their_windows", "memory_bytes"]
+STATED_NUMBERS += ["process_seconds", "num_samples"]
 RUN = ["machine", "study", "point", "run_id"]
 COLUMNS = [*RUN, "line", "reason"]
 
@@ -136,6 +139,7 @@ def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pa
     numbers = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
     table = rows.astype(dict.fromkeys(numbers, float)).astype({"device": object, "framework": object})
     table = table.join(stated, on="run_id")
+    table = table.astype(dict.fromkeys(STATED_NUMBERS, float))
     seconds, run = table["seconds"], table["run_id"]
     table["implied"] = table["samples"] / seconds.where(seconds > 0)
     table["watts"] = table["energy_joules"] / seconds.where(seconds > 0)
@@ -144,6 +148,8 @@ def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pa
     devices = table["device_count"].where(table["energy_boundary"] != "wall").fillna(1.0)
     table["most_watts"] = table["energy_boundary"].map(MOST_WATTS).astype(float) * devices
     table["trained"] = table["phase"].eq("train") & table["samples"].notna()
+    scaled = table["precision"].map({name: precision.needs_scaling for name, precision in PRECISIONS.items()}).eq(True)
+    table["left_out"] = scaled * (MOST_LEFT_OUT + 0.1 * table["steps"])
     table["next"] = table.groupby(["run_id", "phase", "repeat"], sort=False, dropna=False).cumcount()
     table["failed"] = (table["status"] != "ok").groupby(run, dropna=False).transform("any")
     table["windows"] = table["trained"].groupby(run, dropna=False).transform("sum")
@@ -174,6 +180,7 @@ def _stated(manifest: Mapping, study: str) -> dict:
         "memory_bytes": machine.get("memory_bytes"),
         "process_seconds": manifest.get("process_seconds"),
         "system": machine.get("system"),
+        "is_mac": machine["system"].startswith("macOS") if machine.get("system") else None,
         "versions": {name: _version(name, packages) for name in FRAMEWORKS} if packages else None,
         "num_samples": len(sampled),
         "clock": {(line.get("repeat"), line["index"]): line["elapsed_seconds"] for line in sampled}
@@ -223,7 +230,7 @@ def _add_times(table: pandas.DataFrame) -> None:
     table["most_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window"]
     table["most_pause"] += COUNTER_SECONDS * table["energy_method"].eq("apple_ioreport").groupby(run).transform("any")
     table["run_begun"] = run.map({name: _start(name) for name in run.dropna().unique()}).astype(float)
-    table["run_ended"] = table["run_begun"] + table["process_seconds"].astype(float).fillna(math.inf)
+    table["run_ended"] = table["run_begun"] + table["process_seconds"].fillna(math.inf)
     inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool, na_action="ignore").eq(True)
     keys = zip(table.loc[inside, "clock"], table.loc[inside, "repeat"], table.loc[inside, "index"], strict=True)
     read = [clock.get((repeat, index), math.nan) for clock, repeat, index in keys]
@@ -256,7 +263,7 @@ def _add_parity(table: pandas.DataFrame) -> None:
     table["compared"] = [
         pandas.isna(training) or training in runs.get(run_id, {training}) for run_id, training in pairs
     ]
-    table["no_parity"] = (table["their_parity"].astype(float) > 0) & ~table["run_id"].isin(runs)
+    table["no_parity"] = (table["their_parity"] > 0) & ~table["run_id"].isin(runs)
 
 
 def _start(run_id: str) -> float:
@@ -312,36 +319,31 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
     *((f"{name} is not finite", lambda t, name=name: numpy.isinf(t[name])) for name in MEASURES),
     (
         "samples_per_second is {samples_per_second:,.4g}, samples over seconds {implied:,.4g}",
-        lambda t: (t["samples_per_second"] / t["implied"] - 1).abs() > SAME_RATE,
+        lambda t: (t.samples_per_second / t.implied - 1).abs() > SAME_RATE,
     ),
-    ("input_seconds is longer than the window", lambda t: t["input_seconds"] > t["seconds"] * (1 + SAME_RATE) + 0.01),
-    ("loss is infinite, and its status {status}", lambda t: numpy.isinf(t["loss"]) & ~t["failed"]),
+    ("input_seconds is longer than the window", lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01),
+    ("loss is infinite, and its status {status}", lambda t: numpy.isinf(t.loss) & ~t.failed),
     (
         "accuracy is {accuracy:.4g} with a loss of {loss:.4g}: less than 0.69 for each wrong answer",
-        lambda t: t["accuracy_metric"].eq("top1") & (t["loss"] < (1 - t["accuracy"]) * math.log(2) * (1 - SAME_RATE)),
+        lambda t: t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE)),
     ),
     (
         f"{{flops:.3g}} FLOP/s, over {CEILINGS:g} times the {{ceiling:.3g}} that this device was measured at",
-        lambda t: t["phase"].eq("train") & (t["flops"] > CEILINGS * t["ceiling"]),
+        lambda t: t.phase.eq("train") & (t.flops > CEILINGS * t.ceiling),
     ),
     ("{energy_method} reads no {energy_boundary} of a {device}", _covers),
-    (
-        "{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}",
-        lambda t: t["watts"] > t["most_watts"],
-    ),
+    ("{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}", lambda t: t.watts > t.most_watts),
     (
         "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}",
-        lambda t: t["phase"].eq("train") & (t["watts"] < IDLE_SHARE * t["idle_watts"]),
+        lambda t: t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts),
     ),
     ("index is {index:.0f}, the next one {next}", lambda t: t["next"] != t["index"]),
-    ("source is {source}; allowed among measured rows: measured", lambda t: t["source"] != "measured"),
     (
-        "commit {commit!r:.50} is none",
-        lambda t: (
-            t["commit"].notna()
-            & ~t["commit"].isin([each for each in t["commit"].dropna().unique() if COMMIT.fullmatch(each)])
-        ),
+        "samples is {samples:,.0f}, the optimiser took {steps:,.0f} steps of {batch_size:.0f}",
+        lambda t: t.trained & (t.samples > (t.steps + t.left_out) * t.batch_size),
     ),
+    ("source is {source}; allowed among measured rows: measured", lambda t: t.source != "measured"),
+    ("commit {commit!r:.50} is none", lambda t: t.commit.notna() & ~t.commit.str.fullmatch(COMMIT)),
     *(
         (f"{name} is {{{name}!r}}, the manifest says {{their_{name}!r}}", _other(name))
         for name in ("machine", "chip", "commit", "variant", "device", "point", "framework", "device_count")
@@ -351,81 +353,72 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
     (
         "device is {device}, the manifest's system {system}",
         lambda t: (
-            t["system"].notna()
-            & (
-                (t["device"].isin(["mps", "metal"]) & ~t["system"].astype(str).str.startswith("macOS"))
-                | (t["device"].isin(["cuda", "tpu"]) & t["system"].astype(str).str.startswith("macOS"))
-            )
+            (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False))
+            | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
         ),
     ),
     (
         "device is {device}, and its memory that of a process on the CPU",
-        lambda t: (t["device"] != "cpu") & t["device"].notna() & t["memory_method"].eq("process_peak_resident"),
+        lambda t: (t.device != "cpu") & t.device.notna() & t.memory_method.eq("process_peak_resident"),
     ),
     (
         "peak_memory_bytes is more than the machine has",
-        lambda t: t["device"].eq("cpu") & (t["peak_memory_bytes"] > t["memory_bytes"].astype(float)),
+        lambda t: t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes),
     ),
     (
         "batch_size is {batch_size:.0f}, asked for {their_batch:g}",
-        lambda t: t["trained"] & t["their_batch"].notna() & (t["batch_size"] != t["their_batch"].astype(float)),
+        lambda t: t.trained & t.their_batch.notna() & (t.batch_size != t.their_batch),
     ),
     (
         "precision is {precision} in the reference",
         lambda t: (
-            t["trained"]
-            & t["their_variant"].eq("reference")
-            & (t["their_precision"].isna() | t["their_precision"].eq("fp32"))
-            & t["precision"].notna()
-            & ~t["precision"].isin(PUBLISHED)
+            t.trained
+            & t.their_variant.eq("reference")
+            & (t.their_precision.isna() | t.their_precision.eq("fp32"))
+            & t.precision.notna()
+            & ~t.precision.isin(PUBLISHED)
         ),
     ),
     (
         "dataset is {dataset}, asked for {their_dataset}",
         lambda t: (
-            t["trained"]
-            & t["their_dataset"].isin(EXACT)
+            t.trained
+            & t.their_dataset.isin(EXACT)
             & _other("dataset")(t)
-            & (t["dataset"].isin(EXACT) | ~t["may_stand_in"].astype(bool))
+            & (t.dataset.isin(EXACT) | ~t.may_stand_in.astype(bool))
         ),
     ),
     (
         "dataset_samples is {dataset_samples:,.0f}, which {dataset} has not",
         lambda t: (
-            (t["dataset_samples"] > t["dataset"].map(SIZES).astype(float))
-            | (t["dataset"].isin(["mnist", "cifar10"]) & (t["dataset_samples"] < t["dataset"].map(SIZES).astype(float)))
+            (t.dataset.isin(WHOLE) & (t.dataset_samples < t.dataset.map(SIZES)))
+            | (t.dataset_samples > t.dataset.map(SIZES))
         ),
     ),
-    ("parity is not of the steps asked for, each as often as the others", lambda t: t["odd_steps"]),
+    ("parity is not of the steps asked for, each as often as the others", lambda t: t.odd_steps),
     (
         "nothing of parity, of which {their_parity:g} steps were asked for",
-        lambda t: t["trained"] & ~t["failed"] & t["no_parity"],
+        lambda t: t.trained & ~t.failed & t.no_parity,
     ),
-    (
-        "parity is of {precision}, training of {training}",
-        lambda t: t["phase"].eq("parity") & ~t["compared"],
-    ),
+    ("parity is of {precision}, training of {training}", lambda t: t.phase.eq("parity") & ~t.compared),
     (
         "{in_repeat} windows of training, asked for {their_windows:g}",
-        lambda t: t["trained"] & ~t["failed"] & (t["in_repeat"] < t["their_windows"].astype(float)),
+        lambda t: t.trained & ~t.failed & (t.in_repeat < t.their_windows),
     ),
     (
         "{windows} windows of training, the manifest saw {num_samples}",
-        lambda t: t["trained"] & (t["windows"] < t["num_samples"].astype(float)),
+        lambda t: t.trained & (t.windows < t.num_samples),
     ),
-    ("it lies in the future", lambda t: t[["ended", "run_begun"]].max(axis=1) > t["now"] + FUTURE_SECONDS),
-    ("it begins before the window before has ended", lambda t: t["overlap"] > CLOCK_SECONDS),
+    ("it lies in the future", lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS),
+    ("it begins before the window before has ended", lambda t: t.overlap > CLOCK_SECONDS),
     (
         "it lies outside of its run",
-        lambda t: (t["begun"] < t["run_begun"] - SLACK_SECONDS) | (t["ended"] > t["run_ended"] + SLACK_SECONDS),
+        lambda t: (t.begun < t.run_begun - SLACK_SECONDS) | (t.ended > t.run_ended + SLACK_SECONDS),
     ),
-    (
-        "{pause:.3g} s lie between windows of {window:.3g} s",
-        lambda t: t["trained"] & (t["pause"] > t["most_pause"]),
-    ),
+    ("{pause:.3g} s lie between windows of {window:.3g} s", lambda t: t.trained & (t.pause > t.most_pause)),
     (
         "its windows and the manifest's clock are {clock_seconds:.3g} s apart",
-        lambda t: t["trained"] & (t["clock_seconds"] > CLOCK_SECONDS),
+        lambda t: t.trained & (t.clock_seconds > CLOCK_SECONDS),
     ),
 )
 
