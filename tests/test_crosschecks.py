@@ -1,4 +1,4 @@
-"""What no single file shows: copies, names alike; and the committed rows, which hold no lie. Others are in bad_files."""
+"""What no single file shows: copies, names alike; and the committed rows, which hold no lie. More is in bad_files."""
 
 from datetime import UTC, datetime
 

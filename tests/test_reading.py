@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchbook.commands import cli
 from benchbook.machine import condition
 from benchbook.report import machines
-from benchbook.rows import checking, manifests, reading, records
+from benchbook.rows import checking, manifests, records
 from rows import make_row
 
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
@@ -193,9 +193,9 @@ def test_files_read_as_one_are_what_each_is_alone(runs, odd):
     path = runs / f"{run_id(1)}.csv"
     path.write_text(path.read_text() + odd + ("," * (len(records.COLUMNS) - 1) + "\n" if odd else ""))
     files = records.find(runs)
-    together = {file: table for batch in reading.together(files) for file, table in each_file(batch)}
+    together = {file: table for batch in records.together(files) for file, table in each_file(batch)}
     assert len(together) in (0, 3) if odd in ("", '"a\nb"', '"') else path not in together
     for file, table in together.items():
-        pandas.testing.assert_frame_equal(table, reading.texts(file, str(file)))
+        pandas.testing.assert_frame_equal(table, records.texts(file, str(file)))
     assert run_id(0) in set(gather(runs)[0]["run_id"])
     assert run_id(2) in set(gather(runs)[0]["run_id"])
