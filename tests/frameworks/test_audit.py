@@ -9,8 +9,8 @@ from benchbook.measuring import parity, protocol
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies import datasets
-from benchbook.studies.mnist_speedup import workload as mnist
-from benchbook.studies.mobilenetv2_energy import workload as mobilenetv2
+from benchbook.studies.mnist_speedup.plan import Plan as Mnist
+from benchbook.studies.mobilenetv2_energy.plan import Plan as MobileNetV2
 from fakes import run
 from processes import FRAMEWORK
 
@@ -22,10 +22,10 @@ def build():
     """Return a workload whose batches are larger than those that parity compares, about twenty in an epoch."""
     if FRAMEWORK == "torch":
         digits = datasets.load("digits")
-        return mnist.build(digits, DEVICE, "controlled", data_resident=True, batch_size=72)
+        return Mnist(digits, DEVICE, "controlled", data_resident=True, batch_size=72).build()
     shapes = datasets.load("shapes")
     shapes = shapes.with_tests(64)
-    return mobilenetv2.build(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0)
+    return MobileNetV2(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0).build()
 
 
 def reasons(workload, folder):

@@ -241,7 +241,7 @@ def prices(own: Mapping, chip: str, count: int) -> dict:
     """Return what is paid for so many of a chip, as fields of a mark.
 
     Args:
-        own: what is printed of the chip, with its offers (from `estimate.rented`) and purchases (from `estimate.bought`).
+        own: what is printed of the chip, with its offers (`estimate.rented`) and purchases (`estimate.bought`).
         chip: its one name.
         count: devices.
     """
