@@ -22,10 +22,10 @@ def build():
     """Return a workload whose batches are larger than those that parity compares, about twenty in an epoch."""
     if FRAMEWORK == "torch":
         digits = datasets.load("digits")
-        return Mnist(digits, DEVICE, "controlled", data_resident=True, batch_size=72).build()
+        return Mnist.build(digits, DEVICE, "controlled", data_resident=True, batch_size=72)
     shapes = datasets.load("shapes")
     shapes = shapes.with_tests(64)
-    return MobileNetV2(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0).build()
+    return MobileNetV2.build(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0)
 
 
 def reasons(workload, folder):
