@@ -6,7 +6,6 @@ import pytest
 from PIL import Image
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.devices import Device
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset, DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
@@ -139,28 +138,3 @@ def test_an_image_folder_of_two_classes_gives_a_head_of_two(tmp_path):
     (pixels, labels), *_ = made.batches(0)
     assert (tuple(pixels.shape), len(labels)) == ((4, 3, 32, 32), 4)
     assert made.evaluate().samples == 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"variant": "controlled"}, "variant 'controlled'; allowed: reference, tuned"),
-        ({"data_resident": True}, "data_resident True; allowed: False with variant reference"),
-        ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
-        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
-        ({"batch_size": 21}, "batch_size 21; allowed: up to 20, the training images"),
-        ({"image_size": 31}, "image_size 31; allowed: 32 or more"),
-        ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
-        ({"weights": "trained"}, "weights 'trained'; allowed: imagenet, random"),
-    ],
-)
-@pytest.mark.parametrize("framework", devices.FRAMEWORKS)
-def test_a_bad_option_is_an_error_in_every_framework_before_it_is_imported(options, message, framework):
-    with pytest.raises(ValueError, match=message):
-        mobilenetv2.build(DATA, Device("cpu", "a processor", framework), **{"batch_size": 8} | options)
-
-
-def test_grey_images_are_refused():
-    grey = Dataset("digits", *(numpy.zeros((9, 28, 28), numpy.uint8), numpy.arange(9)) * 2)
-    with pytest.raises(ValueError, match="digits has no colours; allowed: images of shape"):
-        mobilenetv2.build(grey, Device("cpu", "a processor"))

@@ -205,22 +205,6 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path, monkeypat
         resnet50.collect("mars")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"image_size": 16}, "image_size 16; allowed: 32 or more"),
-        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
-        ({"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
-        ({"variant": "controlled"}, "allowed: reference, tuned"),
-        ({"batch_size": 3, "group": Group(0, 2)}, "batch_size 3; allowed on 2 devices: a multiple of 2"),
-        ({"batch_size": 64}, "batch_size 64; allowed: up to 32, the training images"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(pictures, options, message):
-    with pytest.raises(ValueError, match=message):
-        resnet50.build(pictures, CPU, **options)
-
-
 def test_a_batch_that_no_memory_holds_is_out_of_memory():
     from benchbook.measuring import runs
 

@@ -6,12 +6,10 @@ import numpy
 import pytest
 import torch
 
-from benchbook.frameworks.devices import Device
 from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mnist_speedup import network_torch as mnist
 from benchbook.studies.vae_stability import network_torch
 from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, run
@@ -44,10 +42,6 @@ def loss_by_hand(model, images, noise):
     pixels = 1 / (1 + numpy.exp(-dense(numpy.maximum(dense(latent, "decoder"), 0), "pixels")))
     cross_entropy = -(x * numpy.log(pixels) + (1 - x) * numpy.log(1 - pixels)).sum()
     return cross_entropy - 0.5 * (1 + log_variance - mean**2 - numpy.exp(log_variance)).sum()
-
-
-def test_network_has_the_published_number_of_parameters(tiny):
-    assert vae.build(tiny, CPU).description()["parameters"] == 652_824
 
 
 def with_noise(workload):
@@ -107,20 +101,6 @@ def test_batches_are_images_from_0_to_1_in_an_order_of_the_seed(tiny, data_resid
     assert next(workload.batches(0))[0].shape == (16, 1, 28, 28)
 
 
-@pytest.mark.parametrize(("kind", "workers", "pinned"), [("cpu", 0, False), ("mps", 1, False), ("cuda", 1, True)])
-def test_reference_has_the_scripts_loaders(tiny, monkeypatch, kind, workers, pinned):
-    made = []
-    move = network_torch.Network.to
-    monkeypatch.setattr(network_torch.Network, "to", lambda self, where: move(self, where) if where == "meta" else self)
-    monkeypatch.setattr(mnist, "DataLoader", lambda *values, **options: made.append(options) or [])
-    workload = vae.build(tiny, Device(kind, "a chip"))
-    workload.batches(0)
-    workload.test_batches()
-    found = [(options["num_workers"], options["pin_memory"], options["shuffle"]) for options in made]
-    assert found == [(workers, pinned, True)] * 2
-    assert workload.description()["num_workers"] == workers
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("layer", ["encoder", "pixels"])
 def test_a_loss_that_is_no_number_is_a_diverged_row_and_the_run_goes_on(tiny, tmp_path, layer, value):
@@ -161,17 +141,3 @@ def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
     assert all(0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
     assert numpy.array_equal(pictures[0], (tiny.test_images[:6] / numpy.float32(255)))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"variant": "tuned"}, "variant 'tuned'; allowed: reference, controlled"),
-        ({"data_resident": True}, "data_resident True; allowed: False with variant reference"),
-        ({"num_workers": -1}, "num_workers -1; allowed: 0 or more"),
-        ({"batch_size": 0}, "batch_size 0; allowed: 1 or more"),
-    ],
-)
-def test_a_wrong_option_is_an_error_that_says_what_is_allowed(tiny, options, message):
-    with pytest.raises(ValueError, match=message):
-        vae.build(tiny, CPU, **options)

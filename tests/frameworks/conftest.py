@@ -16,6 +16,7 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.training import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.studies import plan
 from processes import FRAMEWORK, environment_of_tests
 
 FOLDER = Path(__file__).parent
@@ -26,13 +27,18 @@ devices.make_room(FRAMEWORK, 2)  # before a test asks for the framework's first 
 
 def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("frameworks")
-    slow = marker.kwargs.get("slow", ())  # those for which these tests take long
-    names = [
-        pytest.param(name, marks=pytest.mark.slow) if name in slow else name
-        for name in marker.args
-        if name in devices.installed()
-    ]
-    metafunc.parametrize("framework", names, scope="session")
+    slow = marker.kwargs.get("slow", ())  # those for which these tests take long, of all studies or of one
+    names = [name for name in marker.args if name in devices.installed()]
+    if "study" not in metafunc.fixturenames:
+        given = [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+        metafunc.parametrize("framework", given, scope="session")
+        return
+    plans = plan.plans()
+    studies = marker.kwargs.get("studies", plans)
+    pairs = [(name, study) for study in studies for name in names if name in plans[study].FRAMEWORKS]
+    marks = [[pytest.mark.slow] * bool({pair, pair[0]} & {*slow}) for pair in pairs]
+    given = [pytest.param(*pair, marks=each) for pair, each in zip(pairs, marks, strict=True)]
+    metafunc.parametrize(("framework", "study"), given, scope="session")
 
 
 def pytest_collection_modifyitems(config, items):

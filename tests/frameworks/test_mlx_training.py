@@ -85,15 +85,17 @@ def test_outputs_operations_and_parameters_are_torchs(name):
 COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64}}
 
 
+# In fp32 on the CPU, `test_workloads` compares them.
 @pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_fp16")])
-@pytest.mark.parametrize("device", [CPU, apple_gpu("metal", "mlx")])
-def test_three_steps_are_those_of_float64(device, name, precision, tmp_path):
+@pytest.mark.parametrize("device", [apple_gpu("metal", "mlx")])
+def test_three_steps_on_a_gpu_are_those_of_float64(device, name, precision, tmp_path):
     verdict = parity.check(build(name, device, precision, **COMPARED[name]), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
-def test_three_steps_of_all_layers_of_a_mobilenetv2_are_those_of_float64(tmp_path):
-    verdict = parity.check(build("mobilenetv2"), run(tmp_path), 3)
+@pytest.mark.parametrize(("name", "precision"), [("mobilenetv2", "fp32"), ("mnist", "amp_fp16")])
+def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(name, precision, tmp_path):
+    verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
@@ -102,12 +104,6 @@ def test_three_steps_of_all_layers_of_a_mobilenetv2_are_those_of_float64(tmp_pat
 def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):
     verdict = parity.check(build(name, precision=precision, **COMPARED[name]), run(tmp_path), 20)
     assert (verdict.passed, verdict.num_steps) == (True, 20), verdict.reason
-
-
-def test_a_frozen_network_trains_its_head_alone_and_counts_all_its_parameters():
-    frozen = build("mobilenetv2", trainable=False)
-    assert frozen.trainable_parameters() == 12_810
-    assert frozen.description()["parameters"] == PARAMETERS["mobilenetv2"]
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
@@ -150,7 +146,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
         check()
 
 
-@pytest.mark.parametrize(("precision", "compiled"), [("fp32", False), ("fp32", True), ("amp_fp16", False)])
+@pytest.mark.parametrize(("precision", "compiled"), [("fp32", True), ("amp_fp16", False)])
 def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(precision, compiled):
     workload = build("mnist", precision=precision, compiled=compiled)
     fresh = workload.snapshot()
@@ -162,12 +158,8 @@ def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(preci
     assert workload.network.optimizer.learning_rate.item() == 1.0
 
 
-def test_each_epoch_has_a_rate_and_an_order_of_its_own():
+def test_each_epoch_has_a_rate_of_its_own():
     workload = build("mnist", batch_size=64)
-    first, second = (numpy.array(next(workload.batches(epoch))[1]) for epoch in (0, 1))
-    assert first.tolist() != second.tolist()
-    count = sum(workload.num_samples(batch) for batch in workload.batches(0))
-    assert count == len(digits().train_labels)  # the last batch is smaller, as torch's
     workload.end_epoch()
     assert workload.network.optimizer.learning_rate.item() == pytest.approx(0.7)
 
@@ -192,23 +184,9 @@ def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
     assert (numpy.array(workload.network.model.dense2.weight) != before).any()
 
 
-def test_loaders_deliver_what_lies_resident():
-    resident, loaded = (build("mnist", data_resident=value, num_workers=2) for value in (True, False))
-    for own, other in zip(resident.batches(3), loaded.batches(3), strict=True):
-        assert abs(numpy.array(own[0]) - other[0]).max() < 1e-6
-        assert numpy.array(own[1]).tolist() == other[1].tolist()
-    resident, loaded = (build("mobilenetv2", data_resident=value) for value in (True, False))
-    own, other = (next(workload.batches(0)) for workload in (resident, loaded))
-    assert abs(numpy.array(own[0]) - other[0]).max() < 1e-6
-    assert numpy.array(own[1]).tolist() == other[1].tolist()
-
-
-def test_evaluation_counts_every_test_image_and_needs_no_labels_that_mean_something():
-    evaluation = build("mnist").evaluate()
-    assert evaluation.samples == len(digits().test_labels)
-    assert 0 <= float(evaluation.accuracy) <= 1
+def test_an_evaluation_needs_no_labels_that_mean_something():
     synthetic = build("resnet50").evaluate()
-    assert synthetic.metric is None
+    assert (synthetic.metric, numpy.isnan(synthetic.accuracy)) == (None, True)
     assert float(synthetic.loss) > 0
 
 
@@ -254,7 +232,7 @@ def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks()
     metal = replace(CPU, kind="metal")
     assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision and compiled"):
-        mnist.build(digits(), CPU, "controlled", True, settings=Settings(channels_last=True))
+        mnist.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, bf16, fp16"):
         build("mnist", precision="tf32")
     with pytest.raises(NotImplementedError, match="device_count 2 with MLX; allowed: 1"):

@@ -166,8 +166,6 @@ def test_synthetic_images_lie_on_each_device_and_all_are_counted():
 
 def test_what_several_devices_cannot_do_is_said():
     two = replace(CPU, count=2)
-    with pytest.raises(ValueError, match="batch_size 3; allowed on 2 devices: a multiple of 2"):
-        resnet50.build(None, two, **OPTIONS | {"batch_size": 3})
     if FRAMEWORK == "tensorflow":
         for settings, found in (
             (Settings(compiled=True), "compiled True"),

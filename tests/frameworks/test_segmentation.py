@@ -149,13 +149,10 @@ def test_an_evaluation_is_the_iou_of_what_the_network_makes_of_the_test_images(d
 
 
 @only_tensorflow
-def test_batches_are_whole_in_the_articles_order_and_the_same_from_the_device(data, made):
-    resident = workload(data, variant="tuned", data_resident=True)
-    pairs = list(zip(made.batches(0), resident.batches(0), strict=True))
-    for start, ((images, masks), (same, same_masks)) in zip((0, 4, 8), pairs, strict=True):
+def test_batches_are_in_the_articles_order(data, made):
+    for start, (images, masks) in zip((0, 4, 8), made.batches(1), strict=True):
         numpy.testing.assert_allclose(images[..., 0], data.train_images[start : start + 4] / 255, rtol=1e-6)
-        numpy.testing.assert_allclose(numpy.asarray(same), images, rtol=1e-6)
-        numpy.testing.assert_array_equal(numpy.asarray(same_masks), masks)
+        numpy.testing.assert_array_equal(masks[..., 0], data.train_labels[start : start + 4])
 
 
 @only_tensorflow
@@ -177,27 +174,3 @@ def test_a_row_has_peak_memory_and_an_iou(data, made, tmp_path):
     assert train["peak_memory_bytes"] > 0
     assert train["samples"] == 4
     assert rows[rows["phase"] == "evaluate"]["accuracy_metric"].tolist() == ["iou"]
-
-
-@only_tensorflow
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": 13}, "batch_size 13; allowed: up to 12"),
-        ({"width": 0.0}, "width 0.0; allowed: above 0"),
-        ({"num_epochs": 0}, "num_epochs 0; allowed: 1 or more"),
-        ({"variant": "controlled"}, "'controlled'; allowed: reference, tuned"),
-        ({"data_resident": True}, "data_resident True"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(data, options, message):
-    with pytest.raises(ValueError, match=message):
-        workload(data, **options)
-
-
-@only_tensorflow
-def test_sizes_that_do_not_fit_and_labels_that_are_no_masks_are_refused(data):
-    with pytest.raises(ValueError, match="image_size 192; allowed: multiples of 128"):
-        workload(datasets.triangles(8, 4, size=192))
-    with pytest.raises(ValueError, match="allowed: a mask for each image"):
-        workload(datasets.load("digits"))

@@ -1,13 +1,15 @@
 """What the plans of all studies share: a point's choices, checked, and the workload that is built of them."""
 
-import importlib
+import importlib.util
+import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy
 
+from benchbook import studies
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
@@ -44,6 +46,7 @@ class StudyPlan:
     dataset: Dataset
     device: Device
     variant: str = "reference"
+    _: KW_ONLY
     batch_size: int = 64
     data_resident: bool = False
     num_workers: int = 1
@@ -57,8 +60,8 @@ class StudyPlan:
         self.check_workers()
         self.require("batch_size", self.batch_size >= 1, "1 or more")
         if self.device.framework not in self.FRAMEWORKS:
-            allowed = f"{self.MODEL}; allowed: {', '.join(self.FRAMEWORKS)}"
-            raise NotImplementedError(f"{self.device.framework} with {allowed}")
+            study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
+            raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
 
     def check_workers(self) -> None:
         """Refuse a number of workers that cannot be."""
@@ -143,3 +146,13 @@ class StudyPlan:
             lambda epoch: batches.loaded(self.order(epoch), load_train, self.workers),
             lambda: batches.loaded(test_order, load_test, self.workers),
         )
+
+
+def plans() -> dict[str, type[StudyPlan]]:
+    """Return the plan of every study that trains a network of its own, by its name; no framework is imported."""
+    folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
+    modules = {name: f"{studies.__name__}.{name}.plan" for name in folders}
+    found = {
+        name: importlib.import_module(path).Plan for name, path in modules.items() if importlib.util.find_spec(path)
+    }
+    return {name: plan for name, plan in found.items() if issubclass(plan, StudyPlan)}

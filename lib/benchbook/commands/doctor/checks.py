@@ -6,10 +6,8 @@ A line of JSON for each check, before it begins and after it: what ends the proc
 """
 
 import functools
-import importlib
 import json
 import math
-import pkgutil
 import sys
 import tempfile
 import time
@@ -19,14 +17,13 @@ from pathlib import Path
 
 import numpy
 
-from benchbook import studies
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
 from benchbook.judging.parity import TOLERANCES
 from benchbook.measuring import calibration, parity, protocol, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.rows import records
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.plan import StudyPlan, plans
 
 RIGHT, WRONG, MISSING = "right", "wrong", "missing"
 PARITY_STEPS = 3
@@ -169,10 +166,8 @@ def checks(device: Device) -> dict[str, Callable[[], Answer]]:
         "transfers": lambda: check_transfers(device),
         "products": lambda: check_products(device),
     }
-    for name in (each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg):
-        module = f"{studies.__name__}.{name}.plan"
-        plan = importlib.import_module(module).Plan if importlib.util.find_spec(module) else None
-        if plan and issubclass(plan, StudyPlan) and device.framework in plan.FRAMEWORKS:
+    for name, plan in plans().items():
+        if device.framework in plan.FRAMEWORKS:
             tried[name] = functools.partial(check_study, device, plan)
     return tried
 

@@ -18,7 +18,7 @@ MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from th
 TEST_BATCH_SIZE = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
     """A point's choices: 28x28 images in ten classes, Adadelta at learning rate 1, times 0.7 after each epoch.
 

@@ -27,7 +27,7 @@ MOST_TEST_IMAGES = 128  # in a batch of the test
 MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
     """A point's choices: colour images in classes, 0 to 1, enlarged by nearest neighbours.
 

@@ -176,7 +176,9 @@ def _inputs(plan: Plan):
     def loader(epoch: int | None, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
         crops = plan.crops(epoch)
-        return DataLoader(crops, batch_sampler=order, num_workers=plan.workers, pin_memory=pinned)
+        options = {"num_workers": plan.workers, "pin_memory": pinned}
+        # Without a generator of its own a loader would draw from the host's.
+        return DataLoader(crops, batch_sampler=order, generator=torch.Generator(), **options)
 
     tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
     return lambda epoch: loader(epoch, plan.order(epoch)), lambda: loader(None, tested)

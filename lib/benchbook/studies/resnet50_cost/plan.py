@@ -57,7 +57,7 @@ def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPO
     return peak * risen * DROP**fallen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
     """A point's choices: Nesterov momentum, weight decay on all but batch norms, and `schedule` step by step.
 
@@ -76,7 +76,7 @@ class Plan(StudyPlan):
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
 
-    dataset: Collection | None
+    dataset: Collection | None = field(kw_only=False)
     batch_size: int = 256
     num_workers: int = 2
     image_size: int = 224

@@ -18,7 +18,7 @@ ARTICLE_SIZE = 512
 STEP = 128  # sizes are multiples of it, so that the decoder meets the encoder again
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
     """A point's choices: grey square images with masks; Nesterov's momentum, a rate that falls with every epoch.
 

@@ -21,7 +21,7 @@ REFERENCE_WORKERS = 8
 EVERY_CORE = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
     """A point's choices: colour images; SGD at 0.06 for 128 images, momentum, weight decay, a cosine schedule.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchbook.studies.mnist_speedup import plan as mnist
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan(mnist.Plan):
     """A point's choices: 28x28 images, Adam at learning rate 0.001, noise drawn on the device.
 

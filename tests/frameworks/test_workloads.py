@@ -1,0 +1,161 @@
+"""One contract for the workload of every study in every framework that the study is written in."""
+
+import functools
+
+import numpy
+import pytest
+
+from benchbook.commands.doctor import checks
+from benchbook.frameworks import devices
+from benchbook.studies.datasets import Collection, Dataset, Pictures, triangles
+from benchbook.studies.plan import plans
+
+PLANS = plans()
+# JAX compiles each of these networks for half a minute, and TensorFlow ResNet-50's step.
+KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"))
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=KERAS_TAKES_LONG)
+
+
+def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Dataset:
+    """Return images of random pixels, of three classes."""
+    pixels = numpy.random.default_rng(0).integers(0, 256, (count, *shape), dtype=numpy.uint8)
+    train, labels = count - num_tests, numpy.arange(count) % 3
+    return Dataset("random", pixels[:train], labels[:train], pixels[train:], labels[train:])
+
+
+GREY, COLOURED = images((28, 28)), images((16, 16, 3))
+PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
+SMALL = {
+    "mnist_speedup": (GREY, {"variant": "controlled"}),
+    "vae_stability": (GREY, {"variant": "controlled"}),
+    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32}),
+    "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
+    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
+    "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
+}
+# What training changes, and what rows call parameters: with Keras, and MobileNetV2 everywhere, moving statistics too.
+PARAMETERS = {
+    "mnist_speedup": (1_199_882, 1_199_882),
+    "vae_stability": (652_824, 652_824),
+    "mobilenetv2_energy": (1280 * 3 + 3, 2_257_984 + 1280 * 3 + 3),
+    "simclr_epochs": (11_497_792, 11_497_792),
+    "segmentation_scaling": (1_309_142, 1_309_142 + 2 * 1594),
+    "resnet50_cost": (23_508_032 + 2048 * 3 + 3, 23_508_032 + 2048 * 3 + 3),
+}
+ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # as its article
+WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
+
+
+def build(study: str, framework: str, **options):
+    data, small = SMALL[study]
+    workers = {} if study == "simclr_epochs" else {"num_workers": 0}
+    return PLANS[study].build(data, devices.pick("cpu", framework), **{"batch_size": 8} | workers | small | options)
+
+
+@functools.cache
+def made(study: str, framework: str):
+    return build(study, framework)
+
+
+def arrays(workload, epoch: int) -> list[tuple[numpy.ndarray, ...]]:
+    """Return the batches of an epoch as NumPy has them."""
+    return [tuple(numpy.asarray(part) for part in batch) for batch in workload.batches(epoch)]
+
+
+def losses(workload) -> list[float]:
+    return [float(workload.step(batch)) for batch in workload.batches(workload.epoch)]
+
+
+def test_a_row_says_what_is_trained_on_which_data(study, framework):
+    workload, (data, options) = made(study, framework), SMALL[study]
+    found = workload.description()
+    assert (workload.trainable_parameters(), found["parameters"]) == PARAMETERS[study]
+    assert (found["dataset"], found["dataset_samples"]) == (data.name, 20)
+    assert (found["batch_size"], found["num_workers"], found["precision"]) == (8, 0, "fp32")
+    assert found["image_size"] == (options.get("image_size") or data.train_images.shape[1])
+    assert found["flops_per_sample"] > 1e6
+
+
+def test_the_order_of_the_images_depends_on_seed_and_epoch_alone(study, framework):
+    workload = made(study, framework)
+    before = workload.device.backend.random_state(workload.device)
+    first, again, later = (numpy.concatenate([batch[0] for batch in arrays(workload, epoch)]) for epoch in (0, 0, 1))
+    numpy.testing.assert_array_equal(first, again)
+    assert numpy.array_equal(first, later) == (study in ALWAYS_IN_ONE_ORDER)
+    if framework == "torch":  # whose loaders could draw from the generator of weights and dropout
+        assert before["cpu"].equal(workload.device.backend.random_state(workload.device)["cpu"])
+        other = numpy.concatenate([batch[0] for batch in arrays(build(study, framework, seed=9), 0)])
+        assert not numpy.array_equal(first, other)
+
+
+def test_a_restored_snapshot_repeats_every_loss(study, framework):
+    workload = made(study, framework)
+    workload.enter()
+    fresh, first = workload.snapshot(), losses(workload)
+    workload.end_epoch()
+    for _ in range(2):  # a snapshot serves more than once
+        workload.restore(fresh)
+        assert workload.epoch == 0
+        assert losses(workload) == pytest.approx(first, rel=1e-6)
+        workload.end_epoch()
+    workload.restore(fresh)
+    assert numpy.isfinite(first).all()
+    assert len(set(first)) == len(first)
+
+
+def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framework):
+    workload = made(study, framework)
+    fresh = workload.snapshot()
+    first = losses(workload)
+    workload.restore(fresh)
+    found = workload.evaluate()
+    expected = {"simclr_epochs": ("knn", 20 + 6), "segmentation_scaling": ("iou", 6), "vae_stability": (None, 6)}
+    count = len(PICTURES.test) if study == "resnet50_cost" else 6
+    assert (found.metric, found.samples) == expected.get(study, ("top1", count))
+    assert found.metric is None or 0 <= float(found.accuracy) <= 1
+    assert found.loss is None or numpy.isfinite(float(found.loss))
+    if study == "vae_stability":  # it draws noise for its test images, too
+        workload.device.backend.restore_random_state(workload.device, fresh["random"])
+    assert losses(workload) == pytest.approx(first, rel=1e-6)
+    workload.restore(fresh)
+
+
+@pytest.mark.frameworks(
+    *("torch", "tensorflow", "jax", "mlx"),
+    studies=("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling"),
+    slow=KERAS_TAKES_LONG,
+)
+def test_resident_and_loaded_data_hold_every_image_once_with_its_label(study, framework):
+    """torch's sampler and a resident permutation give two orders: images are sorted before they are compared."""
+
+    def content(**options) -> list[numpy.ndarray]:
+        batches = arrays(build(study, framework, **options), 1)
+        assert [len(batch[0]) for batch in batches] in ([8, 8, 4], [8, 8])  # a last one only where no shape is compiled
+        parts = [numpy.concatenate(parts).astype(float) for parts in zip(*batches, strict=True)]
+        sums = parts[0].reshape(len(parts[0]), -1).sum(1)
+        assert len({*sums}) == len(sums)
+        order = numpy.argsort(sums)
+        return [part[order] for part in parts]
+
+    resident = content(data_resident=True)
+    for num_workers in (0, 2):
+        for own, other in zip(resident, content(num_workers=num_workers), strict=True):
+            numpy.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-6)
+
+
+def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework):
+    workload = made(study, framework)
+    assert (workload.plain.labels is None) == (study in WITHOUT_LABELS)
+    if study in WITHOUT_LABELS:
+        return
+    with workload.compared("fp32") as subject:
+        batch = subject.to_host(subject.batches(1)[0])
+    assert numpy.all(workload.plain.labels(batch, 0))
+    assert not numpy.all(workload.plain.labels((batch[0], numpy.roll(batch[1], 1, axis=0)), 0))
+
+
+@pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=("tensorflow", "jax"))
+def test_what_doctor_tries_is_right(study, framework):
+    """Three steps of the smallest workload are those of float64; a step, its repetition and a test are finite."""
+    state, detail, _ = checks.check_study(devices.pick("cpu", framework), PLANS[study])
+    assert state == checks.RIGHT, detail
