@@ -211,6 +211,21 @@ def noisy(num_classes):
     return Noisy(num_classes)
 
 
+class Casting(nn.Module):
+    """Casts to float32 itself, which float64 does not go through."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(PIXELS, num_classes)
+
+    def forward(self, images):
+        return self.head(images.flatten(1).float())
+
+
+def casting(num_classes):
+    return Casting(num_classes)
+
+
 class Sparse(nn.Module):
     """An embedding whose gradient is sparse."""
 

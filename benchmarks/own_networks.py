@@ -35,7 +35,18 @@ OWN = {"num_classes": 10, "image_size": 16, "batch_size": 8}
 TEXT = OWN | {"example": f"{HERE}text"}
 TORCH = {
     HERE + name: OWN
-    for name in ("lora", "spectral", "random_features", "half", "function", "lazy", "library", "noisy", "heads")
+    for name in (
+        "lora",
+        "spectral",
+        "random_features",
+        "half",
+        "function",
+        "lazy",
+        "library",
+        "noisy",
+        "casting",
+        "heads",
+    )
 }
 TORCH |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("wrong", "rounded")}
 TORCH |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}

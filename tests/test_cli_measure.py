@@ -97,6 +97,7 @@ def make_batch(batch_size, seed):
         ("own.py:network --kernels 0", "kernels 0; allowed: 1 to 9"),
         ("own.py:network --minutes 0", "minutes 0; allowed: 1 to 1440"),
         ("torchvision.models:resnt50", "resnt50 is not in it; it has resnet50,"),
+        ("torchvision.models:get_model --arguments name='resnt50.tag'", "resnt50 is not in it; it has resnet50,"),
         ("models.small:netwrok", "netwrok is not in it; it has network"),
     ],
 )
@@ -115,18 +116,6 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
     assert isinstance(done.exception, ValueError)
     assert re.search(message, str(done.exception))
     assert not layout.runs("desk").exists()
-
-
-def test_a_registry_is_looked_into(left, tmp_path, monkeypatch):
-    (tmp_path / "timm").mkdir()
-    (tmp_path / "timm" / "__init__.py").write_text("from .models import create_model\n")
-    (tmp_path / "timm" / "models").mkdir()
-    (tmp_path / "timm" / "models" / "__init__.py").write_text("from .resnet import *\n")
-    (tmp_path / "timm" / "models" / "resnet.py").write_text("def resnet50(): ...\ndef vit_tiny(): ...\n")
-    monkeypatch.chdir(tmp_path)
-    for name, said in (("resnet50.a1_in1k", "planted"), ("resnt50", "resnt50 is not in it; it has resnet50")):
-        asked = ["measure", "timm:create_model", "--machine", "desk", "--arguments", f"model_name='{name}'"]
-        assert said in str(CliRunner().invoke(cli.app, asked).exception)
 
 
 def test_a_name_that_only_running_the_file_would_give_is_left_to_the_run(tmp_path):

@@ -64,37 +64,19 @@ def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
         clock.advance(11)  # a loader takes time to find that it is at its end
 
     with protocol.window(CPU, NoSensor()) as window:
-        for _ in window.inputs(batches()):
-            clock.advance(100)
-    assert window.seconds == 2 + 100 + 5 + 100 + 11
-    assert window.input_seconds == 2 + 5 + 11
-
-
-def test_window_counts_several_inputs_together(monkeypatch, log):
-    clock = Clock()
-    monkeypatch.setattr(protocol, "time", clock)
-
-    def slow(seconds):
-        clock.advance(seconds)
-        yield seconds
-
-    with protocol.window(CPU, NoSensor()) as window:
-        assert [*window.inputs(slow(2)), *window.inputs(slow(3))] == [2, 3]
-    assert window.input_seconds == 5
+        for _ in range(2):  # two loaders, one after the other
+            for _ in window.inputs(batches()):
+                clock.advance(100)
+    assert window.seconds == 2 * (2 + 100 + 5 + 100 + 11)
+    assert window.input_seconds == 2 * (2 + 5 + 11)
 
 
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(monkeypatch, log):
     monkeypatch.setattr(protocol, "time", Clock(log))
-    with protocol.window(CUDA, Sensor(log)):
-        log.append("body")
-    assert log == ["reset", "synchronize cuda", "begin", "clock", "body", "synchronize cuda", "clock", "end"]
-
-
-def test_asking_for_input_does_not_synchronise(monkeypatch, log):
-    monkeypatch.setattr(protocol, "time", Clock())
-    with protocol.window(MPS, NoSensor()) as window:
-        assert list(window.inputs([1, 2, 3])) == [1, 2, 3]
-    assert log.count("synchronize mps") == 2
+    with protocol.window(CUDA, Sensor(log)) as window:
+        log += window.inputs(["body"])
+    body = [*["clock"] * 3, "body", *["clock"] * 2]  # its start; two for the input, two for its end
+    assert log == ["reset", "synchronize cuda", "begin", *body, "synchronize cuda", "clock", "end"]
 
 
 def test_window_becomes_columns_of_a_row(monkeypatch, log):
@@ -168,15 +150,9 @@ def test_sensor_reads_joules_and_names_what_they_cover(method, energies, expecte
     ],
 )
 def test_counter_that_did_not_move_is_missing_not_zero(method, energies):
-    sensor = ZeusSensor(Zeus(**energies), method)
-    sensor.begin()
-    assert sensor.end() == Energy(None, None, None)
-
-
-def test_no_sensor_is_missing_not_zero():
-    sensor = NoSensor()
-    sensor.begin()
-    assert sensor.end() == Energy(None, None, None)
+    for sensor in (ZeusSensor(Zeus(**energies), method), NoSensor()):
+        sensor.begin()
+        assert sensor.end() == Energy(None, None, None)
 
 
 def test_sensor_leaves_synchronising_to_the_window():
@@ -271,13 +247,9 @@ def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
     assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
-def test_counter_of_a_board_that_is_divided_among_several_is_not_taken_for_one_part(driver):
-    driver(2, divided=True)
-    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
-
-
-def test_counter_that_may_not_be_read_is_known_before_the_first_window(driver):
-    driver(2, readable=False)
+@pytest.mark.parametrize("kind", [{"divided": True}, {"readable": False}], ids=str)
+def test_counter_of_a_board_that_is_divided_or_may_not_be_read_is_not_taken(driver, kind):
+    driver(2, **kind)
     assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
@@ -357,12 +329,7 @@ def test_cpu_without_counters_has_no_sensor_and_zeus_is_not_even_loaded(zeus_fin
 
 
 @pytest.mark.parametrize("device", [CPU, MPS])
-def test_apple_chip_is_read_as_a_whole(zeus_finds, device):
-    zeus_finds(soc=_apple(cpu_total_mj=1), system="darwin")
-    assert sensors.open_sensor(device).method == "apple_ioreport"
-
-
-@pytest.mark.parametrize("device", [CPU, MPS])
-def test_mac_without_apple_silicon_counters_has_no_sensor(zeus_finds, device):
-    zeus_finds(soc=None, system="darwin")
-    assert isinstance(sensors.open_sensor(device), NoSensor)
+@pytest.mark.parametrize(("soc", "method"), [(_apple(cpu_total_mj=1), "apple_ioreport"), (None, None)])
+def test_apple_chip_is_read_as_a_whole_where_it_has_counters(zeus_finds, device, soc, method):
+    zeus_finds(soc=soc, system="darwin")
+    assert getattr(sensors.open_sensor(device), "method", None) == method

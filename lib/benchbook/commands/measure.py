@@ -102,10 +102,10 @@ def _say_results(points: list, lines) -> None:
         said = [f"{1000 * line['batch_size'] / rate:,.3g} ms per step of {line['batch_size']:.0f}"]
         said += [f"{tokens[point] * rate:,.3g} tokens/s"] if tokens.get(point) else []
         said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
-        said += [f"{shares[point]:.0%} of this machine's fastest matrix product"] if shares.get(point, 0) > 0 else []
+        said += [f"{shares[point]:.0%} of this machine's matrix products"] if shares.get(point, 0) > 0 else []
         typer.echo(f"  {', '.join(said)}")
         if line["verdict"].codes(verdicts.UNPROVEN):
-            typer.echo(f"  Not checked: {line['verdict'].text(verdicts.UNPROVEN)}")
+            typer.echo(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
     tried = study.batch_sizes(evidence)
     tried = tried[tried["point"].isin(names)]
     if len(tried):

@@ -72,11 +72,6 @@ class Plan:
         return {choice.name: getattr(self, choice.name) for choice in fields(self)}
 
     @property
-    def channels_first(self) -> bool:
-        """Return whether images are (n, channels, height, width), as torch takes them."""
-        return self.device.framework == "torch"
-
-    @property
     def sequence_length(self) -> int | None:
         """Return the tokens of a sample, where the network takes whole numbers of shape (n, tokens) first."""
         first = self._pool[0][0]
@@ -197,8 +192,9 @@ class Plan:
 
     def _random_images(self, size: int, seed: int) -> tuple:
         random = numpy.random.default_rng([seed, size])
-        side = self.image_size
-        shape = (size, self.channels, side, side) if self.channels_first else (size, side, side, self.channels)
+        sides = (self.image_size, self.image_size)
+        channels_first = self.device.framework == "torch"
+        shape = (size, self.channels, *sides) if channels_first else (size, *sides, self.channels)
         return random.random(shape, numpy.float32), random.integers(self.num_classes, size=size)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,8 +65,8 @@ def build(plan: Plan, settings: Settings) -> Trained:
         with loading.blamed(f"network {plan.network!r}, whose layers take their shapes from a batch,"), torch.no_grad():
             call(model.eval(), plan.parts(small)[0])
         model.train()
-    kinds = {parameter.dtype for parameter in model.parameters()}
-    halves = [name for name in HALVES if STORED[name] in kinds]
+    stored = {parameter.dtype for parameter in model.parameters()}
+    halves = [name for name in HALVES if STORED[name] in stored]
     if halves and not PRECISIONS[settings.precision].autocast:
         settings = replace(settings, precision=halves[-1])
     elif not halves:
@@ -75,7 +76,9 @@ def build(plan: Plan, settings: Settings) -> Trained:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise ValueError(f"network {plan.network!r} has no parameter that is trained; allowed: one or more")
-    optimizer, norms = _optimizer(plan, trained, settings), _norms(model)
+    kinds = {"sgd": partial(torch.optim.SGD, momentum=MOMENTUM), "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    optimizer = kinds[plan.optimizer](trained, lr=plan.learning_rate, fused=settings.fused or None)
+    offsets = [f"{name}.bias".lstrip(".") for name in _norms(model)]
 
     def twin() -> torch.nn.Module:
         """Return the same network, frozen offsets of its batch norms opened as `plain` opens the trained ones."""
@@ -94,7 +97,7 @@ def build(plan: Plan, settings: Settings) -> Trained:
         train_batches=lambda epoch: map(_tensors, plan.batches(epoch)),
         test_batches=tuple,
         columns=columns,
-        plain=plan.plain(twin, _checked(plan), lambda: [f"{name}.bias".lstrip(".") for name in norms], _tensors),
+        plain=plan.plain(twin, _checked(plan), lambda: offsets, _tensors),
         settings=settings,
         plan=plan,
     )
@@ -103,13 +106,6 @@ def build(plan: Plan, settings: Settings) -> Trained:
 def _norms(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
     """Return the batch norms that have an offset, by name."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine}
-
-
-def _optimizer(plan: Plan, parameters: list, settings: Settings) -> torch.optim.Optimizer:
-    options = {"lr": plan.learning_rate, "fused": settings.fused or None}
-    if plan.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=MOMENTUM, **options)
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[plan.optimizer](parameters, **options)
 
 
 def _checked(plan: Plan):
