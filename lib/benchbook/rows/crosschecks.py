@@ -244,7 +244,7 @@ def _add_parity(table: pandas.DataFrame) -> None:
     compared = table[table["phase"].eq("parity") & ~table["failed"]]
     steps: dict[tuple, Counter] = {}
     for run_id, precision, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
-        if settings.get("step") is not None:
+        if settings.get("step") is not None and "audited_samples" not in settings:  # the first again, later
             steps.setdefault((run_id, precision), Counter()).update([settings["step"]])
     asked = compared.drop_duplicates("run_id").set_index("run_id")["their_parity"].dropna().to_dict()
     odd = {
