@@ -60,11 +60,9 @@ class Classifier(TorchWorkload):
 
     Attributes:
         group: the devices that train together; each has its own copy, and gradients are averaged.
-        metric: what the accuracy is, as rows name it; None where labels mean nothing.
     """
 
     group: Group = field(default_factory=Group)
-    metric: str | None = "top1"
 
     def __post_init__(self) -> None:
         super().__post_init__()

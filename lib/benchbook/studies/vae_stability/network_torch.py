@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
-from benchbook.frameworks.workload import Evaluation
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.network_torch import inputs
 from benchbook.studies.vae_stability.plan import Plan
@@ -67,18 +66,6 @@ class VariationalAutoencoder(TorchWorkload):
         """Return images and noise for the network, and images to compare its reconstructions with."""
         return batch, batch[0]
 
-    @torch.no_grad()
-    def evaluate(self) -> Evaluation:
-        """Return mean loss over all test images, unread; there is no accuracy."""
-        self.model.eval()
-        total, samples = 0.0, 0
-        for (images,) in self.test_batches():
-            images = images.to(self.device.kind)
-            total = total + self.loss(self.model(images), images)
-            samples += len(images)
-        self.model.train()
-        return Evaluation(total / samples, float("nan"), samples, metric=None)
-
 
 def build(plan: Plan) -> VariationalAutoencoder:
     """Return the study's workload; see `Plan`."""
@@ -97,6 +84,7 @@ def build(plan: Plan) -> VariationalAutoencoder:
         test_batches=lambda: _without_labels(test()),
         columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
+        metric=None,
         plain=plain(plan),
         settings=plan.settings,
     )
