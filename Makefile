@@ -77,8 +77,9 @@ lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-roo
 pack: $(READY) ## Zip this machine's rows and manifests, checked, to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"
 
-picture: $(READY) ## Draw the README's figure again, from the published rows
-	@$(BIN)/python .github/draw_epochs.py
+picture: report ## Take the README's picture again: the report's start page, in Chromium
+	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,760 \
+		--screenshot=.github/answer.png file://$(CURDIR)/outputs/report/index.html
 
 # `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
 # Wheels only, so that nothing is compiled at set-up. torch needs macOS 14.
