@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from benchbook.commands import doctor
-from benchbook.commands.doctor import checks
-from benchbook.commands.doctor.checks import MISSING, RIGHT, WRONG
+from benchbook.commands.doctor import MISSING, RIGHT, WRONG
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.survey import Answer, Kind
@@ -41,26 +40,26 @@ class Counter:
 
 @pytest.fixture(autouse=True)
 def _own_random_state(monkeypatch):
-    monkeypatch.setattr(checks, "SENSOR_SECONDS", 0.0)
+    monkeypatch.setattr(doctor, "SENSOR_SECONDS", 0.0)
     with torch.random.fork_rng(devices=[]):
         yield
 
 
 def test_waiting_that_does_not_wait_is_wrong(monkeypatch):
-    assert checks.answer(lambda: checks.check_waiting(CPU))[0] == RIGHT
+    assert doctor.answer(lambda: doctor.check_waiting(CPU))[0] == RIGHT
 
     def planted(device, work_seconds):
         raise calibration.NotSynchronized("synchronising left 90% of the work undone")
 
     monkeypatch.setattr(calibration, "check_synchronize", planted)
-    state, detail, hint = checks.answer(lambda: checks.check_waiting(CPU))
+    state, detail, hint = doctor.answer(lambda: doctor.check_waiting(CPU))
     assert (state, "90%" in detail, "publish none" in hint) == (WRONG, True, True)
 
 
 def test_memory_that_nobody_counts_is_missing(monkeypatch):
-    assert checks.check_memory(CPU)[0] == RIGHT
+    assert doctor.check_memory(CPU)[0] == RIGHT
     monkeypatch.setattr(devices, "peak_memory", lambda device: (None, None))
-    assert checks.check_memory(CPU)[0] == MISSING
+    assert doctor.check_memory(CPU)[0] == MISSING
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_memory_that_nobody_counts_is_missing(monkeypatch):
 )
 def test_a_sensor_is_there_or_is_missing_with_what_to_do(monkeypatch, sensor, state, words):
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
-    seen, detail, hint = checks.check_energy(CPU)
+    seen, detail, hint = doctor.check_energy(CPU)
     assert (seen, words in detail, bool(hint)) == (state, True, state == MISSING)
 
 
@@ -92,15 +91,15 @@ def test_a_product_that_adds_what_lies_behind_its_operands_is_wrong(monkeypatch,
 
     if planted:
         monkeypatch.setattr(type(CPU.backend), "multiplication", reads_on)
-    seen, detail, hint = checks.check_products(CPU)
+    seen, detail, hint = doctor.check_products(CPU)
     assert (seen, bool(hint)) == (state, planted), detail
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(0.01, RIGHT), (1e-6, WRONG)])
 def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, state):
-    monkeypatch.setattr(checks.operations, "transfer", lambda device, size, direction: lambda previous: None)
-    monkeypatch.setattr(checks, "_seconds", lambda device, operation, count: seconds * count)
-    seen, detail, hint = checks.check_transfers(CUDA)
+    monkeypatch.setattr(doctor.operations, "transfer", lambda device, size, direction: lambda previous: None)
+    monkeypatch.setattr(doctor, "_seconds", lambda device, operation, count: seconds * count)
+    seen, detail, hint = doctor.check_transfers(CUDA)
     assert (seen, "GB/s" in detail, "ceilings" in hint) == (state, True, state == WRONG)
 
 
@@ -115,20 +114,20 @@ def test_a_study_whose_gradient_is_a_tenth_off_is_wrong(monkeypatch, factor):
         return workload
 
     monkeypatch.setattr(mnist.Plan, "smallest", planted)
-    state, detail, hint = checks.check_study(CPU, mnist.Plan)
+    state, detail, hint = doctor.check_study(CPU, mnist.Plan)
     assert state == (RIGHT if factor == 1 else WRONG), detail
     assert bool(hint) == (factor != 1)
 
 
 def test_what_a_framework_raises_is_an_answer(monkeypatch):
-    state, detail, _ = checks.answer(lambda: torch.zeros(2) @ torch.zeros(3))
+    state, detail, _ = doctor.answer(lambda: torch.zeros(2) @ torch.zeros(3))
     assert state == WRONG
     assert detail.startswith("RuntimeError:")
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_every_study_is_tried_with_the_frameworks_that_train_it(framework):
-    tried = checks.checks(Device("cpu", "a chip", framework))
+    tried = doctor.checks(Device("cpu", "a chip", framework))
     both = {"waiting", "memory", "energy", "transfers", "products", "mobilenetv2_energy", "resnet50_cost"}
     own = {"torch": {"mnist_speedup", "vae_stability", "simclr_epochs"}, "jax": {"segmentation_scaling"}}
     assert set(tried) == both | own[framework]

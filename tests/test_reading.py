@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchbook.commands import cli
 from benchbook.machine import condition
 from benchbook.report import machines
-from benchbook.rows import checking, manifests, records
+from benchbook.rows import manifests, records, schema
 from rows import make_row
 
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
@@ -99,8 +99,8 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
         records.append(tmp_path / f"{number:02}.csv", make_row(run_id=f"run-{number}"))
     for number in (5, 40):
         (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"])
-    checks, cast = [], checking.cast
-    monkeypatch.setattr(checking, "cast", lambda *table: checks.append(1) or cast(*table))
+    checks, cast = [], schema.cast
+    monkeypatch.setattr(schema, "cast", lambda *table: checks.append(1) or cast(*table))
     rows, said = gather(tmp_path)
     assert (len(rows), len(said)) == (62, 2)
     assert len(checks) < 30

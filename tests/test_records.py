@@ -9,7 +9,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.rows import checking, records
+from benchbook.rows import records, schema
 from benchbook.rows.schema import NEAR_MISS, REQUIRED, Row
 from rows import make_row, make_rows
 
@@ -345,7 +345,7 @@ def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
     asked, accepted = [], []
     told = {"energy_joules": 1.0, "energy_method": "nvml", "energy_boundary": "board"}
     with monkeypatch.context() as patch:
-        patch.setattr(checking, "validate", lambda rows, source: asked.append(rows))  # who asks it has its verdict
+        patch.setattr(schema, "validate", lambda rows, source: asked.append(rows))  # who asks it has its verdict
         for name in records.COLUMNS:
             for value in values_to_try(name):
                 row = make_row(**told, run_id=f"run-{len(accepted)}")
@@ -356,9 +356,9 @@ def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
         name for name in records.COLUMNS if name not in ("schema_version", "source", "study", "machine", "session")
     }
     texts = [
-        {name: value if value is None else checking.as_text(value) for name, value in row.items()} for row in accepted
+        {name: value if value is None else schema.as_text(value) for name, value in row.items()} for row in accepted
     ]
-    typed = checking.validate(pandas.DataFrame(texts, columns=records.COLUMNS, dtype="string"))
+    typed = schema.validate(pandas.DataFrame(texts, columns=records.COLUMNS, dtype="string"))
     for row, read in zip(accepted, typed.to_dict("records"), strict=True):
         for name, value in row.items():
             assert read[name] == value or str(read[name]) == value or value in (None, "") or name == "settings"
@@ -403,5 +403,5 @@ def test_settings_of_a_wrong_type_are_named_in_a_row_and_in_a_file(tmp_path, set
 
 
 def test_a_good_row_is_appended_without_the_whole_schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(checking, "cast", lambda rows, source: pytest.fail("a table was checked"))
+    monkeypatch.setattr(schema, "cast", lambda rows, source: pytest.fail("a table was checked"))
     write(tmp_path / "run.csv", FULL_ROW, make_row(seconds=numpy.float64(0.1), compiled=numpy.bool_(True), index=1))

@@ -19,8 +19,7 @@ from benchbook.machine.kinds import KINDS
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings, points
-from benchbook.rows.checking import listed
-from benchbook.rows.schema import DTYPES, RUN_TIME
+from benchbook.rows.schema import DTYPES, RUN_TIME, listed
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
 CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most

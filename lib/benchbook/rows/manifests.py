@@ -12,8 +12,7 @@ from typing import Required
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from benchbook.rows.checking import complaint
-from benchbook.rows.schema import Count, Name, Number, Size, Text
+from benchbook.rows.schema import Count, Name, Number, Size, Text, complaint
 
 FILES = "*Z-*.json"  # named by run: a time in UTC, then eight random digits
 OPEN = with_config(ConfigDict(extra="allow", strict=True))

@@ -23,11 +23,10 @@ import pandas
 
 from benchbook.machine import identity, layout
 from benchbook.rows import crosschecks, manifests, records
-from benchbook.rows.checking import listed, quoted
 from benchbook.rows.crosschecks import RUN
+from benchbook.rows.schema import listed, quoted
 
 LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
-LARGEST_FILE_BYTES = records.LARGEST_BYTES  # one run's rows or manifest
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
 PIECE_BYTES = 2**20
 # Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
@@ -173,22 +172,20 @@ def _checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas
 def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
     """Return a file without what its rows' messages hold of this computer; say which are cut."""
     rows = list(csv.DictReader(io.StringIO(content.decode()))) if name.endswith(".csv") else []
-    cut = [row for row in rows if row.get("message") and row["message"] != _known(row["message"])]
-    if not cut:
+    is_cut = False
+    for row in (row for row in rows if row.get("message")):
+        known = KNOWN.match(row["message"])
+        kept = known[0] if known else ""
+        if kept != row["message"]:
+            say(f"{name}: of the message {quoted(row['message'])} only {quoted(kept)} is sent")
+            row["message"], is_cut = kept, True
+    if not is_cut:
         return content
-    for row in cut:
-        say(f"{name}: of the message {quoted(row['message'])} only {quoted(_known(row['message']))} is sent")
-        row["message"] = _known(row["message"])
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
-
-
-def _known(message: str) -> str:
-    known = KNOWN.match(message)
-    return known[0] if known else ""
 
 
 def _own_name(machine_name: str, contents: dict[str, bytes]) -> str:
@@ -271,9 +268,7 @@ def read_zip(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            for member in members:
-                _check_member(path.name, member)
-            _check_whole(path.name, members)
+            _check_members(path.name, members)
             return {member.filename: _read_member(archive, member) for member in members}
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
@@ -285,24 +280,19 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return b"".join(iter(lambda: file.read(PIECE_BYTES), b""))
 
 
-def _check_member(pack_name: str, member: zipfile.ZipInfo) -> None:
-    name, mode = quoted(member.filename), member.external_attr >> 16
-    method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
-    for is_wrong, fault in (
-        (mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG), "is a link or a special file; allowed: plain files"),
-        (member.compress_type not in METHODS, f"is packed by {method}; allowed: store, deflate"),
-        (member.flag_bits & 1, "is encrypted; allowed: plain files"),
-        (
-            member.file_size > LARGEST_FILE_BYTES,
-            f"has {member.file_size} bytes unpacked; allowed: {LARGEST_FILE_BYTES}",
-        ),
-    ):
-        if is_wrong:
-            raise PackError(f"{pack_name}: {name} {fault}")
-    check_name(member.filename, f"{pack_name}: ")
-
-
-def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
+def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
+    for member in members:
+        name, mode = quoted(member.filename), member.external_attr >> 16
+        method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
+        if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise PackError(f"{pack_name}: {name} is a link or a special file; allowed: plain files")
+        if member.compress_type not in METHODS:
+            raise PackError(f"{pack_name}: {name} is packed by {method}; allowed: store, deflate")
+        if member.flag_bits & 1:
+            raise PackError(f"{pack_name}: {name} is encrypted; allowed: plain files")
+        if (size := member.file_size) > records.LARGEST_BYTES:
+            raise PackError(f"{pack_name}: {name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
+        check_name(member.filename, f"{pack_name}: ")
     names = [member.filename for member in members]
     counts = collections.Counter(name.lower() for name in names)  # macOS takes A.csv and a.csv for one file
     if twice := [name for name in names if counts[name.lower()] > 1]:
@@ -312,8 +302,7 @@ def _check_whole(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
         raise PackError(f"{pack_name}: holds {len(machines)} machines ({listed(machines)}); allowed: one")
-    alone = sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names)
-    if alone:
+    if alone := sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names):
         raise PackError(f"{pack_name}: {alone[0]} has no rows beside it")
 
 

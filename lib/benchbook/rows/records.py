@@ -17,11 +17,11 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.rows import manifests
-from benchbook.rows.checking import LONGEST_QUOTED, check_row, listed, unknown_columns, validate
 from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
     KEY,
+    LONGEST_QUOTED,
     PHASES,
     PRECISIONS,
     SCHEMA_VERSION,
@@ -29,6 +29,10 @@ from benchbook.rows.schema import (  # noqa: F401
     TRAINED,
     VARIANTS,
     SchemaError,
+    check_row,
+    listed,
+    unknown_columns,
+    validate,
 )
 
 LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB

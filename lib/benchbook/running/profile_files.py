@@ -8,7 +8,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from benchbook.rows.checking import complaint, quoted
+from benchbook.rows.schema import complaint, quoted
 
 LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}

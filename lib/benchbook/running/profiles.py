@@ -15,8 +15,8 @@ from pathlib import Path
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.rows import records
-from benchbook.rows.checking import quoted
 from benchbook.rows.points import FILES, declared, point_name, point_title
+from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
 
 CALIBRATION = "calibrate"  # the study of ceilings
