@@ -47,29 +47,27 @@ Swapouts:                                   300.
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [("lowpowermode         1", True), ("lowpowermode 0", False), ("powermode 1", True), ("powermode 2", False)],
-)
-def test_low_power_mode_is_read_from_pmset(line, expected):
-    assert condition.low_power_mode(PMSET.format(line=line)) is expected
-    assert condition.low_power_mode(PMSET.format(line="ttyskeepawake 1")) is None
+LEVEL = "com.apple.system.thermalpressurelevel {}"
+PRINTED = [
+    *((condition.low_power_mode, PMSET.format(line=f"lowpowermode         {n}"), n == 1) for n in (0, 1)),
+    *((condition.low_power_mode, PMSET.format(line=f"powermode {n}"), n == 1) for n in (1, 2)),
+    (condition.low_power_mode, PMSET.format(line="ttyskeepawake 1"), None),
+    (condition.battery, ON_BATTERY, {"power_source": "battery", "battery_percent": 85}),
+    (condition.battery, ON_MAINS, {"power_source": "mains", "battery_percent": 100}),
+    (condition.battery, "Now drawing from 'AC Power'\n", {"power_source": "mains", "battery_percent": None}),
+    (condition.battery, "Now drawing from 'UPS Power'\n", {"power_source": "battery", "battery_percent": None}),
+    (condition.battery, "", {"power_source": None, "battery_percent": None}),
+    *((condition.speed_limit, text, limit) for text, limit in ((HOT, 63), (COOL, None), ("", None))),
+    *((condition.thermal_pressure, LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
+    *((condition.thermal_pressure, text, None) for text in (LEVEL.format(50), "")),
+    *((condition.number, text, value) for text, value in (("1\n", 1), ("0", 0), ("", None), ("1.5", None))),
+    (condition.number, "unknown oid", None),
+]
 
 
-def test_battery_is_read_from_pmset():
-    assert condition.battery(ON_BATTERY) == {"power_source": "battery", "battery_percent": 85}
-    assert condition.battery(ON_MAINS) == {"power_source": "mains", "battery_percent": 100}
-    assert condition.battery("Now drawing from 'AC Power'\n") == {"power_source": "mains", "battery_percent": None}
-    assert condition.battery("Now drawing from 'UPS Power'\n")["power_source"] == "battery"
-    assert condition.battery("") == {"power_source": None, "battery_percent": None}
-
-
-def test_speed_limit_and_thermal_pressure_are_read():
-    assert [condition.speed_limit(text) for text in (HOT, COOL, "")] == [63, None, None]
-    level = "com.apple.system.thermalpressurelevel {}"
-    told = [condition.thermal_pressure(level.format(number)) for number in (0, 1, 2, 4, 50)]
-    assert told == ["nominal", "moderate", "heavy", "sleeping", None]
-    assert condition.thermal_pressure("") is None
+@pytest.mark.parametrize(("parse", "printed", "expected"), PRINTED)
+def test_what_a_tool_prints_is_read_or_missing(parse, printed, expected):
+    assert parse(printed) == expected
 
 
 def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
@@ -78,10 +76,6 @@ def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
     linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
     assert condition.swapped(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
     assert condition.swapped("") == {"swapped_in_bytes": None, "swapped_out_bytes": None}
-
-
-def test_a_number_is_one_or_missing():
-    assert [condition.number(text) for text in ("1\n", "0", "", "unknown oid", "1.5")] == [1, 0, None, None, None]
 
 
 def test_sleep_is_what_one_clock_missed():

@@ -74,14 +74,6 @@ def test_any_file_is_rows_or_is_refused_by_name(file, content):
 
 
 @COUNTED
-@given(changes=COLUMNS)
-def test_a_good_row_with_any_cells_changed_is_a_row_or_is_refused(file, changes):
-    file.write_bytes(table([make_row(settings="{}") | changes]))
-    message = refusal(lambda: records.merge([file]), records.SchemaError)
-    assert message is None or (str(file) in message and len(message) < 2000)  # a value is quoted, not echoed whole
-
-
-@COUNTED
 @given(
     members=st.dictionaries(
         st.text(max_size=12) | st.sampled_from(["desk/mnist_speedup/p/Z-r.csv", "../x.csv", "/x.csv", "desk/x.json"]),

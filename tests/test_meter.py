@@ -22,34 +22,24 @@ def write(path, watts, every=1, header="timestamp,watts"):
     return path
 
 
-def test_constant_watts_over_some_seconds_are_their_product(tmp_path):
-    log = meter.read(write(tmp_path / "m.csv", [50] * 11))
-    assert meter.joules(log, T0 + 2, T0 + 8) == pytest.approx(300)
-    assert meter.joules(log, T0 + 2.25, T0 + 7.5) == pytest.approx(50 * 5.25)
-    assert meter.joules(log, T0, T0 + 10) == pytest.approx(500)
+STEADY, RISING, TEETH = [50] * 11, range(0, 110, 10), [0, 100, 0, 100, 0]
 
 
-def test_rising_watts_are_integrated_by_the_trapezoid_rule(tmp_path):
-    log = meter.read(write(tmp_path / "m.csv", range(0, 110, 10)))  # 10 W a second
-    assert meter.joules(log, T0 + 2, T0 + 6) == pytest.approx(5 * (6**2 - 2**2))
-    assert meter.joules(log, T0 + 2.5, T0 + 5.5) == pytest.approx(5 * (5.5**2 - 2.5**2))
-    log = meter.read(write(tmp_path / "m.csv", [0, 100, 0, 100, 0]))
-    assert meter.joules(log, T0, T0 + 4) == pytest.approx(200)
-
-
-@pytest.mark.parametrize(("begun", "ended"), [(-1, 5), (5, 11), (11, 15), (-5, -1), (5, 5), (6, 5)])
-def test_a_window_that_the_log_does_not_cover_is_missing(tmp_path, begun, ended):
-    assert meter.joules(meter.read(write(tmp_path / "m.csv", [50] * 11)), T0 + begun, T0 + ended) is None
-
-
-def test_samples_farther_apart_than_half_a_window_say_nothing_about_it(tmp_path):
-    log = meter.read(write(tmp_path / "m.csv", [50] * 6, every=5))
-    assert meter.joules(log, T0 + 1, T0 + 10.9) is None
-    assert meter.joules(log, T0 + 1, T0 + 11) == pytest.approx(500)
-
-
-def test_an_empty_log_covers_nothing(tmp_path):
-    assert meter.joules(meter.read(write(tmp_path / "m.csv", [])), T0, T0 + 1) is None
+@pytest.mark.parametrize(
+    ("watts", "every", "begun", "ended", "expected"),
+    [
+        *((STEADY, 1, *window, joules) for *window, joules in ((2, 8, 300), (2.25, 7.5, 50 * 5.25), (0, 10, 500))),
+        *((RISING, 1, a, b, 5 * (b**2 - a**2)) for a, b in ((2, 6), (2.5, 5.5))),  # by the trapezoid rule
+        (TEETH, 1, 0, 4, 200),
+        *((STEADY, 1, a, b, None) for a, b in ((-1, 5), (5, 11), (11, 15), (-5, -1), (5, 5), (6, 5))),  # not covered
+        ([50] * 6, 5, 1, 11, 500),
+        ([50] * 6, 5, 1, 10.9, None),  # samples farther apart than half a window
+        ([], 1, 0, 1, None),
+    ],
+)
+def test_a_window_has_the_joules_of_the_watts_that_cover_it(tmp_path, watts, every, begun, ended, expected):
+    joules = meter.joules(meter.read(write(tmp_path / "m.csv", watts, every)), T0 + begun, T0 + ended)
+    assert joules == (None if expected is None else pytest.approx(expected))
 
 
 def test_times_with_another_zone_extra_columns_and_any_order_are_read(tmp_path):

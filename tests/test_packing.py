@@ -262,13 +262,6 @@ def test_a_long_value_is_cut_where_a_message_quotes_it(tmp_path, outputs, column
     assert not outputs.exists()
 
 
-def test_a_pack_in_latin_1_is_refused(tmp_path, outputs):
-    rows = csv_text(tmp_path, make_row(message="caf\u00e9")).encode("latin-1")
-    with pytest.raises(ValueError, match=r"byte 0xe9 is not UTF-8"):
-        packing.add(packed(tmp_path, rows=rows))
-    assert not outputs.exists()
-
-
 @pytest.mark.parametrize("shape", ["lines", "columns"])
 def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
     header = ",".join(records.COLUMNS)
@@ -322,7 +315,3 @@ def test_a_bad_archive_of_a_folder_is_named_and_the_others_are_added(tmp_path, o
     before = files(outputs)
     assert add_folder(tmp_path / "sent")[1] == error
     assert files(outputs) == before
-
-
-def test_a_folder_without_archives_is_an_error(tmp_path):
-    assert "has no archive; allowed: " in add_folder(tmp_path)[1]

@@ -118,20 +118,11 @@ def test_columns_that_this_version_does_not_have_are_named_once(runs):
 
 BAD_MANIFESTS = {
     '{"machine": 5}': "machine is 5; allowed: an object",
-    "[]": r"the whole is \[\]; allowed: an object",
     '{"commit": "ab': "is not JSON",
-    "": "is not JSON",
-    '{"conditions": {}}': r"conditions is \{\}; allowed: a valid array",
     '{"conditions": [{"awake_seconds": 1}]}': r"conditions\[0\].elapsed_seconds is missing",
-    '{"conditions": [{"awake_seconds": "1", "elapsed_seconds": 1}]}': r"conditions\[0\].awake_seconds is '1'",
     '{"condition_before": {"load_average_1_minute": "low"}}': "load_average_1_minute is 'low'; allowed: a valid number",
     '{"condition_before": {"gpus": [{"num_other_processes": true}]}}': "num_other_processes is True; allowed: a valid",
     '{"environment": {"packages": ["torch"]}}': r"environment.packages is \['torch'\]; allowed: an object",
-    '{"machine": {"memory_bytes": NaN}}': "machine.memory_bytes is nan; allowed: a finite number",
-    '{"machine": {"memory_bytes": Infinity}}': "machine.memory_bytes is inf; allowed: a finite number",
-    '{"parameters": {"device": 5}}': "parameters.device is 5; allowed: a valid string",
-    '{"parameters": {"dataset": ["mnist"]}}': r"parameters.dataset is \['mnist'\]; allowed: a valid string",
-    '{"tuning": {"chosen": "tuned"}}': "tuning.settings is missing",
     '{"misplaced_operations": {"Cast": "often"}}': "misplaced_operations.Cast is 'often'; allowed: a valid integer",
     "[" * 100_000: "is not JSON",
 }

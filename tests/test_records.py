@@ -1,8 +1,6 @@
 """The schema's errors, and rows that come back from a file as they went in."""
 
 import difflib
-import json
-import math
 import random
 
 import numpy
@@ -369,37 +367,6 @@ def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
 def test_a_count_that_a_file_would_not_give_back_is_not_written(tmp_path, name, value):
     with pytest.raises(records.SchemaError, match=f"column {name} is"):
         records.check_row(make_row() | {name: value}, "row")
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("phase", "trian"), ("utilisation", 1.01), ("batch_size", 0), ("study", None), ("loss", "low")],
-)
-def test_what_the_whole_schema_refuses_one_row_may_not_hold(column, value):
-    with pytest.raises(records.SchemaError, match=f"column {column} is"):
-        records.check_row(make_row() | {column: value}, "row")
-
-
-@pytest.mark.parametrize(
-    ("settings", "fault"),
-    [
-        ({"sustained_minutes": "x"}, "settings.sustained_minutes is 'x'; allowed: a valid number"),
-        ({"price_per_hour": "abc"}, "settings.price_per_hour is 'abc'; allowed: a valid number"),
-        ({"price_per_hour": math.nan}, "settings.price_per_hour is nan; allowed: a finite number"),
-        ({"chosen": []}, "settings.chosen is []; allowed: 'tuned' or 'reference'"),
-        ({"side": ["x"]}, "settings.side is ['x']; allowed: 'tuned' or 'reference'"),
-        ({"trainable": 1}, "settings.trainable is 1; allowed: a valid boolean"),
-        ({"rounding": {"seconds": "half"}}, "settings.rounding.seconds is 'half'; allowed: a valid number"),
-    ],
-)
-def test_settings_of_a_wrong_type_are_named_in_a_row_and_in_a_file(tmp_path, settings, fault):
-    path = write_raw(tmp_path / "run.csv", make_row(settings=json.dumps(settings)))
-    with pytest.raises(records.SchemaError) as caught:
-        records.read(path)
-    assert str(caught.value) == f"{path}, line 2: column {fault}"
-    with pytest.raises(records.SchemaError) as caught:
-        records.append(path, make_row(settings=settings))
-    assert str(caught.value) == f"run.csv, line 2: column {fault}"
 
 
 def test_a_good_row_is_appended_without_the_whole_schema(tmp_path, monkeypatch):
