@@ -184,7 +184,7 @@ def test_retry_makes_only_failed_points_undone(tmp_path):
     assert [path.parent.name for path in tmp_path.rglob("done")] == ["good"]
 
 
-@pytest.mark.parametrize("content", ["", '{"statuses": ["o', None])
+@pytest.mark.parametrize("content", ["", "[]", '{"statuses": ["o', '{"statuses": 5}', None])
 def test_a_point_whose_end_is_torn_or_absent_is_not_done(tmp_path, content):
     if content is not None:
         (tmp_path / "done").write_text(content)
@@ -221,6 +221,15 @@ def test_a_session_keeps_its_name_until_all_of_its_points_are_done(sessions):
     first, second, third = sessions()
     assert first == second == third
     assert sessions()[-1] != first
+
+
+@pytest.mark.parametrize("torn", [b"", b"\xff\x00", b"../x"])
+def test_a_torn_name_of_a_session_is_given_anew(sessions, tmp_path, torn):
+    sessions(left_out=True)
+    (tmp_path / "runs" / "desk" / ".session").write_bytes(torn)
+    first, second = sessions(left_out=True)
+    assert layout.is_name(second)
+    assert first != second
 
 
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):

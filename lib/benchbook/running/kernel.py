@@ -71,6 +71,9 @@ def main() -> None:
         settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
         # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
         settings.NotebookClient.shutdown_kernel = "immediate"
+        notebook, executed = (
+            path.replace("{", "{{").replace("}", "}}") for path in (notebook, executed)
+        )  # no templates
         papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=settings)
 
 

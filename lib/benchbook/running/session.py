@@ -76,7 +76,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
         failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
         if failed:
             file.unlink(missing_ok=True)
-        if not file.exists():
+        if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may tear it
             marker.replace(file, runs.new_id())
         os.environ |= {"BENCHBOOK_SESSION": file.read_text(), "BENCHBOOK_MACHINE": name}
         left_out = run(points, name, deadline)
@@ -146,8 +146,8 @@ def is_done(folder: Path, point: Point) -> bool:
 def _statuses(folder: Path) -> list[str]:
     """Return how the runs of a point ended that is done; none where it is not, or a power cut tore its file."""
     try:
-        return json.loads((folder / "done").read_text())["statuses"]
-    except (OSError, ValueError):
+        return [str(status) for status in json.loads((folder / "done").read_text())["statuses"]]
+    except (OSError, ValueError, TypeError, KeyError):
         return []
 
 
@@ -271,7 +271,7 @@ def is_cut_short(points: list[Point], machine_name: str) -> bool:
     if not file.exists():
         return False
     rows = read_rows(machine_name, lambda line: None)
-    begun = rows.loc[rows["session"] == file.read_text(), ["study", "point"]]
+    begun = rows.loc[rows["session"] == file.read_text(errors="replace"), ["study", "point"]]
     return any(((begun["study"] == point.study) & (begun["point"] == point.name)).any() for point in points)
 
 

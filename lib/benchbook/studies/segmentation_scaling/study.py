@@ -25,6 +25,7 @@ NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # whose hours the article printed
 OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
+MOST_PIXELS = 10**9  # that are drawn once more to be shown; the article's 500 images have 131 million
 STAGES = ("start", "end")  # of training: masks are saved before it and after
 SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
 OPACITY = 0.65  # of a mask over its image
@@ -74,9 +75,15 @@ def saved_masks(folder: Path) -> list[dict]:
         if (manifest.get("masks") or {}).get("end") and manifest.get("parameters"):
             newest[path.parts[-4], path.parts[-2]] = manifest
     for (machine, point), manifest in sorted(newest.items()):
-        stages = {stage: [encoded.decode(text) for text in manifest["masks"][stage]] for stage in STAGES}
-        side, drawn = len(stages["end"][0]), manifest["parameters"]
-        images, truth = _thinned(drawn["num_images"], len(stages["end"]), drawn["image_size"], side)
+        drawn = manifest["parameters"]
+        try:
+            if drawn["num_images"] * drawn["image_size"] ** 2 > MOST_PIXELS:
+                continue
+            stages = {stage: [encoded.decode(text) for text in manifest["masks"][stage]] for stage in STAGES}
+            side = len(stages["end"][0])
+            images, truth = _thinned(drawn["num_images"], len(stages["end"]), drawn["image_size"], side)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):  # masks of nothing that was drawn
+            continue
         decoded.append({"machine": machine, "point": point, "images": images, "truth": list(truth), **stages})
     return decoded
 
