@@ -33,6 +33,7 @@ endif
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
+$(shell test -x $(BIN)/python || rm -f $(READY)) # an interpreter that is gone is installed once more
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
@@ -98,7 +99,7 @@ clean: ## Remove environments, caches and everything that is regenerated; rows a
 	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
-	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.11 .venv
+	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python 3.11 .venv
 	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .

@@ -39,6 +39,7 @@ FASTEST_BUS = 1e12  # bytes a second
 SENSOR_SECONDS = 2.5  # Apple's counters move every 2 s at the slowest
 LONG_INNER = 32_769
 ISSUE = "attach the zip to an issue"
+HINT = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
