@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy
 
 from benchbook.frameworks import devices, operations, survey
-from benchbook.frameworks.devices import Device, DeviceUnavailable
+from benchbook.frameworks.devices import Device, DeviceUnavailable, Refused
 from benchbook.judging.parity import TOLERANCES
 from benchbook.machine import condition, identity, layout
 from benchbook.measuring import calibration, parity, protocol, runs, sensors
