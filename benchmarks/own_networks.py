@@ -54,7 +54,7 @@ TORCH |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
 TORCH |= {f"{HERE}sparse": OWN | {"example": f"{HERE}bag"}, f"{HERE}graph": OWN | {"example": f"{HERE}graph_batch"}}
 TORCH |= {VISION + name: SMALL for name in CLASSIFIERS.split()}
 TORCH |= {f"{VISION}alexnet": SMALL | ALEXNET, f"{VISION}googlenet": SMALL | AUXILIARY}
-TORCH |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 96}}
+TORCH |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 299, "batch_size": 2}}
 TORCH |= {f"{VISION}vit_b_16": SMALL | {"arguments": "num_classes=10, image_size=64"}}
 TORCH |= {f"{VISION}maxvit_t": SMALL | {"arguments": "num_classes=10, input_size=(64, 64), partition_size=2"}}
 TORCH |= {

@@ -49,13 +49,15 @@ class Capped:
         return getattr(self.stream, name)
 
 
-def cap_output() -> None:
-    """Keep only the beginning of what this process prints from here on."""
-    sys.stdout, sys.stderr = Capped(sys.stdout), Capped(sys.stderr)
+def start() -> None:
+    """Begin a run: files that were run before are run again, and of what is printed the beginning is kept."""
+    _run.cache_clear()
+    streams = (each.stream if isinstance(each, Capped) else each for each in (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = map(Capped, streams)
 
 
 def resolve(name: str, what: str) -> Callable:
-    """Return a callable by its name; its module is imported, or its file run, once for each content.
+    """Return a callable by its name; its module is imported, or its file run, once.
 
     Args:
         name: see the module.
@@ -67,8 +69,7 @@ def resolve(name: str, what: str) -> Callable:
     place, attribute = _parts(name, what)
     with blamed(f"{what} {name!r}: {Path(place).name}"):
         if place.endswith(".py"):
-            path = _file(place, what, name)
-            module = _run(path, path.read_bytes())
+            module = _run(_file(place, what, name))
         else:
             _see_present_folder()
             module = importlib.import_module(place)
@@ -229,8 +230,8 @@ def _nearest(wanted: str, names: list[str]) -> str:
 
 
 @functools.cache
-def _run(path: Path, source: bytes) -> Any:
-    """Return the module that a file is; what it registers with a framework can be registered once only."""
+def _run(path: Path) -> Any:
+    """Return the module that a file is: a change of it belongs to the next run, and a second run may be refused."""
     if str(path.parent) not in sys.path:  # for what the file imports from beside it
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
