@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy
@@ -187,8 +187,9 @@ def function_slopes(loss: torch.Tensor, compute: Callable[[], torch.Tensor]) -> 
             compute()
         finally:
             function.forward = staticmethod(forward)
-        slope = _slope(function, called[0]) if called else None
-        slopes |= {} if slope is None else {function.__qualname__: slope}
+        with suppress(Exception):  # some cannot be called by themselves
+            slope = _slope(function, called[0])
+            slopes |= {} if slope is None else {function.__qualname__: slope}
     return slopes
 
 
@@ -197,7 +198,7 @@ def _slope(function: type[torch.autograd.Function], arguments: list) -> float | 
     random = torch.Generator().manual_seed(0)
     kept = [part.detach().clone() if isinstance(part, torch.Tensor) else part for part in arguments]
     moving = [place for place, part in enumerate(arguments) if isinstance(part, torch.Tensor) and part.requires_grad]
-    if any(kept[place].dtype != torch.float64 for place in moving):
+    if not moving or any(kept[place].dtype != torch.float64 for place in moving):
         return None
     ways = {place: torch.randn(kept[place].shape, generator=random, dtype=torch.float64) for place in moving}
     ways = {place: way * kept[place].square().mean().sqrt().clamp(min=SLOPE_STEP) for place, way in ways.items()}
