@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchbook.judging import sustained
+from benchbook.judging import statistics
 from benchbook.measuring import protocol, sensors
 from fakes import Clock, FakeWorkload, run
 from rows import make_row, make_rows
@@ -57,27 +57,27 @@ def windows(seconds, samples, settings=TOLD, **columns):
 
 
 def test_the_first_minute_and_the_last_stand_side_by_side():
-    timed = sustained.windows(windows([30, 30, 30, 30, 30, 30], [90, 90, 60, 60, 30, 60]))
+    timed = statistics.sustained(windows([30, 30, 30, 30, 30, 30], [90, 90, 60, 60, 30, 60]))
     assert timed["minutes"].tolist() == [0.5, 1, 1.5, 2, 2.5, 3]
-    line = sustained.first_and_last(timed).iloc[0]
+    line = statistics.first_and_last(timed).iloc[0]
     assert (line["minutes"], line["stretch"], line["first"], line["last"]) == (3, 1, 3.0, 1.5)
     assert line["change"] == -0.5
 
 
 def test_a_short_run_is_halved_and_says_so():
-    line = sustained.first_and_last(sustained.windows(windows([10, 10], [40, 20]))).iloc[0]
+    line = statistics.first_and_last(statistics.sustained(windows([10, 10], [40, 20]))).iloc[0]
     assert (line["stretch"], line["first"], line["last"]) == (pytest.approx(1 / 6), 4.0, 2.0)
 
 
 def test_one_window_longer_than_a_minute_is_first_and_last():
-    line = sustained.first_and_last(sustained.windows(windows([200], [400]))).iloc[0]
+    line = statistics.first_and_last(statistics.sustained(windows([200], [400]))).iloc[0]
     assert (line["first"], line["last"], line["change"]) == (2.0, 2.0, 0.0)
 
 
 def test_other_points_and_older_runs_are_left_out():
-    assert sustained.windows(windows([10], [10], settings="{}")).empty
-    assert sustained.windows(make_rows([])).empty
-    assert sustained.first_and_last(sustained.windows(make_rows([]))).empty
+    assert statistics.sustained(windows([10], [10], settings="{}")).empty
+    assert statistics.sustained(make_rows([])).empty
+    assert statistics.first_and_last(statistics.sustained(make_rows([]))).empty
     old, new = (windows([10], [n], run_id=name, session=name) for name, n in (("run-1", 10), ("run-2", 20)))
-    timed = sustained.windows(make_rows([*old.to_dict("records"), *new.to_dict("records")]))
+    timed = statistics.sustained(make_rows([*old.to_dict("records"), *new.to_dict("records")]))
     assert timed["samples"].tolist() == [20]

@@ -11,7 +11,8 @@ from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
 ESTIMATE = "estimate_tdp"  # the method of energy that no sensor read
-WARMED_UP = 0.95
+WARMED_UP = 0.95  # a first window slower than this share of its kernel carries the warm-up
+MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
 _DESCRIPTION = [
     *POINT_KEY,
@@ -138,6 +139,53 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
     return float(fixed), float(per_sample)
 
 
+def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the windows of each sustained point's last run, with the minutes at which they end.
+
+    A machine without a fan is not what its first seconds say.
+
+    Returns:
+        Columns: machine, study, point, device, framework, variant, minutes, samples, seconds, samples_per_second.
+    """
+    long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
+    long = pandas.Series(long, rows.index, dtype=bool)
+    timed = newest(rows[long & (rows["source"] == "measured")])
+    timed = timed[(timed["phase"] == "train") & timed["samples_per_second"].notna()]
+    timed = timed[timed["run_id"] == timed.groupby(["machine", "point"])["run_id"].transform("max")]
+    timed = timed.sort_values(["machine", "point", "index"])
+    minutes = timed.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE
+    kept = ["machine", "study", "point", "device", "framework", "variant"]
+    columns = [*kept, "minutes", "samples", "seconds", "samples_per_second"]
+    return timed.assign(minutes=minutes)[columns].reset_index(drop=True)
+
+
+def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rate of each sustained point's first minute and of its last, side by side.
+
+    A window belongs to the minute in which it ended, or in the last minute began. A run of under two minutes is halved
+    instead, and `stretch` says so.
+
+    Args:
+        timed: from `sustained`.
+
+    Returns:
+        Columns: machine, study, point, device, framework, variant, minutes (in all), stretch (minutes at each end),
+        first, last (images a second), change (a fraction of the first).
+    """
+    key = ["machine", "study", "point", "device", "framework", "variant"]
+    lines = []
+    for values, run in timed.groupby(key, dropna=False, sort=True):
+        total = run["minutes"].max()
+        stretch = min(1.0, total / 2)
+        begun = run["minutes"] - run["seconds"] / MINUTE
+        first, last = run[run["minutes"] <= stretch], run[begun >= total - stretch - 1e-9]
+        ends = (part if len(part) else run.iloc[[end]] for part, end in ((first, 0), (last, -1)))
+        rates = [float(part["samples"].sum() / part["seconds"].sum()) for part in ends]
+        line = dict(zip(key, values, strict=True)) | {"minutes": total, "stretch": stretch}
+        lines.append(line | {"first": rates[0], "last": rates[1], "change": rates[1] / rates[0] - 1})
+    return pandas.DataFrame(lines, columns=[*key, "minutes", "stretch", "first", "last", "change"])
+
+
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     """Return how each point ended that did not end well; that a run was interrupted is over once a later one began."""
     judged = records.without_refusals(measured)
@@ -161,29 +209,21 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
     lasts = described.groupby(POINT_KEY, sort=True).last().reset_index()[_DESCRIPTION].astype(object)
     lasts = lasts.where(lasts.notna(), None)
     tested = measured[measured["phase"] == "evaluate"].groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"].last()
-    groups = windows.groupby(POINT_KEY)
-    numbers = {
-        "num_kernels": groups["run_id"].nunique().to_dict(),
-        "num_windows": groups.size().to_dict(),
-        "accuracy": tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict(),
-    }
-    missing, ends, well = {"num_kernels": 0, "num_windows": 0}, _outcomes(measured), {"status": "ok", "message": None}
-    points = {}
-    for line in lasts.to_dict("records"):
-        key = tuple(line[name] for name in POINT_KEY)
-        counted = {name: values.get(key, missing.get(name)) for name, values in numbers.items()}
-        points[key] = line | counted | ends.get(key, well)
-    return points
+    accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
+    ends, well = _outcomes(measured), {"status": "ok", "message": None, "num_kernels": 0, "num_windows": 0}
+    lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
+    return {key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {}) for key, line in lines.items()}
 
 
 def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mapping[tuple, Prior]) -> dict:
     """Return what a point's windows measured."""
-
     known = {measure: priors.get((measure, machine, windows["device"][0])) for measure in (RATE, ENERGY)}
     runs, rates = windows["run_id"], windows["samples_per_second"]
     rate = intervals.interval(rates, runs, known[RATE])
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
     measures = {
+        "num_kernels": len(set(runs)),
+        "num_windows": len(runs),
         "samples_per_second": rate.value,
         "spread": spread(settled(rates, runs)),
         "low": rate.low,

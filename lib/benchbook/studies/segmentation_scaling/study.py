@@ -8,7 +8,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benchbook.judging import sustained, wording
+from benchbook.judging import statistics, wording
 from benchbook.record import estimate
 from benchbook.rows import manifests
 from benchbook.rows.points import point_title
@@ -145,7 +145,7 @@ def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tupl
 def _windows(ends: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the windows of the runs without a pause, with the rates of their first and their last minute."""
     further = ends[["machine", "point", "first", "last", "stretch"]].assign(minutes_in_all=ends["minutes"])
-    return sustained.windows(evidence.measured).merge(further, on=["machine", "point"])
+    return statistics.sustained(evidence.measured).merge(further, on=["machine", "point"])
 
 
 def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
@@ -192,7 +192,7 @@ STUDY = Study(
             "sustained",
             "Minutes without a pause",
             "The first minute next to the last, in black: a machine without a fan slows down as it warms up.",
-            table=lambda evidence: sustained.first_and_last(sustained.windows(evidence.measured)),
+            table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
             lines=_windows,
             title=Says(
                 "The last minute was {value} than the first",
