@@ -271,6 +271,16 @@ def test_quantities_are_of_the_articles_setting_on_an_accelerator():
     assert mobilenetv2.STUDY.quantities(evidence(slower)) == []
 
 
+def test_estimated_joules_stand_apart_and_judge_no_claim():
+    estimate = {"energy_joules": 320.0, "energy_method": "estimate_tdp", "energy_boundary": "package"}
+    read = {"energy_joules": 640.0, "energy_method": "rapl", "energy_boundary": "package"}
+    own = {"settings": {"trainable": True}, "device": "metal"}
+    guessed = evidence(point(NET, (10, 20), **estimate, **own))
+    assert named(mobilenetv2.STUDY.quantities(guessed)) == {"rate": 15}
+    both = evidence(point(NET, (10, 20), **estimate, **own), point(NET, (10, 20), **read, **own, machine="attic"))
+    assert "1.0 J (package) and 0.50 J (package, estimated)" in findings.finding(mobilenetv2.STUDY, both)
+
+
 def test_a_crash_counts_over_196_pixels_alone_and_only_where_it_was_tried():
     def crashed(**columns):
         own = {"settings": {"trainable": True}, "device": "metal", "framework": "torch"} | columns

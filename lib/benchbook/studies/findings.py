@@ -11,6 +11,8 @@ from benchbook.rows import records
 from benchbook.studies.figures import view
 from benchbook.studies.study import Evidence, Study
 
+# Where two machines are compared, what they did is alike in these columns, as far as a table has them.
+SAME = ("variant", "loader", "framework", "precision", "dataset", "model", "image_size", "batch_size", "layers")
 _STABILITY = ["num_kernels", "interval", "verdict", "variant", "status"]
 
 
@@ -136,8 +138,12 @@ def fastest(table: pandas.DataFrame, column: str, *, least: bool = False) -> dic
 
 
 def place(evidence: Evidence, line: dict, others: pandas.DataFrame) -> str:
-    """Return where a line was measured, as a sentence names it, and of how many machines it is the fastest."""
-    count = others["machine"].nunique()
+    """Return where a line was measured, as a sentence names it, and of how many machines it is the fastest.
+
+    Machines count that did the same: in the columns SAME no line of `others` that counts differs from the line.
+    """
+    same = [name for name in SAME if name in others and pandas.notna(line[name])]
+    count = others.loc[(others[same] == pandas.Series(line)[same]).all(axis=1), "machine"].nunique()
     return evidence.names.in_sentence(line) + (f", the fastest of {count} machines" if count > 1 else "")
 
 

@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook.judging import wording
+from benchbook.judging import statistics, wording
 from benchbook.record.naming import Names
 from benchbook.rows import records
 from benchbook.studies import quantities
@@ -119,7 +119,8 @@ def claimed(evidence: Evidence) -> list[dict]:
     values = []
     for line in article.to_dict("records"):
         values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))
-        if line["trainable"] and pandas.notna(line["joules_per_image"]):
+        is_read = pandas.notna(line["joules_per_image"]) and line["method"] != statistics.ESTIMATE
+        if line["trainable"] and is_read:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
@@ -148,10 +149,11 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
 
 
 def _energy_sentence(table: pandas.DataFrame, names: Names) -> str:
-    """Return the joules of an image within each boundary; they are not compared across."""
+    """Return the joules of an image within each boundary, estimates apart; they are not compared across."""
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
-    read = read[read["status"].isin(records.TRAINED)].groupby("boundary")["joules_per_image"]
-    spans = [f"{wording.span(joules)} J ({boundary})" for boundary, joules in read]
+    read = read[read["status"].isin(records.TRAINED)]
+    kinds = read["boundary"] + read["method"].eq(statistics.ESTIMATE).map({True: ", estimated", False: ""})
+    spans = [f"{wording.span(joules)} J ({kind})" for kind, joules in read.groupby(kinds)["joules_per_image"]]
     return f"An image takes {wording.joined(spans)}" if spans else "No sensor could read its energy"
 
 

@@ -96,8 +96,8 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     """Return what a million training images cost on the fastest point of each machine and view, at every price.
 
     Returns:
-        Columns: machine, device, variant, source, dataset, batch_size, kind (on_demand, reserved, stated by the run, or
-        electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
+        Columns: machine, device, variant, source, precision, dataset, batch_size, kind (on_demand, reserved, stated by
+        the run, or electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
         per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
         hour), energy_method and energy_boundary (of joules that electricity is priced by), note (what that boundary
         leaves out).
@@ -120,7 +120,8 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             own = line | (dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {})
             note = estimate.wall_note(own["energy_boundary"])
             lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
-    names = ["machine", "device", "variant", "source", "dataset", "batch_size", "kind", "per_hour", "images_per_second"]
+    names = ["machine", "device", "variant", "source", "precision", "dataset", "batch_size", "kind", "per_hour"]
+    names += ["images_per_second"]
     names += ["per_million", "low", "high", "interval", "num_windows", "verdict", "rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
@@ -293,7 +294,7 @@ STUDY = Study(
             table=costs,
             title=COST,
             column="per_million",
-            label=("variant", "dataset", "kind"),
+            label=("variant", "precision", "dataset", "kind"),
             usual={"kind": ""},
             text="${per_million:.3g} at ${per_hour:.3g} an hour",
             least_first=True,
