@@ -187,13 +187,13 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
 
-    def try_here(build, best, trial, parity_steps, folder, time_limit_seconds):
-        return tuned._try(build, trial, tuned._warm(build(best)), parity_steps, folder)[0]
+    def ask_here(end, folder, build, *question):
+        return tuned._ask(folder, {}, build, *question)
 
-    monkeypatch.setattr(tuned, "_try_apart", try_here)  # another process has no impostor; test_tuned.py has that one
+    monkeypatch.setattr(tuned, "_ask_apart", ask_here)  # another process has no impostor; test_tuned.py has that one
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
     _, trials = tuned.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, changes)
-    assert set(trials["outcome"]) <= {"taken", "not faster"}, trials["reason"].tolist()
+    assert set(trials["outcome"]) <= {"taken", "not faster", "not fastest"}, trials["reason"].tolist()
     assert list(trials["channels_last"])[-1]
 
 
