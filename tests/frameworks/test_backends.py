@@ -96,11 +96,6 @@ def test_operations_can_be_chained_and_read(name):
     assert abs(CPU.backend.read(last)) in ((1, 3) if name == "launch" else (1,))  # some add to what came before
 
 
-def test_the_small_training_takes_steps_that_can_be_waited_for():
-    step = CPU.backend.training_step(CPU)
-    CPU.backend.synchronize(CPU, operations.queue(step, 2))
-
-
 @pytest.mark.frameworks("tensorflow", "jax")
 def test_its_own_wait_waits():
     assert calibration.check_synchronize(CPU, work_seconds=0.2) < 0.1

@@ -275,10 +275,6 @@ class Backend:
         """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
         return float(output.reshape(-1)[0])
 
-    def training_step(self, device: Device) -> Operation:
-        """Return a step of the small training that starts of a process measure; see `frameworks.operations`."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Group:

@@ -16,11 +16,6 @@ from benchbook.machine.precisions import PRECISIONS
 
 # By the precisions that are calibrated: what matrices are kept in.
 DTYPES = {name: each.stored for name, each in PRECISIONS.items() if not each.autocast and each.family != "fp64"}
-# The small training that starts of a process measure: sizes of its images and its network.
-BATCH_SIZE, PIXELS, CLASSES, CHANNELS = 64, 28, 10, 32
-LEARNING_RATE = 1e-4
-KERNEL = (3, 3, 1, CHANNELS)  # height, width, in, out
-HIDDEN = (PIXELS // 2) ** 2 * CHANNELS  # values of an image after padded convolution and pooling
 
 
 def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> Operation:
@@ -76,16 +71,3 @@ def calls_lasting(seconds: float, run: Callable[[int], float]) -> int:
     while (taken := min(run(count), run(count))) < seconds / 4:
         count *= max(2, min(10, math.floor(seconds / 2 / max(taken, 1e-9))))
     return max(1, round(count * seconds / taken))
-
-
-def batch() -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return images, float32, shape (n, height, width, 1), and labels."""
-    random = numpy.random.default_rng(0)
-    images = random.normal(size=(BATCH_SIZE, PIXELS, PIXELS, 1)).astype(numpy.float32)
-    return images, random.integers(CLASSES, size=BATCH_SIZE)
-
-
-def weights() -> list[numpy.ndarray]:
-    """Return a convolution's kernel and a dense layer's, for frameworks that draw none themselves."""
-    random = numpy.random.default_rng(1)
-    return [random.normal(scale=0.01, size=shape).astype(numpy.float32) for shape in (KERNEL, (HIDDEN, CLASSES))]

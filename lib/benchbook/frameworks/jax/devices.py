@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy
 
-from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Backend, Device, Operation
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import Precision
@@ -117,26 +116,6 @@ class JaxBackend(Backend):
 
     def launch(self, device: Device) -> Operation:
         return self._chain(device, lambda number: number + 1, numpy.zeros(1, numpy.float32))
-
-    def training_step(self, device: Device) -> Operation:
-        with jax.default_device(self.handle(device)):
-            images, labels = (jax.device_put(part) for part in operations.batch())
-            side = operations.PIXELS // 2
-            weights = [jax.device_put(array) for array in operations.weights()]
-
-        def loss(weights):
-            layout = ("NHWC", "HWIO", "NHWC")
-            hidden = jax.lax.conv_general_dilated(images, weights[0], (1, 1), "SAME", dimension_numbers=layout)
-            hidden = jax.nn.relu(hidden).reshape(-1, side, 2, side, 2, operations.CHANNELS).max(axis=(2, 4))
-            chances = jax.nn.log_softmax(hidden.reshape(operations.BATCH_SIZE, -1) @ weights[1])
-            return -jax.numpy.take_along_axis(chances, labels[:, None], axis=1).mean()
-
-        @jax.jit
-        def update(weights):
-            gradients = jax.grad(loss)(weights)
-            return [weight - operations.LEARNING_RATE * part for weight, part in zip(weights, gradients, strict=True)]
-
-        return lambda previous: update(weights if previous is None else previous)
 
 
 BACKEND = JaxBackend()

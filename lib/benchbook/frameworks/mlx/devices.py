@@ -16,9 +16,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy
-from mlx import nn
 
-from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Backend, Device, Operation
 
 # MLX multiplies float32 through TF32 units where an Apple GPU has them, unless this is 0 when it first multiplies.
@@ -111,29 +109,6 @@ class MlxBackend(Backend):
             return output
 
         return start
-
-    def training_step(self, device: Device) -> Operation:
-        mx.set_default_device(self.handle(device))
-        images, labels = (mx.array(part) for part in operations.batch())
-        kernel, dense = (mx.array(array) for array in operations.weights())
-        first = [_kept(mx.contiguous(kernel.transpose(3, 0, 1, 2))), _kept(dense)]
-        pool = nn.MaxPool2d(2)
-
-        def loss(weights: list) -> Any:
-            hidden = pool(nn.relu(mx.conv2d(images, weights[0], padding=1))).reshape(operations.BATCH_SIZE, -1)
-            return nn.losses.cross_entropy(hidden @ weights[1], labels, reduction="mean")
-
-        differentiate = mx.grad(loss)
-
-        def update(previous: Any) -> list:
-            weights = previous or first
-            gradients = differentiate(weights)
-            pairs = zip(weights, gradients, strict=True)
-            updated = [weight - operations.LEARNING_RATE * gradient for weight, gradient in pairs]
-            mx.async_eval(updated)
-            return updated
-
-        return update
 
 
 def _chain(compute: Callable[[], Any]) -> Operation:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy
 import tensorflow
 
-from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Backend, Device, Operation, has_binaries
 from benchbook.machine.precisions import Precision
 
@@ -161,28 +160,6 @@ class TensorFlowBackend(Backend):
 
     def read(self, output: Any) -> float:
         return float(tensorflow.reshape(output, [-1])[0])
-
-    def training_step(self, device: Device) -> Operation:
-        with tensorflow.device(self.handle(device)):
-            images, labels = (tensorflow.constant(part) for part in operations.batch())
-            weights = [tensorflow.Variable(array) for array in operations.weights()]
-
-        @tensorflow.function
-        def update():
-            with tensorflow.GradientTape() as tape:
-                hidden = tensorflow.nn.relu(tensorflow.nn.conv2d(images, weights[0], 1, "SAME"))
-                hidden = tensorflow.reshape(tensorflow.nn.max_pool2d(hidden, 2, 2, "SAME"), (operations.BATCH_SIZE, -1))
-                losses = tensorflow.nn.sparse_softmax_cross_entropy_with_logits(labels, hidden @ weights[1])
-                loss = tensorflow.reduce_mean(losses)
-            for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
-                weight.assign_sub(operations.LEARNING_RATE * gradient)
-            return loss
-
-        def step(previous):
-            with tensorflow.device(self.handle(device)):
-                return update()
-
-        return step
 
 
 BACKEND = TensorFlowBackend()

@@ -6,9 +6,7 @@ Outputs of operations are allocated once.
 
 import numpy
 import torch
-from torch import nn
 
-from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Backend, Device, Operation, has_binaries
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
@@ -144,28 +142,6 @@ class TorchBackend(Backend):
     def launch(self, device: Device) -> Operation:
         number = torch.zeros(1, device=device.kind)
         return lambda previous: number.add_(1)
-
-    def training_step(self, device: Device) -> Operation:
-        images, labels = (torch.from_numpy(part).to(device.kind) for part in operations.batch())
-        images = images.permute(0, 3, 1, 2).contiguous()
-        network = nn.Sequential(
-            nn.Conv2d(1, operations.CHANNELS, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.LazyLinear(operations.CLASSES),
-        )
-        network.to(device.kind)(images)
-        optimiser = torch.optim.SGD(network.parameters(), operations.LEARNING_RATE)
-
-        def step(previous):
-            optimiser.zero_grad()
-            loss = nn.functional.cross_entropy(network(images), labels)
-            loss.backward()
-            optimiser.step()
-            return loss.detach()
-
-        return step
 
 
 BACKEND = TorchBackend()
