@@ -127,6 +127,8 @@ def test_sessions_are_known_to_differ_where_points_were_repeated():
     again = [row for n in range(3, 8) for row in windows(seed=n, session=f"s{n}", commit="a")]
     line = compare.table(make_rows(a), make_rows(b), rows=make_rows([*a, *b, *again])).iloc[0]
     assert (alone["verdict"], line["verdict"], line["note"]) == ("no difference shown", "B faster", "")
+    twice = compare.table(make_rows(a), make_rows(b), rows=make_rows([*a, *b])).iloc[0]
+    assert (twice["low"], twice["high"]) == (alone["low"], alone["high"])
     same = compare.table(make_rows(a), make_rows([row | {"session": "s1"} for row in b])).iloc[0]
     assert same["note"] == ""
     assert same["high"] / same["low"] < alone["high"] / alone["low"]

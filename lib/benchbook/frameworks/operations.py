@@ -1,4 +1,4 @@
-"""The few operations that a device is calibrated with, for all frameworks alike, and the data of a small training.
+"""The few operations that a device is calibrated with, for all frameworks alike.
 
 Every operation takes what the one before it returned. torch and tensorflow ignore it; JAX may run independent work
 side by side, and MLX leaves undone what nobody asks for, so there a computation hangs on its predecessor, and waiting

@@ -128,20 +128,20 @@ def table(
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
         conditions: from `condition.samples`, for the stability of each side.
-        rows: all rows there are, from which the deviations between kernels and between sessions are learnt; None: those
-            of A and B. That sessions of B differ from others is the question, and is not counted as such a deviation.
+        rows: further rows, from which the deviations between kernels and between sessions are learnt as well. That
+            sessions of B differ from others is the question, and is not counted as such a deviation.
 
     Returns:
         Columns COLUMNS; a and b are rates, ratio is b / a with its bounds and their kind, verdict is what `outcome`
         says or the side that trained wrong, note says where nothing is known of how sessions differ, and stability is
-        each side's Verdict. energy_a and energy_b are joules an
-        image, energy_ratio is b / a with its bounds, missing where boundaries differ, and energy_note what the two do
-        not have in common.
+        each side's Verdict. energy_a and energy_b are joules an image, energy_ratio is b / a with its bounds, missing
+        where boundaries differ, and energy_note what the two do not have in common.
 
     Raises:
         ValueError: several machines on a side that the other side does not have, or nothing to pair.
     """
-    priors = intervals.priors(pandas.concat([a, b]) if rows is None else rows, {*b["session"]})
+    known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that is there twice counts once
+    priors = intervals.priors(known, apart={*b["session"]})
     sides = [_points(verdicts.summarise(side, conditions, priors)) for side in (a, b)]
     lines = [_line(pair) for pair in _pairs(*sides).to_dict("records")]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
