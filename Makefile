@@ -68,9 +68,9 @@ lint: $(READY) ## Check the style of modules and notebooks
 
 bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; intervals, soak, scale, parity
 	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity,$(STUDIES))); do \
-		$(BIN)/python tests/bench_overhead.py --study $$study || exit 1; done
-	@for bench in $(filter soak scale parity,$(STUDIES)); do $(BIN)/python tests/bench_$$bench.py || exit 1; done
-	@$(if $(filter intervals,$(STUDIES)),$(BIN)/python benchmarks/intervals.py)
+		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
+	@for bench in $(filter intervals soak scale parity,$(STUDIES)); do \
+		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py || exit 1; done
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

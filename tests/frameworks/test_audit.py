@@ -25,7 +25,7 @@ def build():
         return Mnist.build(digits, DEVICE, "controlled", data_resident=True, batch_size=72)
     shapes = datasets.load("shapes")
     shapes = shapes.with_tests(64)
-    return MobileNetV2.build(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0)
+    return MobileNetV2.build(shapes, DEVICE, image_size=32, batch_size=24, num_workers=0, trainable=True)
 
 
 def reasons(workload, folder):

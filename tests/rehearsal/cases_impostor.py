@@ -185,12 +185,10 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 
 @pytest.mark.parametrize("study", ["mnist_speedup", "mobilenetv2_energy"])
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
-    monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
-
-    def ask_here(end, folder, build, *question):
-        return tuned._ask(folder, {}, build, *question)
-
-    monkeypatch.setattr(tuned, "_ask_apart", ask_here)  # another process has no impostor; test_tuned.py has that one
+    for length in ("SHORT_SECONDS", "TRIAL_SECONDS"):
+        monkeypatch.setattr(tuned, length, 0.0)
+    # Another process has no impostor; test_tuned.py has that one.
+    monkeypatch.setattr(tuned, "_ask_apart", lambda end, folder, *asked: tuned._ask(folder, {}, *asked))
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
     _, trials = tuned.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, changes)
     assert set(trials["outcome"]) <= {"taken", "not faster", "not fastest"}, trials["reason"].tolist()
