@@ -89,16 +89,10 @@ def test_evaluation_is_loss_per_image_without_an_accuracy(tiny, monkeypatch):
     assert math.isnan(evaluation.accuracy)
 
 
-@pytest.mark.parametrize("data_resident", [True, False])
-def test_batches_are_images_from_0_to_1_in_an_order_of_the_seed(tiny, data_resident):
-    workload = resident(tiny) if data_resident else vae.build(tiny, CPU, batch_size=16)
-    epochs = [torch.cat([images for (images,) in workload.batches(epoch)]) for epoch in (0, 0, 1)]
+def test_batches_are_images_from_0_to_1(tiny):
+    images = torch.cat([images for (images,) in resident(tiny).batches(0)])
     pixels = torch.from_numpy(tiny.train_images.copy()).float().div(255).sum((1, 2))
-    assert torch.equal(epochs[0], epochs[1])
-    assert not torch.equal(epochs[0], epochs[2])
-    torch.testing.assert_close(epochs[0].sum((1, 2, 3)).sort().values, pixels.sort().values)
-    assert [workload.num_samples(batch) for batch in workload.batches(0)] == [16, 16, 16, 2]
-    assert next(workload.batches(0))[0].shape == (16, 1, 28, 28)
+    torch.testing.assert_close(images.sum((1, 2, 3)).sort().values, pixels.sort().values)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

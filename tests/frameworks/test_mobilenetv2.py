@@ -195,13 +195,7 @@ def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
         assert step.loss == pytest.approx(other.loss, rel=tolerance)  # the second is that after a step
 
 
-@pytest.mark.slow  # JAX compiles all layers' gradients for half a minute
-@pytest.mark.frameworks("jax")
-def test_so_are_the_gradients_that_jax_compiles(unfrozen):
-    test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen)
-
-
-@pytest.mark.frameworks("tensorflow")
+@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
     """Batch norms in training mode, their constants, padding: one of them wrong would show in the gradient's norm."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")

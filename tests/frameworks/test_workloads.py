@@ -42,6 +42,7 @@ PARAMETERS = {
     "segmentation_scaling": (1_309_142, 1_309_142 + 2 * 1594),
     "resnet50_cost": (23_508_032 + 2048 * 3 + 3, 23_508_032 + 2048 * 3 + 3),
 }
+RESIDENT = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling")  # those that can be
 ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # as its article
 WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
@@ -77,15 +78,17 @@ def test_a_row_says_what_is_trained_on_which_data(study, framework):
 
 
 def test_the_order_of_the_images_depends_on_seed_and_epoch_alone(study, framework):
-    workload = made(study, framework)
-    before = workload.device.backend.random_state(workload.device)
-    first, again, later = (numpy.concatenate([batch[0] for batch in arrays(workload, epoch)]) for epoch in (0, 0, 1))
-    numpy.testing.assert_array_equal(first, again)
-    assert numpy.array_equal(first, later) == (study in ALWAYS_IN_ONE_ORDER)
-    if framework == "torch":  # whose loaders could draw from the generator of weights and dropout
-        assert before["cpu"].equal(workload.device.backend.random_state(workload.device)["cpu"])
-        other = numpy.concatenate([batch[0] for batch in arrays(build(study, framework, seed=9), 0)])
-        assert not numpy.array_equal(first, other)
+    kinds = [{}, {"data_resident": True}] if framework == "torch" and study in RESIDENT else [{}]
+    for options in kinds:
+        workload = build(study, framework, **options) if options else made(study, framework)
+        before = workload.device.backend.random_state(workload.device)
+        first, again, later = (numpy.concatenate([batch[0] for batch in arrays(workload, each)]) for each in (0, 0, 1))
+        numpy.testing.assert_array_equal(first, again)
+        assert numpy.array_equal(first, later) == (study in ALWAYS_IN_ONE_ORDER)
+        if framework == "torch":  # whose loaders could draw from the generator of weights and dropout
+            assert before["cpu"].equal(workload.device.backend.random_state(workload.device)["cpu"])
+            other = numpy.concatenate([batch[0] for batch in arrays(build(study, framework, seed=9, **options), 0)])
+            assert not numpy.array_equal(first, other)
 
 
 def test_a_restored_snapshot_repeats_every_loss(study, framework):
@@ -122,7 +125,7 @@ def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framewor
 
 @pytest.mark.frameworks(
     *("torch", "tensorflow", "jax", "mlx"),
-    studies=("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling"),
+    studies=RESIDENT,
     slow=KERAS_TAKES_LONG,
 )
 def test_resident_and_loaded_data_hold_every_image_once_with_its_label(study, framework):
