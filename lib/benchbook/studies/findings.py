@@ -33,8 +33,7 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
         printed = rows[rows["source"] == "published"]
         spoken = headlines[headlines["study"] == study.name]
         own = spoken[(spoken["source"] == "measured") & spoken["images_per_second"].notna()]
-        parts = [*_measured(own, evidence.names), _published(printed, spoken, evidence.names)]
-        parts += _limits(printed, own, evidence.points(study.name))
+        parts = _measured(own, evidence.names) + _limits(printed, own, evidence.points(study.name))
         line = {"study": study.name, "title": study.title, "finding": finding(study, evidence)}
         lines.append(line | {"basis": " ".join(filter(None, parts))})
     return pandas.DataFrame(lines, columns=["study", "title", "finding", "basis"])
@@ -168,40 +167,22 @@ def stand_in(line: dict, dataset: str) -> str:
     return f"{naming.dataset(other)} in place of {naming.dataset(dataset)}"
 
 
-def _published(printed: pandas.DataFrame, spoken: pandas.DataFrame, names: naming.Names) -> str:
-    """Return what was published of time: the least and the most, each with its machine."""
-    if printed.empty:
-        return ""
-    spoken = spoken[spoken["source"] == "published"]
-    parts = []
-    for column, unit in (("seconds_per_epoch", "s an epoch"), ("images_per_second", "images a second")):
-        printed_values = spoken[spoken[column].notna()].sort_values(column, kind="stable")
-        ends = printed_values.iloc[[0, -1]] if len(printed_values) > 1 else printed_values
-        each = [f"{wording.number(line[column])} ({names.place(line)})" for line in ends.to_dict("records")]
-        parts += [f"{' to '.join(each)} {unit}"] if each else []
-    return f"Published: {'; '.join(parts)}." if parts else ""
-
-
 def _measured(own: pandas.DataFrame, names: naming.Names) -> list[str]:
     """Return a sentence for each view: the fastest line's median, bounds, number of windows and verdict."""
     views = own.assign(view=[view(line) for line in own.to_dict("records")])
     sentences = []
     for name, lines in views.groupby("view", sort=True):
         line = lines.loc[lines["images_per_second"].idxmax()].to_dict()
+        joules, boundary = line["joules_per_image"], line["energy_boundary"]
+        energy = (
+            "; no energy was read." if pandas.isna(joules) else f"; {wording.number(joules)} J an image ({boundary})."
+        )
         bounds = f"{wording.bounds(line['low'], line['high'], line['interval'])}, n={line['num_windows']:.0f}"
         sentences.append(
             f"Measured, {name}: {wording.number(line['images_per_second'])} images a second ({bounds},"
-            f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}"
-            + (f", the fastest of {len(lines)}" if len(lines) > 1 else "")
-            + _energy(line)
+            f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}" + energy
         )
     return sentences
-
-
-def _energy(line: dict) -> str:
-    if pandas.isna(line["joules_per_image"]):
-        return "; no energy was read."
-    return f"; {wording.number(line['joules_per_image'])} J an image ({line['energy_boundary']})."
 
 
 def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.DataFrame) -> list[str]:

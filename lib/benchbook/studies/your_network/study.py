@@ -68,8 +68,7 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
         precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
-        record), joules_per_sample (where a sensor read them, or the record has the chip's power), basis, reason (why
-        there is no prediction).
+        record), joules_per_sample (where a sensor read them), basis, reason (why there is no prediction).
     """
     own, lines = _trained(rates(evidence)), []
     for _, points in own.groupby("model", sort=True):
@@ -173,10 +172,9 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
         line = {"where": chip, "source": "predicted", "precision": point["precision"]}
         try:
             answer = forecaster.ask(question, datetime.date.today())
-            rate, joules = answer.rate, answer.joules_per_image
+            rate = answer.rate
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
             line |= {"dollars": estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
-            line |= {"joules_per_sample": None if joules is None else joules.value}
         except Unknown as reason:
             line |= {"reason": str(reason)}
         lines.append(line)
