@@ -108,10 +108,10 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         "measured": citing.measured(lines),
     }
     for task in TASKS if every else ():
-        works = _works(shown["support"], claims) if task.study == MATRIX else None
+        events = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
+        works = {"table": shown["support"], "claims": events} if task.study == MATRIX else None
         answer = page.content(task, every, refused, links)
-        dataset = _dataset(citation) if task == page.FIRST else None
-        site.write(page.address(task), "answer.html", "Answers", answer=answer, dataset=dataset, works=works)
+        site.write(page.address(task), "answer.html", "Answers", answer=answer, works=works)
     if not every:
         site.write("index.html", "answer.html", "Answers", answer=None, works=None)
     site.write(
@@ -222,12 +222,6 @@ def _sections(figures: Path, lines: list[dict], printed: Published) -> list[dict
     return sections
 
 
-def _works(table: dict, claims: list[dict]) -> dict:
-    """Return which precisions and compilers were tried in the study that tries them, and what was published of it."""
-    said = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
-    return {"table": table, "claims": said}
-
-
 def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
     """Write the marks as data, with their schema, licence and citation; nothing without marks."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -243,27 +237,6 @@ def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-
-
-def _dataset(citation: str) -> dict:
-    """Return what search engines for data read of the answers: https://schema.org/Dataset."""
-    project = citing.project()
-    kinds = {"csv": "text/csv", "json": "application/json"}
-    return {
-        "@context": "https://schema.org",
-        "@type": "Dataset",
-        "name": project["title"],
-        "description": "What training a network takes on many machines: measured, published and predicted.",
-        "license": "https://spdx.org/licenses/MIT.html",
-        "citation": citation,
-        "creator": [{"@type": "Organization", "name": author["name"]} for author in project["authors"]],
-        "version": project["version"],
-        "variableMeasured": [f"{task.short}: seconds, joules and US dollars" for task in TASKS],
-        "distribution": [
-            {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": f"data/answers.{ending}"}
-            for ending, kind in kinds.items()
-        ],
-    }
 
 
 def _environment() -> jinja2.Environment:

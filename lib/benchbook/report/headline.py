@@ -16,37 +16,17 @@ from benchbook.rows import records
 from benchbook.studies.study import Evidence, Study, longest
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
-COLUMNS += ["low", "high", "image_size"]
-COLUMNS += ["interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image", "energy_boundary"]
-COLUMNS += ["dollars_per_million", "status", "place"]
+COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
+COLUMNS += ["energy_boundary", "dollars_per_million", "status", "place"]
 LINE = ["machine", "study", "variant", "device", "source"]
 OWN = ["image_size", "batch_size", "framework"]  # what makes a point that of the study's own setting
 # Parameters in which two points must agree to be the same work; those that a study lacks are alike.
 SAME = ("precision", "data_resident", "trainable", "weights", "learning_rate", "width", "device_count")
 ALIKE = ["machine", "study", "view", "processor", "dataset", "batch_size", "image_size", *SAME]
 FREE = ["precision", "data_resident"]  # what a search may choose, so that tuned points need not agree in it
-FRAMEWORK_COLUMNS = [
-    "machine",
-    "study",
-    "variant",
-    "processor",
-    "framework",
-    "framework_version",
-    "device",
-    "precision",
-]
-FRAMEWORK_COLUMNS += [
-    "dataset",
-    "batch_size",
-    "image_size",
-    *SAME[1:],
-    "images_per_second",
-    "ratio",
-    "low",
-    "high",
-    "interval",
-]
-FRAMEWORK_COLUMNS += ["verdict"]
+FRAMEWORK_COLUMNS = ["machine", "study", "variant", "processor", "framework", "framework_version", "device"]
+FRAMEWORK_COLUMNS += ["precision", "dataset", "batch_size", "image_size", *SAME[1:], "images_per_second", "ratio"]
+FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]
 READ = ["machine", "study", "variant", "device", "framework", "framework_version", "dataset", "batch_size"]
 READ += ["image_size", "settings", "samples_per_second", "low", "high", "interval", "num_samples", "verdict"]
 READ += ["session", "session_width"]
@@ -56,11 +36,13 @@ NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_
 def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     """Return one line per machine, study, variant and device, measured ones first.
 
-    Of several points one speaks for its line: one that trained before one that failed, then one in the study's own
-    setting (batch size, framework and image size that most of its published rows have), then one on the study's own
-    data set, then one that is not unproven, then one that is not unstable, and of those that are left the fastest (of
-    printed ones the first). A published machine has a line where a rate or a time of training was printed of it, from
-    the study's own setting if it has one; bounds are then the rounding.
+    A line shows one point of several. The ranking:
+    1. one that trained before one that failed;
+    2. the study's own setting (batch size, framework and image size that most of its published rows have);
+    3. the study's own data set;
+    4. not unproven, then not unstable;
+    5. the fastest (of published ones the first).
+    A published machine has a line where a rate or a time of training was printed; bounds are then the rounding.
 
     An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
     timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch

@@ -84,11 +84,15 @@ def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
     """
     marks, known = list(marks), {}
     for chip in {mark.chip for mark in marks if mark.kind != "CPU"}:
-        if own := from_record.specification(chip):
-            offers = estimate.rented(chip, today).dropna(subset="usd_per_hour")
-            known[chip] = own | {"offers": offers, "purchases": estimate.bought(chip, today).dropna(subset="usd")}
-    owns = [known.get(mark.chip, {}) if mark.kind != "CPU" else {} for mark in marks]
-    return [replace(mark, **prices(own, mark.chip, mark.count)) for mark, own in zip(marks, owns, strict=True)]
+        if own := dict(from_record.specification(chip)):
+            own["offers"] = estimate.rented(chip, today).dropna(subset="usd_per_hour")
+            own["purchases"] = estimate.bought(chip, today).dropna(subset="usd")
+            known[chip] = prices(own)
+    for place, mark in enumerate(marks):
+        own = known.get(mark.chip, {}) if mark.kind != "CPU" else {}
+        together = {name: own[name] * mark.count for name in ("rent", "purchase") if name in own}
+        marks[place] = replace(mark, **own | together)
+    return marks
 
 
 def save(marks: Iterable[Mark], refused: list[dict], folder: Path) -> None:

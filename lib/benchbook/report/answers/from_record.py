@@ -15,9 +15,8 @@ from benchbook.record.observations import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
-OPERATIONS = tuple(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9))  # of the user's own network
-RESNET = networks.describe("resnet50").flops_per_sample
-REFERENCE = min(OPERATIONS, key=lambda value: abs(math.log(value / RESNET)))  # shown first of the user's network
+REFERENCE = networks.describe("resnet50").flops_per_sample  # shown first of the user's network
+OPERATIONS = tuple(sorted([*(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9)), REFERENCE]))
 MOST_DEVICES = 16  # of a machine that a reader may want; beyond, the network between them is measured
 TO_ACCURACY = "resnet50-accuracy"
 METRIC = "time_to_75.9"
@@ -114,10 +113,6 @@ def _times(figures: pandas.DataFrame) -> pandas.DataFrame:
     return figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
 
 
-def _rates(forecaster: Forecaster, questions: list[Question]) -> Iterator[Range | Unknown]:
-    return iter(forecaster.rates(questions))
-
-
 def _asked() -> list[tuple[str, str]]:
     return [(chip, family) for chip in chips.table().index for family in PRECISIONS]
 
@@ -129,7 +124,7 @@ def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
         for chip, family in _asked()
         if this.work
     ]
-    for (chip, family), rate in zip(_asked(), _rates(forecaster, questions), strict=True):
+    for (chip, family), rate in zip(_asked(), forecaster.rates(questions), strict=True):
         yield chip, family, rate if isinstance(rate, Unknown) else _seconds(rate, this.images), {}
 
 
@@ -137,7 +132,7 @@ def _to_accuracy(forecaster: Forecaster) -> Iterator[tuple]:
     """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
     listed = list(chips.table().index)
     questions = [Question(chip, "resnet50", PRECISIONS["half"], image_size=224) for chip in listed]
-    said = dict(zip(listed, _rates(forecaster, questions), strict=True))
+    said = dict(zip(listed, forecaster.rates(questions), strict=True))
     rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
     worth = epochs_worth(forecaster.figures, rates)
     for chip, rate in rates.items():
@@ -151,7 +146,7 @@ def _own(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
         for chip, family in _asked()
         for operations in OPERATIONS
     ]
-    said = _rates(forecaster, questions)
+    said = iter(forecaster.rates(questions))
     for chip, family in _asked():
         rates = [next(said) for _ in OPERATIONS]
         if not any(isinstance(rate, Unknown) for rate in rates):
@@ -209,9 +204,14 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
     return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
 
 
+@functools.cache
+def _watts(chip: str, forecaster: Forecaster) -> tuple | None:
+    return watts_of(chip, forecaster.drawn[forecaster.drawn["network"].eq("resnet50")])
+
+
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = watts_of(chip, forecaster.drawn[forecaster.drawn["network"].eq("resnet50")])
+    drawn = _watts(chip, forecaster)
     if drawn is None:
         return {}
     watts, low, high, boundary, where = drawn

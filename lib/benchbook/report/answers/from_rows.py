@@ -50,7 +50,11 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
     by_study = {each.study: each for each in TASKS if each.study}
     for line in headlines.to_dict("records"):
         this = by_study.get(line["study"])
-        seconds = _seconds(line, this) if this else math.nan
+        if this is None:
+            continue
+        timed = this.epoch and pandas.notna(line["seconds_per_epoch"])  # else at the rate of training
+        seconds = line["seconds_per_epoch"] / this.epoch if timed else 1 / line["images_per_second"]
+        seconds *= this.images
         if not math.isfinite(seconds):
             continue
         measured = line["source"] == MEASURED
@@ -109,7 +113,12 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
     measured, device = line["source"] == MEASURED, line["device"]
     chip = chip_of(point, line)
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-    boundary = line["energy_boundary"]
+    boundary, stands_on = line["energy_boundary"], "one printed figure"
+    if measured:
+        kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
+        starts = "one run" if kernels == 1 else f"{kernels} starts"
+        doubts = wording.hedged([{name: line[name] for name in ("verdict", "status")}])
+        stands_on = f"{starts}, {wording.count(windows, 'window')}{doubts}"
     return Mark(
         task=this.key,
         place=line["machine"],
@@ -118,7 +127,7 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
         family=family_of(point.get("precision")),
         seconds=seconds,
         **_bounds(line, seconds),
-        stands_on=_stands_on(line, point) if measured else "one printed figure",
+        stands_on=stands_on,
         here=measured and line["machine"] == here,
         chip=chip,
         count=count,
@@ -133,13 +142,6 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
         sources=(rows_of(line["machine"], line["study"], point["point"]) if measured else str(point.get("reference")),),
         **named,
     )
-
-
-def _seconds(line: dict, this: Task) -> float:
-    """Return the seconds of a task at what a line of the headline says of an epoch, else at its rate; NaN without."""
-    if this.epoch and pandas.notna(line["seconds_per_epoch"]):
-        return line["seconds_per_epoch"] * this.images / this.epoch
-    return this.images / line["images_per_second"]
 
 
 def _point(points: dict[tuple, list[dict]], line: dict) -> dict:
@@ -183,14 +185,6 @@ def family_of(precision: str | None) -> str:
     if not isinstance(precision, str):
         return UNKNOWN
     return "fp32" if precision in ("fp32", "tf32") else "half"
-
-
-def _stands_on(line: dict, point: dict) -> str:
-    """Return how many starts and windows a measured point has, and what makes it doubtful."""
-    kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
-    starts = "one run" if kernels == 1 else f"{kernels} starts"
-    counted = f"{starts}, {wording.count(windows, 'window')}"
-    return counted + wording.hedged([{name: line[name] for name in ("verdict", "status")}])
 
 
 def rows_of(machine: str, study: str, point: str) -> str:

@@ -237,15 +237,13 @@ def kind_of(device: str | None, vendor: str | None, chip: str) -> str:
     return "CPU" if is_cpu else makers.get(vendor or chip.partition(" ")[0], "other")
 
 
-def prices(own: Mapping, chip: str, count: int) -> dict:
-    """Return what is paid for so many of a chip, as fields of a mark.
+def prices(own: Mapping) -> dict:
+    """Return what is paid for one of a chip, as fields of a mark.
 
     Args:
-        own: what is printed of the chip, with its offers (`estimate.rented`) and purchases (`estimate.bought`).
-        chip: its one name.
-        count: devices.
+        own: what is printed of it, with offers (from `estimate.rented`) and purchases (from `estimate.bought`).
     """
-    fields = {"chip": chip, "count": count, "memory_gb": own.get("memory_gb")}
+    fields = {"memory_gb": own.get("memory_gb")}
     offers, purchases = own.get("offers"), own.get("purchases")
     if offers is not None and len(offers):
         usual = estimate.usual(offers)
@@ -256,10 +254,10 @@ def prices(own: Mapping, chip: str, count: int) -> dict:
         whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
         span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
         kind = ", a marketplace of strangers' computers" if marketplace else ""
-        fields |= {"rent": float(hourly.median()) * count, "rent_note": f"{whose}{kind}, {dated}{span}"}
+        fields |= {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
         fields |= {"marketplace": marketplace}
     if purchases is not None and len(purchases):
         newest = purchases.iloc[0]
         date = newest["date"] if isinstance(newest["date"], str) and newest["date"] else "no stated date"
-        fields |= {"purchase": float(newest["usd"]) * count, "purchase_note": f"list price of {date}"}
+        fields |= {"purchase": float(newest["usd"]), "purchase_note": f"list price of {date}"}
     return fields

@@ -9,7 +9,7 @@ from itertools import groupby
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import estimate
-from benchbook.report.answers.from_record import OPERATIONS, REFERENCE
+from benchbook.report.answers.from_record import OPERATIONS
 from benchbook.report.answers.marks import FAMILIES, KINDS, MEASURED, PREDICTED, PRESETS, PUBLISHED, TASKS, Mark, Task
 from benchbook.report.answers.marks import task as task_of
 
@@ -36,7 +36,7 @@ def slug(text: str) -> str:
 
 def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
     """Return what the page of each machine shows: its file, name, and a line for each mark; `links` as of `content`."""
-    order, pages = [each.key for each in TASKS], []
+    order, pages = [each.key for each in TASKS], {}
     for place, own in groupby(sorted(every, key=lambda mark: mark.place), key=lambda mark: mark.place):
         marks = sorted(own, key=lambda mark: order.index(mark.task))
         lines = [
@@ -45,8 +45,9 @@ def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
             for mark in marks
         ]
         named = {"place": place, "name": marks[0].machine, "measured": any(mark.source == MEASURED for mark in marks)}
-        pages.append(named | {"file": f"machines/{slug(place)}.html", "lines": lines})
-    return pages
+        key = (not named["measured"], marks[0].count > 1, marks[0].machine.partition(" x ")[2], marks[0].machine)
+        pages[key, place] = named | {"file": f"machines/{slug(place)}.html", "lines": lines}
+    return [pages[key] for key in sorted(pages)]
 
 
 def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[str, str]) -> dict:
@@ -88,7 +89,6 @@ def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[s
             "images": this.images,
             "epochs": this.epochs,
             "operations": OPERATIONS if this.key == "own" else [],
-            "reference": REFERENCE,
             "large": wording.LARGE,
             "lengths": [(unit, length, end if end < 1e300 else None) for unit, length, end in wording.LENGTHS],
         },

@@ -11,7 +11,7 @@ const SHAPES = {
   measured: ["circle", {r: 4.6}], published: ["rect", {x: -4, y: -4, width: 8, height: 8}],
   predicted: ["path", {d: "M0-5.2 5.2 0 0 5.2-5.2 0Z"}],
 };
-const EXAMPLE = "NVIDIA RTX 4090";  // the chip that the page opens on
+const EXAMPLE = "NVIDIA RTX 4090", NETWORK = "ResNet-50";  // that the page opens on
 const FULL = "half";  // the family of precisions whose marks are filled
 const rows = constants.rows.map((row) => {
   const element = document.getElementById(row.id);
@@ -66,7 +66,7 @@ function interpolate(curve, operations) {
 }
 function train() {
   if (!constants.operations.length) return;
-  const operations = stated("operations", 0) || constants.reference;
+  const operations = stated("operations", 0);
   const share = stated("images", constants.images) / constants.images;
   const inside = constants.operations[0] <= operations && operations <= constants.operations.at(-1);
   for (const row of rows) {
@@ -296,7 +296,10 @@ const mine = rows.find((row) => row.here && !row.apart);
 field("have").dataset.first = mine?.name ?? "";
 field("consider").dataset.first = (rows.find((row) => row.name === EXAMPLE && row !== mine) ?? rows[0])?.name ?? "";
 field("devices").dataset.first = field("devices").options[0].value;
-if (field("operations")) field("operations").dataset.first = String(constants.reference);
+if (field("preset")) {
+  field("preset").dataset.first = [...field("preset").options].find(({text}) => text === NETWORK).value;
+  field("operations").dataset.first = field("preset").dataset.first;
+}
 form.hidden = false;
 table.classList.add("scripted");
 recall();
