@@ -12,23 +12,10 @@ from benchbook.report import headline
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
-PRINTED = {
-    "source": "published",
-    "machine": "printed-box",
-    "run_id": "printed",
-    "session": "printed",
-    "point": "printed",
-    "study": "resnet50_cost",
-    "framework": "tensorflow",
-    "dataset": "imagenet",
-    "dataset_samples": 1000,
-    "batch_size": 1024,
-    "image_size": 224,
-    "device": "cuda",
-    "samples": None,
-    "seconds": None,
-    "samples_per_second": 50.0,
-}
+PRINTED = {"source": "published", "machine": "printed-box", "run_id": "printed", "session": "printed"}
+PRINTED |= {"point": "printed", "study": "resnet50_cost", "framework": "tensorflow", "dataset": "imagenet"}
+PRINTED |= {"dataset_samples": 1000, "batch_size": 1024, "image_size": 224, "device": "cuda", "samples": None}
+PRINTED |= {"seconds": None, "samples_per_second": 50.0}
 NO_PRICES = articles.prices().iloc[:0]
 
 
@@ -85,19 +72,22 @@ def test_the_columns_are_those_that_the_report_reads():
     assert table(printed=[]).columns.tolist() == headline.COLUMNS
 
 
-def test_the_studys_own_setting_speaks_before_a_faster_one():
-    others = [point((500.0,) * 6, 64), point((600.0,) * 6, framework="torch"), point((700.0,) * 6, image_size=32)]
-    assert spoken(point(), *others)["images_per_second"] == 100
+UNSTABLE = {"rates": (700.0, 800.0, 900.0, 1000.0, 1100.0, 1200.0), "batch_size": 32}
+FAST = {"rates": (500.0,) * 6}
 
 
-def test_without_the_own_setting_the_fastest_that_is_not_unstable_speaks():
-    unstable = point((700.0, 800.0, 900.0, 1000.0, 1100.0, 1200.0), 32)
-    assert spoken(point((200.0,) * 6, 64), point((300.0,) * 6, 128), unstable)["images_per_second"] == 300
-    assert spoken(unstable)["verdict"].kind == "unstable"
-
-
-def test_the_studys_own_data_speak_before_a_stand_in():
-    assert spoken(point(), point((500.0,) * 6, dataset="synthetic"))["dataset"] == "imagenet"
+@pytest.mark.parametrize(
+    ("points", "rate"),
+    [
+        ([{}, FAST | {"batch_size": 64}, FAST | {"framework": "torch"}, FAST | {"image_size": 32}], 100),
+        ([{"rates": (200.0,) * 6, "batch_size": 64}, {"rates": (300.0,) * 6, "batch_size": 128}, UNSTABLE], 300),
+        ([UNSTABLE], 950),
+        ([{}, FAST | {"dataset": "synthetic"}], 100),
+    ],
+    ids=["own setting", "fastest that is not unstable", "unstable alone", "own data"],
+)
+def test_one_point_is_shown_of_several(points, rate):
+    assert spoken(*(point(**each) for each in points))["images_per_second"] == rate
 
 
 def test_a_failure_is_a_line_without_measures_only_where_nothing_trained():

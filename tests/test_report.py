@@ -81,93 +81,32 @@ class Page(HTMLParser):
 
 
 def summary_line(**columns):
-    line = {
-        "machine": "desk",
-        "chip": "Chip A",
-        "study": "mnist_speedup",
-        "point": "reference-cpu",
-        "variant": "reference",
-        "device": "cpu",
-        "framework": "torch",
-        "framework_version": "2.10.0",
-        "dataset": "mnist",
-        "batch_size": 64,
-        "session": "20261120T101500Z-aaaa",
-        "commit": "0123abc",
-        "samples_per_second": 1234.5,
-        "low": 1200.0,
-        "high": 1300.0,
-        "interval": "interval",
-        "num_windows": 6,
-        "accuracy": 0.97891,
-        "energy_per_sample": None,
-        "verdict": "stable",
-        "verdict_reasons": "[]",
-        "status": "ok",
-        "message": None,
-    }
+    line = {"machine": "desk", "chip": "Chip A", "study": "mnist_speedup", "point": "reference-cpu"}
+    line |= {"variant": "reference", "device": "cpu", "framework": "torch", "framework_version": "2.10.0"}
+    line |= {"dataset": "mnist", "batch_size": 64, "session": "20261120T101500Z-aaaa", "commit": "0123abc"}
+    line |= {"samples_per_second": 1234.5, "low": 1200.0, "high": 1300.0, "interval": "interval", "num_windows": 6}
+    line |= {"accuracy": 0.97891, "energy_per_sample": None, "verdict": "stable", "verdict_reasons": "[]"}
+    line |= {"status": "ok", "message": None}
     return line | columns
 
 
-OUTCOME = {
-    "id": "speedup",
-    "study": "mnist_speedup",
-    "article": "An article, 2022",
-    "link": "https://example.org/article",
-    "sentence": "A GPU is twice as fast.",
-    "published": "1.95 to 2.05 x",
-    "outcome": "out of reach",
-    "why": "Needs an Apple M1.",
-    "arithmetic": "33.4 / 19.6 = 1.704",
-    "holds": "arithmetic does not hold",
-}
-CLAIM = {
-    "id": "speedup",
-    "sentence": "A GPU is twice as fast.",
-    "published": "1.95 to 2.05 x",
-    "machine": "desk",
-    "source": "published",
-    "value": 1.704081632,
-    "low": 1.7,
-    "high": 1.71,
-    "verdict": "contradicted",
-    "reason": None,
-    "arithmetic": "33.4 / 19.6 = 1.704",
-}
+OUTCOME = {"id": "speedup", "study": "mnist_speedup", "article": "An article, 2022"}
+OUTCOME |= {"link": "https://example.org/article", "sentence": "A GPU is twice as fast."}
+OUTCOME |= {"published": "1.95 to 2.05 x", "outcome": "out of reach", "why": "Needs an Apple M1."}
+OUTCOME |= {"arithmetic": "33.4 / 19.6 = 1.704", "holds": "arithmetic does not hold"}
+CLAIM = {"id": "speedup", "sentence": "A GPU is twice as fast.", "published": "1.95 to 2.05 x", "machine": "desk"}
+CLAIM |= {"source": "published", "value": 1.704081632, "low": 1.7, "high": 1.71, "verdict": "contradicted"}
+CLAIM |= {"reason": None, "arithmetic": "33.4 / 19.6 = 1.704"}
 NOT_MEASURED = {"machine": None, "source": "measured", "value": None, "low": None, "high": None}
 NOT_MEASURED |= {"verdict": "not measured here"}
-PARITY = {
-    "machine": "desk",
-    "study": "mnist_speedup",
-    "device": "cpu",
-    "precision": "amp_bf16",
-    "framework": "torch",
-    "framework_version": "2.10.0",
-    "num_runs": 1,
-    "num_steps": 20,
-    "passed": True,
-    "reason": "worst loss 1e-4",
-}
-HEADLINE = {
-    "machine": "desk",
-    "chip": "Chip A",
-    "source": "measured",
-    "study": "mnist_speedup",
-    "variant": "reference",
-    "device": "cpu",
-    "dataset": "mnist",
-    "images_per_second": 1234.5,
-    "low": 1200.0,
-    "high": 1300.0,
-    "num_windows": 6,
-    "verdict": "stable",
-    "seconds_per_epoch": 486.0,
-    "joules_per_image": 0.0123456,
-    "energy_boundary": "wall",
-    "dollars_per_million": None,
-    "status": "ok",
-    "place": "Chip A, CPU",
-}
+PARITY = {"machine": "desk", "study": "mnist_speedup", "device": "cpu", "precision": "amp_bf16"}
+PARITY |= {"framework": "torch", "framework_version": "2.10.0", "num_runs": 1, "num_steps": 20, "passed": True}
+PARITY |= {"reason": "worst loss 1e-4"}
+HEADLINE = {"machine": "desk", "chip": "Chip A", "source": "measured", "study": "mnist_speedup"}
+HEADLINE |= {"variant": "reference", "device": "cpu", "dataset": "mnist", "images_per_second": 1234.5, "low": 1200.0}
+HEADLINE |= {"high": 1300.0, "num_windows": 6, "verdict": "stable", "seconds_per_epoch": 486.0}
+HEADLINE |= {"joules_per_image": 0.0123456, "energy_boundary": "wall", "dollars_per_million": None, "status": "ok"}
+HEADLINE |= {"place": "Chip A, CPU"}
 DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "mnist", "num_windows": 6}
 
 
