@@ -149,7 +149,13 @@ def _numbers(mark: Mark) -> dict:
     """Return what the script knows of a mark; numbers with four digits."""
     numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "joules": mark.joules}
     data = {name: float(f"{value:.4g}") for name, value in numbers.items() if value is not None}
-    texts = {"family": mark.family, "source": mark.source, "basis": mark.basis, "estimated": mark.estimated}
+    texts = {
+        "id": identifier(mark),
+        "family": mark.family,
+        "source": mark.source,
+        "basis": mark.basis,
+        "estimated": mark.estimated,
+    }
     return (
         data | {name: value for name, value in texts.items() if value} | ({"curve": mark.curve} if mark.curve else {})
     )

@@ -87,12 +87,12 @@ function matches(row, text) {
   const wanted = text.toLowerCase().split(/[,;]/).filter((each) => each.trim());
   return !wanted.length || wanted.some((each) => each.trim().split(/\s+/).every((word) => row.search.includes(word)));
 }
-// One row for a text: the one of that name, else the shortest name that holds its words, one device before several.
+// One row for a text: the one of that name, else the shortest name with its words; the same work, one device first.
 function find(text) {
   if (!text.trim()) return null;
   const exact = rows.find((row) => row.name.toLowerCase() === text.trim().toLowerCase());
-  const found = rows.filter((row) => matches(row, text) && !row.apart);
-  return exact ?? least(found, (row) => 1000 * row.count + row.name.length);
+  const found = rows.filter((row) => matches(row, text));
+  return exact ?? least(found, (row) => 1e6 * Boolean(row.apart) + 1000 * row.count + row.name.length);
 }
 function passes(row) {
   return matches(row, field("find").value)
@@ -131,13 +131,14 @@ function draw(shown) {
   table.querySelector(".ticks").replaceChildren(
     ...ticks.map((each) => made("i", {textContent: duration(each), style: `left:${share(each)}%`})));
   for (const row of shown) {
-    const track = made("span", {className: "track"});
+    const track = made("span", {className: timed(row).length > 1 ? "track several" : "track"});
     for (const mark of timed(row)) {
+      const look = mark.family === FULL ? "" : " below";
       const [at, low, high] = [mark.seconds, mark.low ?? mark.seconds, mark.high ?? mark.seconds].map(share);
-      if (high > low) track.append(made("b", {className: mark.source, style: `left:${low}%;width:${high - low}%`}));
+      if (high > low) track.append(made("b", {className: mark.source + look, style: `left:${low}%;width:${high - low}%`}));
       const family = constants.families[mark.family] ?? "";
       const title = `${row.name}${family && `, ${family}`}: ${duration(mark.seconds)}; ${mark.basis}`;
-      track.append(made("a", {href: `${row.page}#${row.id}`, tabIndex: -1, title, ariaLabel: title, style: `left:${at}%`}, shape(mark)));
+      track.append(made("a", {className: look.trim(), href: `${row.page}#${mark.id}`, tabIndex: -1, title, ariaLabel: title, style: `left:${at}%`}, shape(mark)));
     }
     row.element.querySelector(".drawn").replaceChildren(track);
   }
