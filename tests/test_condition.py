@@ -176,6 +176,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     other = SimpleNamespace(pid=psutil.Process().ppid(), usedGpuMemory=1)
+    rank = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # another one of this run's
     answers = {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
@@ -191,7 +192,10 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(violationTime=2_500_000_000),
         "nvmlDeviceGetCurrentClocksEventReasons": refuse,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x44,
-        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=os.getpid()), other],
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
+            *(SimpleNamespace(pid=process.pid) for process in (psutil.Process(), rank)),
+            other,
+        ],
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
@@ -208,6 +212,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
     assert nvidia.gpus() == [limits | {"max_sm_clock_mhz": None} | state]
     assert condition.sample()["gpus"] == [state]
+    rank.communicate()
 
 
 def test_reasons_are_the_librarys_own_bits():
@@ -240,9 +245,9 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
 
 
 def test_processes_that_a_container_hides_are_not_counted():
-    assert nvidia.num_others([], own=1) == 0
-    assert nvidia.num_others([os.getpid()], own=os.getpid()) == 0
-    assert nvidia.num_others([2**22 + 7], own=os.getpid()) is None
+    assert nvidia.num_others([], own=[1]) == 0
+    assert nvidia.num_others([os.getpid()], own=[os.getpid()]) == 0
+    assert nvidia.num_others([2**22 + 7], own=[os.getpid()]) is None
 
 
 def test_no_nvidia_driver_gives_no_gpus(monkeypatch):

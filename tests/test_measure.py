@@ -1,6 +1,7 @@
 import mmap
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import get_args
@@ -251,6 +252,22 @@ def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
 def test_counter_of_a_board_that_is_divided_or_may_not_be_read_is_not_taken(driver, kind):
     driver(2, **kind)
     assert isinstance(sensors.open_sensor(CUDA), NoSensor)
+
+
+def test_a_gpu_without_a_counter_of_energy_has_its_power_sampled_ten_times_a_second(driver, monkeypatch):
+    driver(2, readable=False)
+    asked = []
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda handle: asked.append(handle) or 50_000)
+    sensor = sensors.open_sensor(CUDA)
+    del asked[:]
+    started = time.perf_counter()
+    sensor.begin()
+    time.sleep(0.35)
+    energy, seconds = sensor.end(), time.perf_counter() - started
+    assert (energy.method, energy.boundary) == ("nvml_power", "board")
+    assert 0.35 * 50 * 0.999 <= energy.joules <= seconds * 50
+    assert set(asked) == {CUDA.index}
+    assert 3 <= len(asked) <= seconds / 0.1 + 2
 
 
 @pytest.fixture

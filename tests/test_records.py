@@ -53,7 +53,11 @@ def write_raw(path, *rows):
         ("source", "guessed", "allowed: 'measured', 'published', 'digitised', 'secondary' or 'derived'"),
         ("device", "gpu", "allowed: 'cpu', 'mps', 'metal', 'cuda' or 'tpu'"),
         ("status", "failed", "'crashed', 'timeout', 'interrupted'"),
-        ("energy_method", "guess", "allowed: 'nvml', 'apple_ioreport', 'rapl', 'meter' or 'estimate_tdp'"),
+        (
+            "energy_method",
+            "guess",
+            "allowed: 'nvml', 'nvml_power', 'apple_ioreport', 'rapl', 'meter' or 'estimate_tdp'",
+        ),
         ("samples", "many", "allowed: a valid integer"),
         ("samples", "64.5", "allowed: a valid integer"),
         ("samples", "inf", "allowed: a valid integer"),

@@ -1,6 +1,5 @@
 """How much of the computer others take: their processes, and the hypervisor of a virtual machine."""
 
-import os
 import time
 
 import psutil
@@ -25,7 +24,7 @@ def cpu_seconds() -> dict[str, float]:
     return {
         "cpu_cores": len(times),
         "cpu_busy_seconds": sum(getattr(core, name, 0.0) for core in times for name in busy),
-        "cpu_own_seconds": sum(map(_consumed, processes.family(_root()))),
+        "cpu_own_seconds": sum(map(_consumed, processes.family(processes.root()))),
         "cpu_stolen_seconds": sum(getattr(core, "steal", 0.0) for core in times),
     }
 
@@ -50,12 +49,6 @@ def look(seconds: float = LOOK_SECONDS) -> float:
     before, clock = cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     return shares(before, cpu_seconds(), time.monotonic() - clock)[0]
-
-
-def _root() -> int:
-    """Return the process that all of this run's descend from: its supervisor where it has one."""
-    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-    return supervisor if supervisor and processes.is_running(supervisor) else os.getpid()
 
 
 def _consumed(process: psutil.Process) -> float:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import psutil
 
+from benchbook.machine import processes
+
 # Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 REASONS = {
     "gpu_idle": 0x1,
@@ -63,6 +65,27 @@ def is_divided(index: int) -> bool:
             return False
         mode = _ask(pynvml, pynvml.nvmlDeviceGetMigMode, handles[places[index]])
         return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+
+
+def power_reader(index: int) -> Callable[[], float] | None:
+    """Return what reads the watts of a visible GPU that has no counter of energy, as those before Volta.
+
+    Args:
+        index: among the visible GPUs, as CUDA counts them.
+
+    Returns:
+        None where there is a counter, or no power either.
+    """
+    with _handles() as (pynvml, handles):
+        places = _visible(pynvml, handles)
+        if index >= len(places):
+            return None
+        handle = handles[places[index]]
+        counted = _ask(pynvml, pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        if counted is not None or _ask(pynvml, pynvml.nvmlDeviceGetPowerUsage, handle) is None:
+            return None
+        pynvml.nvmlInit()  # once more, so that the handle is good until this process ends
+    return lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
 
 
 @contextmanager
@@ -137,16 +160,16 @@ def reasons(bits: int) -> list[str]:
     return [name for name, bit in REASONS.items() if bits & bit]
 
 
-def num_others(processes: Iterable[int], own: int) -> int | None:
-    """Return how many processes on a GPU are not this one.
+def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
+    """Return how many processes on a GPU are not of this run, whose ranks are processes of their own.
 
     Returns:
         None where none of them exists here: a container hides which of them is this one.
     """
-    processes = list(processes)
-    if processes and not any(psutil.pid_exists(process) for process in processes):
+    running = set(running)
+    if running and not any(psutil.pid_exists(process) for process in running):
         return None
-    return sum(process != own for process in processes)
+    return len(running - set(own))
 
 
 @contextmanager
@@ -183,14 +206,15 @@ def _state(pynvml, handle) -> dict:
     bits = _ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
     if bits is None:  # drivers before 535 know the older name alone
         bits = _ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    processes = _ask(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    running = _ask(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    own = [process.pid for process in processes.family(processes.root())]
     return {
         "sm_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "memory_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
         "temperature_celsius": _ask(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "thermal_slowdown_seconds": _thermal_slowdown_seconds(pynvml, handle),
         "clock_reasons": None if bits is None else reasons(bits),
-        "num_other_processes": None if processes is None else num_others((p.pid for p in processes), os.getpid()),
+        "num_other_processes": None if running is None else num_others((process.pid for process in running), own),
     }
 
 

@@ -87,6 +87,12 @@ def memory_kills(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path(
     return 0
 
 
+def root() -> int:
+    """Return the process that all of this run's descend from: its supervisor, or the kernel of several ranks."""
+    named = (int(os.environ.get(name, 0)) for name in ("BENCHBOOK_SUPERVISOR", "BENCHBOOK_KERNEL"))
+    return next((process for process in named if process and is_running(process)), os.getpid())
+
+
 def family(process: int) -> list[psutil.Process]:
     """Return a process and all that it started, the youngest generation first; nothing where it is gone."""
     try:

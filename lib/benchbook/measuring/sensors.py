@@ -1,9 +1,12 @@
 """Energy of one window: the machine's own counters, a wall meter's log, or a power that the user states."""
 
+import itertools
 import logging
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +22,7 @@ class Energy:
 
     Attributes:
         joules: energy, None where nothing could be read.
-        method: nvml, apple_ioreport, rapl, meter or estimate_tdp; None without a sensor.
+        method: nvml, nvml_power, apple_ioreport, rapl, meter or estimate_tdp; None without a sensor.
         boundary: board (a GPU's), soc (Apple's chip and its memory), package (a CPU's) or wall (all of it).
     """
 
@@ -76,6 +79,43 @@ class ZeusSensor:
         return sum(part or 0 for part in parts) / 1000
 
 
+class PowerSensor:
+    """Samples the power of GPUs that have no counter of energy, ten times a second; Zeus would do so without a pause.
+
+    Args:
+        readers: to the watts of each GPU.
+    """
+
+    PERIOD_SECONDS = 0.1
+
+    def __init__(self, readers: list[Callable[[], float]]) -> None:
+        self.readers = readers
+
+    def begin(self) -> None:
+        """Begin to sample, in a thread."""
+        self.samples: list[tuple[float, float]] = []
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self._sample()
+        self.thread.start()
+
+    def end(self) -> Energy:
+        """Return the joules of straight lines between the samples."""
+        self.ended.set()
+        self.thread.join()
+        self._sample()
+        pairs = itertools.pairwise(self.samples)
+        joules = sum((after - before) * (one + other) / 2 for (before, one), (after, other) in pairs)
+        return Energy(joules, "nvml_power", "board") if joules else Energy()
+
+    def _watch(self) -> None:
+        while not self.ended.wait(self.PERIOD_SECONDS):
+            self._sample()
+
+    def _sample(self) -> None:
+        self.samples.append((time.perf_counter(), sum(read() for read in self.readers)))
+
+
 class MeterSensor:
     """Reads a wall meter's log, which the user's own logger goes on writing while this machine trains.
 
@@ -127,7 +167,7 @@ class EstimateSensor:
         return Energy(self.watts * (time.perf_counter() - self.begun), "estimate_tdp", self.boundary)
 
 
-Sensor = NoSensor | ZeusSensor | MeterSensor | EstimateSensor
+Sensor = NoSensor | ZeusSensor | PowerSensor | MeterSensor | EstimateSensor
 
 
 def open_sensor(device: Device) -> Sensor:
@@ -158,17 +198,20 @@ def open_sensor(device: Device) -> Sensor:
     return EstimateSensor(watts, device.features.energy_boundary)
 
 
-def _counter(device: Device) -> NoSensor | ZeusSensor:
+def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # importing Zeus takes seconds
+    gpus = [*range(device.index, device.index + device.count)] if counter == "nvml" else []
+    if any(nvidia.is_divided(gpu) for gpu in gpus):
+        return NO_SENSOR  # the counter is of the whole board, which others compute on as well
+    readers = [read for gpu in gpus if (read := nvidia.power_reader(gpu))]
+    if gpus and len(readers) == len(gpus):
+        return PowerSensor(readers)
     logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
     from zeus.exception import ZeusBaseError
     from zeus.monitor import ZeusMonitor
 
-    gpus = [*range(device.index, device.index + device.count)] if counter == "nvml" else []
-    if any(nvidia.is_divided(gpu) for gpu in gpus):
-        return NO_SENSOR  # the counter is of the whole board, which others compute on as well
     try:
         with nvidia.numbered():
             monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])

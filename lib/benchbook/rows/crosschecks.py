@@ -42,6 +42,7 @@ COVERS: dict[str, tuple[set, set]] = {
 }
 COVERS["apple_ioreport"][1].add("cpu")  # it is of the whole chip
 COVERS |= {
+    "nvml_power": COVERS["nvml"],
     "meter": ({"wall"}, set(KINDS)),
     "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
 }
