@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ POOL = 4  # different batches, which an epoch repeats
 STEPS = 16  # of an epoch
 OPEN = 3.0  # deviations above 0 at which batch norms lie where gradients are compared
 COARSER = 20  # gates and offsets, whose gradients are sums that nearly cancel, are no more than a few hundredths
-LONG_SECONDS = 1.0  # of a step on a CPU, whose start is little of it
+LONG_SECONDS = 1.0  # of torch's step on a CPU, whose start is little of it
 MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
 KEPT_AS = {"f": "float32", "c": "complex64", "b": "bool", "i": "int64", "u": "int64"}  # by kind, as frameworks compute
 
@@ -145,10 +145,6 @@ class Plan:
             may_draw=True,
         )
 
-    def of_size(self, batch_size: int) -> "Plan":
-        """Return the same plan with another batch size."""
-        return replace(self, batch_size=batch_size)
-
     def _plain_optimizer(self) -> Optimizer:
         """Return the optimiser with its framework's constants: those of torch, or Keras's own."""
         keras = self.device.framework != "torch"
@@ -217,7 +213,7 @@ def check(workload: Workload, record: Run) -> float:
     """Take a step, append it as a rough first row, go back, and return its loss.
 
     What does not fit together is found before anything is measured. Where a first step may have been slow (a GPU loads
-    its kernels), the row is of a second one.
+    its kernels, Keras compiles), the row is of a second one.
 
     Raises:
         ValueError: a step that raises something, or whose loss is no finite number.
@@ -233,7 +229,8 @@ def check(workload: Workload, record: Run) -> float:
                 f"the loss of the first step is {first['loss']}; allowed: a finite number. Look at the learning rate,"
                 " the precision and the numbers in the batch"
             )
-        if not (workload.device.is_cpu and first["seconds"] > LONG_SECONDS):
+        is_eager = workload.device.is_cpu and workload.device.framework == "torch"
+        if not is_eager or first["seconds"] < LONG_SECONDS:
             rough = protocol.train_window(workload, NO_SENSOR, [batch])
         record.append(**rough)
     workload.restore(fresh)
