@@ -65,7 +65,7 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(spinner, t
     Line(Point("mnist_speedup", "p-1", {}, 1, 60), "desk").wait_until_calm()
     printed = capsys.readouterr().out
     assert "of the CPU: waiting" in printed
-    assert "goes on beside them" in printed
+    assert "marked unstable" in printed
     monkeypatch.setenv("BENCHBOOK_PATIENCE", "0")
     Line(Point("mnist_speedup", "p-1", {}, 1, 60), "desk").wait_until_calm()
     assert capsys.readouterr().out == ""

@@ -20,7 +20,7 @@ from benchbook.judging import confirmation, verdicts, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
-from benchbook.rows.points import point_title
+from benchbook.rows.points import point_title, setting
 from benchbook.running import cluster, profiles, session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -31,6 +31,7 @@ app.command()(record.sources)
 
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
+MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # a report takes so long at most
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
@@ -63,10 +64,13 @@ def study(
             help="seconds until this command ends; a point that no longer fits is left out", callback=within(0)
         ),
     ] = math.inf,
+    verbose: Annotated[bool, typer.Option(help="show the ids of points, as their folders are called")] = False,
 ) -> None:
     """Measure this machine, or nodes of a cluster, then write figures and report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
     until = begun + deadline
+    if verbose:
+        os.environ[profiles.VERBOSE] = "1"
     if "MAKELEVEL" in os.environ:  # a `make` that is killed takes its study along
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     cluster_site = cluster.chosen(executor, site)
@@ -87,6 +91,7 @@ def study(
     page = _write_report() if has_time else None
     _print_summary(lines)
     if page:
+        _print_findings(list(lines["study"]))
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
@@ -311,16 +316,33 @@ def _say_first_use(points: list[profiles.Point]) -> None:
 
 
 def _print_summary(lines: pandas.DataFrame) -> None:
-    columns = {"point": "point", "samples_per_second": "images/s", "spread": "spread", "verdict": "verdict"}
-    columns |= {"status": "status"}
-    for study, group in lines.groupby("study", sort=False):
-        shown = group.reindex(columns=list(columns))
-        shown["point"] = shown["point"].map(point_title)
-        shown["samples_per_second"] = shown["samples_per_second"].map(wording.rate, na_action="ignore")
-        shown["spread"] = shown["spread"].map("{:.1%}".format, na_action="ignore")
-        say_table(f"{study} on {group['machine'].iloc[0]}: medians", shown.rename(columns=columns))
-    for line in lines[lines["message"].notna()].to_dict("records"):
-        say(f"{line['point']}: {line['status']}: {line['message']}")
+    """Print a line for each point that has a rate, and one for each that failed."""
+    from benchbook import studies
+
+    titles = {name: study.title for name, study in studies.every().items()}
+    measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
+    shown = []
+    for line in measured.to_dict("records"):
+        has_rate = pandas.notna(line["samples_per_second"])
+        cells = {"study": titles.get(line["study"], line["study"])}
+        cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
+        cells["images/s"] = wording.rate(line["samples_per_second"]) if has_rate else None
+        bounds = wording.bounds(line["low"], line["high"], line["interval"], wording.rate) if has_rate else ""
+        cells["95 % interval"] = bounds.removeprefix("95 % interval ")
+        epoch = line["dataset_samples"] / line["samples_per_second"] if has_rate else None
+        cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
+        verdict = line["verdict"]
+        remark = str(verdict) if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else ""
+        cells["remark"] = f"{line['status']}: {line['message']}" if line["status"] != "ok" else remark
+        shown.append(cells)
+    say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
+
+
+def _print_findings(studied: list[str]) -> None:
+    """Print what the report finds, of up to three studies."""
+    findings = pandas.read_csv(layout.outputs() / "figures" / "findings.csv").set_index("study")["finding"].dropna()
+    for study in [study for study in dict.fromkeys(studied) if study in findings.index][:MOST_FINDINGS]:
+        say(findings[study])
 
 
 def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:

@@ -14,6 +14,7 @@ from benchbook.machine import layout
 
 # The columns whose cells are words, which stand to the left.
 WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "check", "state", "detail", "next step")
+WORDS += ("study", "setting", "remark")
 WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
 
 

@@ -17,6 +17,19 @@ FILES = frozenset({"network", "example", "loss"})
 UNNAMED_BELOW = ": not part of a point's name"
 HASH = re.compile(r"-([0-9a-f]{8})$")
 
+# How a reader says a part of a point's name: by its beginning, and whole.
+SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
+SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
+NAMES = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "mps": "MPS",
+    "metal": "Metal",
+    "tpu": "TPU",
+    "data_resident": "data on the device",
+}
+NAMES |= {"torch": "torch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX", "not_trainable": "head alone"}
+
 
 def declared(study: str) -> dict:
     """Return the parameters a study's notebook declares, with their defaults."""
@@ -85,6 +98,18 @@ def point_name(study: str, parameters: dict) -> str:
 def point_title(name: str) -> str:
     """Return a point's title, for people: its name without the hash."""
     return HASH.sub("", name)
+
+
+def setting(name: str) -> str:
+    """Return a point's settings in words: reference, CPU, TensorFlow, 64 px, batch 32."""
+    words = []
+    for part in point_title(name).split("-"):
+        for beginning, text in SETTINGS.items():
+            if part.startswith(beginning):
+                part = text.format(part.removeprefix(beginning))
+                break
+        words.append(NAMES.get(part, part.replace("_", " ")))
+    return ", ".join(words)
 
 
 def point_work(name: str) -> str:

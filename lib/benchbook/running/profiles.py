@@ -8,6 +8,7 @@ import ast
 import itertools
 import json
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from pathlib import Path
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.rows import records
-from benchbook.rows.points import FILES, declared, point_name, point_title
+from benchbook.rows.points import FILES, declared, point_name, setting
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
 
+VERBOSE = "BENCHBOOK_VERBOSE"  # where this is set, people see the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
@@ -52,8 +54,8 @@ class Point:
 
     @property
     def title(self) -> str:
-        """Return study and settings, for people."""
-        return f"{self.study} {point_title(self.name)}"
+        """Return study and settings, for people; with VERBOSE its id."""
+        return f"{self.study}: {self.name if os.environ.get(VERBOSE) else setting(self.name)}"
 
 
 def read(

@@ -20,13 +20,13 @@ class Line:
         point: what runs.
         machine_name: whose rows these are.
         kernel: which of its kernels, from 1.
-        position: of the point among the session's, as "2/12".
+        position: of the run among the session's, as "2/12".
     """
 
     def __init__(self, point: Point, machine_name: str, kernel: int = 1, position: str = "") -> None:
-        self.title = f"{position:>6}  {point.study}  {point.name}"
+        self.title = f"{position:>6}  {point.title}"
         if point.num_kernels > 1:
-            self.title += f"  kernel {kernel} of {point.num_kernels}"
+            self.title += f", kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
         self.folder = layout.point(machine_name, point.study, point.name)
         self._draw("starting")
@@ -45,13 +45,19 @@ class Line:
                 announced = True
                 print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)
             if time.monotonic() > deadline:
-                print(f"{self.title}  goes on beside them, and will be called unstable", flush=True)
+                print(f"{self.title}  continuing; the result will be marked unstable", flush=True)
                 return
 
-    def end(self, statuses: list[str]) -> None:
-        """Write the outcome and keep the line."""
-        seconds = time.monotonic() - self.started
-        text = f"{self.title}  {', '.join(dict.fromkeys(statuses))}  {wording.duration(seconds)}{self._rate()}"
+    def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
+        """Write the outcome and keep the line.
+
+        Args:
+            statuses: of the point's runs.
+            seconds_left: until the session ends; None: nobody knows.
+        """
+        failed = "" if set(statuses) == {"ok"} else f"  {', '.join(dict.fromkeys(statuses))}"
+        text = f"{self.title}{failed}{self._rate()}  {wording.duration(time.monotonic() - self.started)}"
+        text += f"  (about {wording.duration(seconds_left)} left)" if seconds_left else ""
         print(("\r\033[K" if sys.stdout.isatty() else "") + text, flush=True)
 
     def _draw(self, state: str) -> None:
@@ -66,5 +72,5 @@ class Line:
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
-        rate = f"  {wording.rate(best['samples_per_second'])} images/s (spread {best['spread']:.1%})"
-        return rate + (f"; {best['verdict']}" if best["verdict"].is_doubtful else "")
+        rate = f"  {wording.rate(best['samples_per_second'])} images/s"
+        return rate + (f" ({best['verdict']})" if best["verdict"].is_doubtful else "")

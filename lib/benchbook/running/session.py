@@ -104,8 +104,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     """
     recover(machine_name)
     session, left_out = os.environ["BENCHBOOK_SESSION"], {}
-    keys = [point.key for point in points]
-    for point, kernel in profiles.rounds(points):
+    rounds, spent = profiles.rounds(points), {}
+    estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])
+    each_kernel = (estimates["seconds"].astype(float) / estimates["num_kernels"]).dropna().to_dict()
+    for number, (point, kernel) in enumerate(rounds, start=1):
         folder = layout.state(machine_name) / point.study / point.name
         if point.key in left_out or is_done(folder, point):
             continue
@@ -117,7 +119,8 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         if wanted > left:
             left_out[point.key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
             continue
-        line = Line(point, machine_name, kernel, f"{keys.index(point.key) + 1}/{len(keys)}")
+        line = Line(point, machine_name, kernel, f"{number}/{len(rounds)}")
+        begun = time.monotonic()
         try:
             if math.isinf(deadline):
                 line.wait_until_calm()
@@ -134,7 +137,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
                 raise
             left_out[point.key] = LeftOut(point, f"{type(error).__name__}: {error}")
             statuses = [type(error).__name__]
-        line.end(statuses)
+        spent[point.key] = time.monotonic() - begun
+        known = each_kernel | spent
+        mean = sum(spent.values()) / len(spent)
+        line.end(statuses, sum(known.get(later.key, mean) for later, _ in rounds[number:]))
     return list(left_out.values())
 
 
