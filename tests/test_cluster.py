@@ -79,8 +79,9 @@ def test_the_example_of_a_site_is_one_and_says_what_its_nodes_have():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("partitions: gpu", "line 1: unknown key 'partitions'; allowed: partition, "),
-        ("account: us\nmax_minutes: a day", "line 2: max_minutes is 'a day'; allowed: a whole number, 0 or more"),
+        ("partitions: gpu", "line 1: partitions is unknown; allowed: partition, "),
+        ("account: us\nmax_minutes: a day", "line 2: max_minutes is 'a day'; allowed: a valid integer"),
+        ("max_minutes: 1\nmemory_gib: -1", "line 2: memory_gib is -1; allowed: greater than or equal to 0"),
         ("devices: gpu", "line 1: devices is 'gpu'; allowed: cpu, mps"),
         ("devices: ''", "devices is ''; allowed: cpu, mps"),
         ("- partition", "allowed: a mapping of partition"),
@@ -112,7 +113,7 @@ def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, mo
     assert "profile quick, on desk" in printed
     assert "controlled-cuda" in printed
     job = next(line.split("│") for line in printed.partition("One job each")[2].splitlines() if "vae" in line)
-    assert [int(cell) for cell in job[3:5]] == [1, 35]
+    assert [int(cell) for cell in job[3:5]] == [1, 55]
 
 
 # What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.

@@ -15,10 +15,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
 import pandas
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic_core import PydanticCustomError
 
 from benchbook.frameworks import devices
 from benchbook.machine import identity, layout, processes, slurm
@@ -37,8 +39,16 @@ class Unfinished(RuntimeError):
     """Jobs ended before their points did; the message names each, its state and its log."""
 
 
-@dataclass(frozen=True)
-class Site:
+def _of_kinds(text: str) -> str:
+    if not text.split() or not set(text.split()) <= set(devices.KINDS):
+        raise PydanticCustomError("kinds", "{kinds}, with blanks between them", {"kinds": ", ".join(devices.KINDS)})
+    return text
+
+
+Word = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Site(BaseModel):
     """What jobs ask for, from a YAML file that `sites/example.yaml` explains; what is empty, or 0, is the cluster's.
 
     Attributes:
@@ -49,14 +59,15 @@ class Site:
         devices: kinds that the nodes have, separated by blanks, the fastest first; the submitting host may have none.
     """
 
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    gpu_type: str = ""
-    max_minutes: int = 0
-    memory_gib: int = 0
-    devices: str = "cpu"
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    partition: Word = ""
+    account: Word = ""
+    qos: Word = ""
+    constraint: Word = ""
+    gpu_type: Word = ""
+    max_minutes: Annotated[int, Field(strict=True, ge=0)] = 0
+    memory_gib: Annotated[int, Field(strict=True, ge=0)] = 0
+    devices: Annotated[str, AfterValidator(_of_kinds)] = "cpu"
 
     def kinds(self, framework: str) -> tuple[str, ...]:
         """Return the kinds of device that nodes have for a framework."""
@@ -86,21 +97,10 @@ def read_site(path: Path) -> Site:
     if not path.is_file():
         raise profile_files.ProfileError(f"{path} does not exist; sites/example.yaml shows what such a file holds")
     content = profile_files.compose(path)
-    kinds = {field.name: field.type for field in fields(Site)}
+    names = list(Site.model_fields)
     if not isinstance(content, profile_files.Mapping):
-        raise profile_files.ProfileError(f"{path.name}, line 1: allowed: a mapping of {', '.join(kinds)}")
-    for key, value in content.items():
-        place = f"{path.name}, line {content.lines[key]}"
-        if key not in kinds:
-            raise profile_files.ProfileError(f"{place}: unknown key {key[:80]!r}; allowed: {', '.join(kinds)}")
-        wanted = "a whole number, 0 or more" if kinds[key] is int else "a text"
-        right = type(value) is kinds[key] and (value >= 0 if kinds[key] is int else value.isprintable())
-        if key == "devices":
-            wanted, words = ", ".join(devices.KINDS), str(value).split()
-            right = right and words and set(words) <= set(devices.KINDS)
-        if not right:
-            raise profile_files.ProfileError(f"{place}: {key} is {str(value)[:80]!r}; allowed: {wanted}")
-    return Site(**content)
+        raise profile_files.ProfileError(f"{path.name}, line 1: allowed: a mapping of {', '.join(names)}")
+    return profile_files.check(TypeAdapter(Site), content, path, names)
 
 
 def groups(points: list[Point]) -> dict[str, list[Point]]:

@@ -72,16 +72,7 @@ def read(path: Path) -> Mapping:
     content = compose(path)
     if not isinstance(content, Mapping) or not content:
         raise ProfileError(f"{path.name}, line 1: allowed: a mapping of studies")
-    try:
-        PROFILE.validate_python(content)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        study, *inner = detail["loc"]
-        names = (
-            f"; allowed: {', '.join(Entry.model_fields)}" if detail["type"] in ("missing", "extra_forbidden") else ""
-        )
-        place = f"{path.name}, line {_line_of(content, detail['loc'])}"
-        raise ProfileError(f"{place}: {study}: {complaint(detail, inner)}{names}") from error
+    check(PROFILE, content, path, list(Entry.model_fields))
     for study, entry in content.items():
         choices = [entry.get("parameters", {}) | point for point in entry["points"]]
         lengths = [[len(value) for value in each.values() if isinstance(value, list)] for each in choices]
@@ -89,6 +80,28 @@ def read(path: Path) -> Mapping:
             place = f"{path.name}, line {content.lines[study]}"
             raise ProfileError(f"{place}: {study} has {count} points; allowed: {MOST_POINTS}")
     return content
+
+
+def check(kind: TypeAdapter, content: Mapping, path: Path, names: list[str]) -> Any:
+    """Return a file's content as a type has it.
+
+    Args:
+        kind: of pydantic.
+        content: from `compose`.
+        path: of the file, for the error.
+        names: the keys that are allowed, for the error.
+
+    Raises:
+        ProfileError: names file, line, value and what is allowed.
+    """
+    try:
+        return kind.validate_python(content)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        *outer, _ = study, *inner = detail["loc"]
+        named = f"; allowed: {', '.join(names)}" if detail["type"] in ("missing", "extra_forbidden") else ""
+        words = f"{study}: {complaint(detail, inner)}" if outer else complaint(detail)
+        raise ProfileError(f"{path.name}, line {_line_of(content, detail['loc'])}: {words}{named}") from error
 
 
 def _line_of(content: Mapping, place: tuple[str | int, ...]) -> int:
