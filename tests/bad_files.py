@@ -291,6 +291,9 @@ CASES: dict[str, Change] = {
     "parity left out": table(lambda rows: [line for line in rows if line["phase"] != "parity"]),
     "a step of parity left out": table(lambda rows: renumbered([*rows[:2], *rows[3:]])),
     "a step of parity copied": table(lambda rows: renumbered([*rows[:4], rows[3], *rows[4:]])),
+    "a step compared once more, after the windows": table(
+        lambda rows: renumbered([*rows, rows[2] | {"settings": '{"audited_samples": 640, "step": 1}'}])
+    ),
     "more steps of parity asked for": parameter(num_parity_steps=20),
     "fewer windows than asked for": parameter(num_windows=7),
     "an hour ahead": rename_run("21261122T041032Z-c2bed654"),
