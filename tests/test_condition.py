@@ -148,7 +148,7 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
         ("sysctl", "-n", "sysctl.proc_translated"): "1",
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
     }
-    monkeypatch.setattr(condition, "_output", lambda *command: printed.get(command, ""))
+    monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
     told = condition._mac()
     assert (told["low_power_mode"], told["translated"], told["power_source"]) == (True, True, "battery")
     assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (63, "heavy")
@@ -283,7 +283,7 @@ def test_manifest_and_rows_name_no_user_host_home_serial_number_or_process(tmp_p
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("socket.gethostname", lambda: "host-planted")
     printed = ON_BATTERY.replace("4522083", "serial-planted")
-    monkeypatch.setattr(condition, "_output", lambda *command: printed)
+    monkeypatch.setattr(condition, "output", lambda *command: printed)
     monkeypatch.setattr(condition.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(condition, "clocks", lambda: (1.0, 1.0))
     with subprocess.Popen([sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE):

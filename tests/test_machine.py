@@ -62,8 +62,8 @@ def test_machine_as_dictionary_survives_json():
 
 
 def test_a_command_that_is_missing_or_fails_prints_nothing():
-    assert identity._output("no-such-command-anywhere") == ""
-    assert identity._output("ls", "no-such-file-anywhere") == ""
+    assert identity.output("no-such-command-anywhere") == ""
+    assert identity.output("ls", "no-such-file-anywhere") == ""
 
 
 def test_apple_silicon_is_its_own_accelerator(monkeypatch):
@@ -71,7 +71,7 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
         ("sysctl", "-n", "machdep.cpu.brand_string"): "Apple M2",
         ("sysctl", "-n", "kern.osversion"): "23G93",
     }
-    monkeypatch.setattr(identity, "_output", lambda *command: commands.get(command, ""))
+    monkeypatch.setattr(identity, "output", lambda *command: commands.get(command, ""))
     monkeypatch.setattr(nvidia, "names", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
@@ -108,7 +108,7 @@ def test_environment_passes_over_the_remains_of_a_broken_installation(monkeypatc
 
 def test_commit_says_when_the_library_was_changed(monkeypatch):
     answers = {"rev-parse": "0123456789ab", "status": ""}
-    monkeypatch.setattr(identity, "_output", lambda *command: answers[command[3]])
+    monkeypatch.setattr(identity, "output", lambda *command: answers[command[3]])
     assert identity.commit() == "0123456789ab"
     answers["status"] = " M lib/benchbook/measure.py"
     assert identity.commit() == "0123456789ab+changed"

@@ -7,7 +7,6 @@ battery's or disk's serial number is read. The parsers are pure functions of wha
 import os
 import platform
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas
 import psutil
 
 from benchbook.machine import contention, nvidia
+from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
@@ -179,7 +179,7 @@ KEYS = (
 def _clocks_and_counters() -> dict:
     """Return what every system tells: clocks, load, swap, who takes the CPU."""
     awake, elapsed = clocks()
-    printed = _output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
+    printed = output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
     return {
         "awake_seconds": round(awake, 3),
         "elapsed_seconds": round(elapsed, 3),
@@ -192,21 +192,21 @@ def _clocks_and_counters() -> dict:
 
 
 def _mac() -> dict:
-    translated = number(_output("sysctl", "-n", "sysctl.proc_translated"))
+    translated = number(output("sysctl", "-n", "sysctl.proc_translated"))
     return {
-        "low_power_mode": low_power_mode(_output("pmset", "-g")),
+        "low_power_mode": low_power_mode(output("pmset", "-g")),
         "translated": None if translated is None else translated == 1,
-        "cpu_thermal_level": number(_output("sysctl", "-n", "machdep.xcpm.cpu_thermal_level")),
+        "cpu_thermal_level": number(output("sysctl", "-n", "machdep.xcpm.cpu_thermal_level")),
         **_mac_heat(),
-        **battery(_output("pmset", "-g", "batt")),
+        **battery(output("pmset", "-g", "batt")),
     }
 
 
 def _mac_heat() -> dict:
     return {
-        "cpu_speed_limit_percent": speed_limit(_output("pmset", "-g", "therm")),
-        "thermal_pressure": thermal_pressure(_output("notifyutil", "-g", "com.apple.system.thermalpressurelevel")),
-        "power_source": battery(_output("pmset", "-g", "batt"))["power_source"],
+        "cpu_speed_limit_percent": speed_limit(output("pmset", "-g", "therm")),
+        "thermal_pressure": thermal_pressure(output("notifyutil", "-g", "com.apple.system.thermalpressurelevel")),
+        "power_source": battery(output("pmset", "-g", "batt"))["power_source"],
     }
 
 
@@ -241,11 +241,3 @@ def _text(path: Path) -> str | None:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _output(*command: str) -> str:
-    """Return what a command prints, or an empty string if it is missing or fails."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from benchbook.machine import layout, nvidia
+from benchbook.machine.processes import output
 
 KIND = 4  # digits of a fingerprint that tell kinds of computer of one name apart
 
@@ -132,8 +132,8 @@ def commit() -> str:
     if not (folder := layout.checkout()):
         noted = metadata.distribution("benchbook").read_text("direct_url.json")
         return json.loads(noted or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
-    head = _output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
-    changed = _output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
+    head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
+    changed = output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
     return f"{head}+changed" if head and changed else head
 
 
@@ -172,7 +172,7 @@ def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
 def _mac_traits() -> dict:
     """Return the processor's family and its caches, cores by kind."""
     names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
-    return {name: _output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+    return {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
 
 
 def _is_taken(name: str, print_of_kind: str) -> bool:
@@ -196,7 +196,7 @@ def _default_name(chip: str, cores: int, memory: int) -> str:
 
 def _chip() -> str:
     if platform.system() == "Darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
+        return output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
     for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -205,7 +205,7 @@ def _chip() -> str:
 
 def _system() -> str:
     if platform.system() == "Darwin":
-        return f"macOS {platform.mac_ver()[0]} ({_output('sysctl', '-n', 'kern.osversion')})"
+        return f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
     return f"{platform.system()} {platform.release()}"
 
 
@@ -223,11 +223,3 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 def _is_apple_silicon() -> bool:
     return platform.system() == "Darwin" and platform.machine() == "arm64"
-
-
-def _output(*command: str) -> str:
-    """Return what a command prints, or an empty string if it is missing or fails."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

@@ -29,8 +29,7 @@ THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_p
 
 def names() -> list[str]:
     """Return the name of every GPU of this computer."""
-    with _handles() as (pynvml, handles):
-        return [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    return [name for name, _ in kinds()]
 
 
 def kinds() -> list[tuple[str, int | None]]:
@@ -208,20 +207,15 @@ def _state(pynvml, handle) -> dict:
         bits = _ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     running = _ask(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     own = [process.pid for process in processes.family(processes.root())]
+    slowed = _ask(pynvml, pynvml.nvmlDeviceGetViolationStatus, handle, pynvml.NVML_PERF_POLICY_THERMAL)
     return {
         "sm_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "memory_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
         "temperature_celsius": _ask(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-        "thermal_slowdown_seconds": _thermal_slowdown_seconds(pynvml, handle),
+        "thermal_slowdown_seconds": None if slowed is None else slowed.violationTime / 1e9,  # since the driver's start
         "clock_reasons": None if bits is None else reasons(bits),
         "num_other_processes": None if running is None else num_others((process.pid for process in running), own),
     }
-
-
-def _thermal_slowdown_seconds(pynvml, handle) -> float | None:
-    """Return for how long heat has held this GPU's clocks down since its driver was loaded."""
-    violation = _ask(pynvml, pynvml.nvmlDeviceGetViolationStatus, handle, pynvml.NVML_PERF_POLICY_THERMAL)
-    return None if violation is None else violation.violationTime / 1e9
 
 
 def _ask(pynvml, function: Callable, *arguments):

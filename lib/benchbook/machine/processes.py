@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -142,3 +143,11 @@ def kill(members: Iterable[psutil.Process], seconds: float = WAIT_SECONDS) -> No
             if time.monotonic() > deadline:
                 raise psutil.TimeoutExpired(seconds, member.pid)
             time.sleep(0.02)
+
+
+def output(*command: str) -> str:
+    """Return what a command prints, or an empty string if it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
