@@ -73,23 +73,6 @@ def test_a_pack_holds_rows_and_manifests_and_nothing_else():
     assert len(rows) == 4
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path):
-    measure()
-    first, second = (packing.pack("desk", tmp_path / f"{name}.zip")[0] for name in "ab")
-    assert first.read_bytes() == second.read_bytes()
-
-
-def test_a_pack_comes_back_as_it_was_measured(tmp_path, monkeypatch):
-    folder = measure()
-    path, packed = packing.pack("desk", tmp_path / "desk.zip")
-    measured = {name: content for name, content in files(folder).items() if name.endswith((".csv", ".json"))}
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
-    added, rows = packing.add(path)
-    assert added == layout.runs("desk")
-    assert files(added / "mnist_speedup" / "reference-cpu") == measured
-    assert rows.equals(packed)
-
-
 def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
     measure()
     older, _ = packing.pack("desk", tmp_path / "older.zip")
