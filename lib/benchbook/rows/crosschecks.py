@@ -26,9 +26,9 @@ CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winogr
 CLOCK_SECONDS = 2.0  # that a clock is corrected by, and windows may seem to overlap
 SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
 FUTURE_SECONDS = 3600.0  # that a clock may be ahead
-# Between two windows a run reads the machine's condition, for so long, and half a window, at most; it waits for
-# Apple's counters of energy.
-PAUSE_SECONDS, PAUSE_SHARE, COUNTER_SECONDS = 0.4, 0.5, 4.0
+# Between two windows a run reads the machine's condition, for so long, and half a window, at most; an accelerator's
+# driver takes longer, and Apple's counters of energy and a meter's log are waited for.
+PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.4, 0.5, 1.0, 6.0
 IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
 MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
 # By method: what it may be of, and the kinds of device that it covers.
@@ -228,7 +228,9 @@ def _add_times(table: pandas.DataFrame) -> None:
     table["pause"] = run.map(pauses.median().where(pauses.size() > 1))
     table["window"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
     table["most_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window"]
-    table["most_pause"] += COUNTER_SECONDS * table["energy_method"].eq("apple_ioreport").groupby(run).transform("any")
+    table["most_pause"] += DRIVER_SECONDS * table["device"].ne("cpu")
+    waited = table["energy_method"].isin(["apple_ioreport", "meter"]).groupby(run).transform("any")
+    table["most_pause"] += COUNTER_SECONDS * waited
     table["run_begun"] = run.map({name: _start(name) for name in run.dropna().unique()}).astype(float)
     table["run_ended"] = table["run_begun"] + table["process_seconds"].fillna(math.inf)
     inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool, na_action="ignore").eq(True)
@@ -418,7 +420,7 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
     ("{pause:.3g} s lie between windows of {window:.3g} s", lambda t: t.trained & (t.pause > t.most_pause)),
     (
         "its windows and the manifest's clock are {clock_seconds:.3g} s apart",
-        lambda t: t.trained & (t.clock_seconds > CLOCK_SECONDS),
+        lambda t: t.trained & (t.clock_seconds > CLOCK_SECONDS + t.most_pause),
     ),
 )
 
