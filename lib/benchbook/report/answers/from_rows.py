@@ -53,8 +53,8 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         if this is None:
             continue
         timed = this.epoch and pandas.notna(line["seconds_per_epoch"])  # else at the rate of training
-        seconds = line["seconds_per_epoch"] / this.epoch if timed else 1 / line["images_per_second"]
-        seconds *= this.images
+        epoch = line["seconds_per_epoch"] * this.images / this.epoch if timed else math.nan
+        seconds = epoch if timed else this.images / line["images_per_second"]
         if not math.isfinite(seconds):
             continue
         measured = line["source"] == MEASURED
