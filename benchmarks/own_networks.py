@@ -56,7 +56,6 @@ TORCH |= {VISION + name: SMALL for name in CLASSIFIERS.split()}
 TORCH |= {f"{VISION}alexnet": SMALL | ALEXNET, f"{VISION}googlenet": SMALL | AUXILIARY}
 TORCH |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 299, "batch_size": 2}}
 TORCH |= {f"{VISION}vit_b_16": SMALL | {"arguments": "num_classes=10, image_size=64"}}
-TORCH |= {f"{VISION}maxvit_t": SMALL | {"arguments": "num_classes=10, input_size=(64, 64), partition_size=2"}}
 TORCH |= {
     f"torchvision.models.detection:{name}": BOXES
     for name in ("ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn")
