@@ -28,7 +28,7 @@ SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
 FUTURE_SECONDS = 3600.0  # that a clock may be ahead
 # Between two windows a run reads the machine's condition, for so long, and half a window, at most; an accelerator's
 # driver takes longer, and Apple's counters of energy and a meter's log are waited for.
-PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.4, 0.5, 1.0, 6.0
+PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.6, 0.5, 1.0, 6.0
 IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
 MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
 # By method: what it may be of, and the kinds of device that it covers.
