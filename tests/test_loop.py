@@ -53,7 +53,7 @@ def statuses_of(point: Point) -> list[str]:
 def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_call_goes_on(points, monkeypatch):
     long, short = points[0], replace(points[1], time_limit_seconds=200)
     [left_out] = session.run([long, short], "tester", time.monotonic() + 400.9)
-    assert left_out.point.title == "faults reference-cpu"
+    assert left_out.point.title == "faults: reference, CPU"
     assert left_out.reason == "needs up to 500 s, 391 s were left"  # 10 s are for the end
     [(variant, run, status)] = measured()
     assert (variant, status) == ("controlled", "ok")
@@ -68,7 +68,7 @@ def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_
 
 def test_without_time_every_point_is_named_and_nothing_runs(points):
     left_out = session.run([*points, replace(points[0], name="x-0123abcd", num_kernels=2)], "tester", time.monotonic())
-    assert [each.point.title for each in left_out] == ["faults reference-cpu", "faults controlled-cpu", "faults x"]
+    assert [each.point.title for each in left_out] == ["faults: reference, CPU", "faults: controlled, CPU", "faults: x"]
     assert {each.reason for each in left_out} == {"needs up to 500 s, 0 s were left"}
     assert not list(layout.outputs().rglob("*.csv"))
 

@@ -124,7 +124,8 @@ def test_every_network_computes_what_float64_does(points, rows):
 @pytest.mark.notebook
 def test_every_point_and_every_chart_is_in_the_report(points, rows, outputs):
     run_cells(outputs, "aggregate")
-    page = report.write_pages(outputs / "figures", outputs / "report").read_text()
+    index = report.write_pages(outputs / "figures", outputs / "report")
+    page = "".join(path.read_text() for path in index.parent.glob("*.html"))
     charts = [chart.name for study in studies.every().values() for chart in study.charts]
     assert [name for name in charts if f'id="{name}"' not in page] == []
     summary = pandas.read_csv(outputs / "figures" / "summary.csv")

@@ -14,8 +14,9 @@ from benchbook.studies.mobilenetv2_energy.plan import Plan as MobileNetV2
 from fakes import run
 from processes import FRAMEWORK
 
-pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("tensorflow", "jax"))
 DEVICE = devices.pick("cpu", FRAMEWORK)
+SHORT = ("counted twice", "the first half of large batches dropped", "evaluated in training mode")  # one of each count
 
 
 def build():
@@ -45,7 +46,9 @@ def test_a_true_run_is_ok(framework, tmp_path):
     assert reasons(build(), tmp_path) == []
 
 
-@pytest.mark.parametrize("plant", plants.OF_WORK)
+@pytest.mark.parametrize(
+    "plant", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SHORT)) for name in plants.OF_WORK]
+)
 def test_a_fault_of_the_work_is_found(framework, tmp_path, plant):
     workload = build()
     plants.OF_WORK[plant](workload)

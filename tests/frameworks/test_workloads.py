@@ -5,7 +5,7 @@ import functools
 import numpy
 import pytest
 
-from benchbook.commands.doctor import checks
+from benchbook.commands import doctor
 from benchbook.frameworks import devices
 from benchbook.studies.datasets import Collection, Dataset, Pictures, triangles
 from benchbook.studies.plan import plans
@@ -157,8 +157,11 @@ def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework)
     assert not numpy.all(workload.plain.labels((batch[0], numpy.roll(batch[1], 1, axis=0)), 0))
 
 
-@pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=("tensorflow", "jax"))
+@pytest.mark.frameworks(
+    *("torch", "tensorflow", "jax", "mlx"),
+    slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs")),
+)
 def test_what_doctor_tries_is_right(study, framework):
     """Three steps of the smallest workload are those of float64; a step, its repetition and a test are finite."""
-    state, detail, _ = checks.check_study(devices.pick("cpu", framework), PLANS[study])
-    assert state == checks.RIGHT, detail
+    state, detail, _ = doctor.check_study(devices.pick("cpu", framework), PLANS[study])
+    assert state == doctor.RIGHT, detail

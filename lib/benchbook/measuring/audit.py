@@ -52,8 +52,11 @@ def check(workload: Workload, record: Run, fresh: Any) -> None:
 
 
 def _look_at_loader(workload: Workload) -> tuple[dict, set]:
-    """Return counts of a first part of an epoch, and digests of its images; only an epoch that ends has a length."""
-    epoch, seen, images, sizes = workload.description()["dataset_samples"], 0, set(), []
+    """Return counts of a first part of an epoch, and digests of its images; only an epoch that ends has a length.
+
+    Synthetic images are one batch, of which one is looked at.
+    """
+    epoch, seen, images, sizes = workload.description()["dataset_samples"] or 0, 0, set(), []
     until, batches = time.monotonic() + LOADER_SECONDS, workload.batches(0)
     counts = {}
     while seen <= AUDITED_SHARE * epoch and time.monotonic() < until:

@@ -99,7 +99,7 @@ def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]
             lines.setdefault("have no manifest", []).append(run_id)
         elif not (manifest.get("environment") or {}).get("packages"):
             lines.setdefault("have a manifest without packages", []).append(run_id)
-        elif device == "cuda" and not (manifest.get("machine") or {}).get("accelerators"):
+        elif device in COVERS["nvml"][1] and not (manifest.get("machine") or {}).get("accelerators"):
             lines.setdefault("ran on a GPU that their manifest does not name", []).append(run_id)
     return [f"{len(ids)} runs {reason} and are unproven: {listed(ids)}" for reason, ids in lines.items()]
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from benchbook.machine import layout
+from benchbook.machine.kinds import KINDS
 
 # Parameters that say where a run finds its files: they do not change what is measured.
 PLACES = frozenset({"data_root"})
@@ -20,14 +21,7 @@ HASH = re.compile(r"-([0-9a-f]{8})$")
 # How a reader says a part of a point's name: by its beginning, and whole.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
 SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
-NAMES = {
-    "cpu": "CPU",
-    "cuda": "CUDA",
-    "mps": "MPS",
-    "metal": "Metal",
-    "tpu": "TPU",
-    "data_resident": "data on the device",
-}
+NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "data on the device"}
 NAMES |= {"torch": "torch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX", "not_trainable": "head alone"}
 
 

@@ -232,7 +232,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         }
         for point in points
     ]
-    return pandas.DataFrame(estimates)
+    return pandas.DataFrame(estimates, columns=["study", "point", "num_kernels", "seconds", "limit_seconds"])
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float | None:

@@ -74,10 +74,14 @@ class JaxBackend(Backend):
     @contextmanager
     def arithmetic(self, device: Device, precision: Precision) -> Iterator[None]:
         """Compute on a device in a precision inside a `with` block."""
+        try:
+            from jax import enable_x64
+        except ImportError:  # JAX 0.7, which Colab has
+            from jax.experimental import enable_x64
         with (
             jax.default_device(self.handle(device)),
             jax.default_matmul_precision("tensorfloat32" if precision.uses_tf32 else "float32"),
-            jax.enable_x64(precision.stored == "float64"),
+            enable_x64(precision.stored == "float64"),
         ):
             yield
 
