@@ -128,7 +128,8 @@ def test_every_point_and_every_chart_that_was_drawn_is_in_the_report(points, row
     page = "".join(path.read_text() for path in index.parent.glob("*.html"))
     drawn = {path.stem for path in (outputs / "figures").glob("*.svg")}
     charts = {name: {chart.name for chart in study.charts} & drawn for name, study in studies.every().items()}
-    assert {point.study for point in points} <= {name for name, drawn_ones in charts.items() if drawn_ones}
+    undrawn = {point.study for point in points} - {name for name, of_study in charts.items() if of_study}
+    assert undrawn <= {"your_network"}  # of one network at one batch size there is a number and no figure
     assert [name for name in set().union(*charts.values()) if f'id="{name}"' not in page] == []
     summary = pandas.read_csv(outputs / "figures" / "summary.csv")
     assert set(summary["point"]) == {point.name for point in points}
