@@ -361,6 +361,8 @@ def test_a_worker_s_message_is_its_last_line():
     message = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  x\n"
     assert runs.last_line(message + "ValueError: a bad image\n") == "ValueError: a bad image"
     assert runs.last_line("two\nlines") == "two\nlines"
+    graph = "Detected at node mul defined at (most recent call last):\n  File x\nIncompatible shapes: [1] vs. [0]\n"
+    assert runs.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
 
 
 def test_zombie_is_not_running(sleeper):

@@ -321,11 +321,10 @@ def test_a_tuned_kernel_keeps_its_memory_from_its_search_on_where_the_c_library_
 
 
 def test_windows_of_both_alternate_and_are_long_enough(tmp_path, clock, searches):
-    _, rows, _ = choose(tmp_path, clock, 1.2)
+    _, rows, _ = choose(tmp_path, clock, 2.0)
     windows = rows[rows["phase"] == "confirm"]
     assert [settings["side"][0] for settings in windows["settings"]] == list("rttrrttrrttr")
-    assert windows["samples"].nunique() == 1
-    assert windows["seconds"].min() >= 4.0
+    assert 4.0 <= windows["seconds"].min() <= windows["seconds"].max() < 6.0  # the slower one's last no longer
     assert windows["settings"].iloc[1]["promised"] == PROMISED
 
 

@@ -46,6 +46,13 @@ def test_a_true_run_is_ok(framework, tmp_path):
     assert reasons(build(), tmp_path) == []
 
 
+def test_a_single_test_image_is_no_fault(framework, tmp_path):
+    workload = build()
+    batch = next(iter(workload.test_batches()))
+    workload.test_batches = lambda: iter([tuple(part[:1] for part in batch)])
+    assert {name for name, *_ in reasons(workload, tmp_path)} <= {"guessing"}  # about that image
+
+
 @pytest.mark.parametrize(
     "plant", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SHORT)) for name in plants.OF_WORK]
 )

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import textwrap
 import time
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,7 @@ app.command()(record.sources)
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
 MOST_FINDINGS = 3
+REMARK_CHARACTERS = 120  # of a failure, in the table; the report and the log have the rest
 REPORT_SECONDS = 60.0  # a report takes so long at most
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
@@ -333,7 +335,9 @@ def _print_summary(lines: pandas.DataFrame) -> None:
         cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
         verdict = line["verdict"]
         remark = str(verdict) if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else ""
-        cells["remark"] = f"{line['status']}: {line['message']}" if line["status"] != "ok" else remark
+        if line["status"] != "ok":
+            remark = textwrap.shorten(f"{line['status']}: {line['message']}", REMARK_CHARACTERS, placeholder=" ...")
+        cells["remark"] = remark
         shown.append(cells)
     say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
 

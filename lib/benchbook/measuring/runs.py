@@ -266,8 +266,8 @@ def last_line(message: str) -> str:
 
     The run's log keeps the rest.
     """
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    quotes = any(words in message for words in ("Traceback (most recent call last)", "in user code:"))
+    lines = [line.strip() for line in message.splitlines() if line.strip() and "[[{{node" not in line]
+    quotes = any(words in message for words in ("(most recent call last)", "in user code:"))
     return lines[-1] if quotes else message
 
 

@@ -369,7 +369,7 @@ def _warm(workload: Workload) -> None:
 
 
 def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:
-    """Append windows of both workloads, of as many steps each, in turn: what slows the machine slows both."""
+    """Append windows of both workloads in turn, each as long as the other's: what slows the machine slows both."""
 
     def steps_lasting(workload: Workload) -> int:
         batches = protocol.endless(workload)
@@ -383,16 +383,16 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
 
     for workload in workloads.values():
         _warm(workload)
-    num_steps = max(map(steps_lasting, workloads.values()))
+    num_steps = {side: steps_lasting(workload) for side, workload in workloads.items()}
     for side, visit in itertools.groupby(ORDER):
         workload = workloads[side]
         sensor, batches = sensors.open_sensor(workload.device), protocol.endless(workload)
         stream = protocol.started(batches)
         columns = workload.description()
         if columns.get("num_workers"):  # whoever prepares batches ahead is as far ahead as in the middle of an epoch
-            protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
+            protocol.train_window(workload, sensor, itertools.islice(stream, num_steps[side]))
         for _ in visit:
-            window = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps))
+            window = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps[side]))
             run.append(**columns, **window, settings=run.settings_with(side=side, promised=promised))
         batches.close()
 
