@@ -180,8 +180,3 @@ def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys)
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
     message = runs.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
-
-
-def test_of_an_error_that_tensorflow_met_while_it_traced_the_code_a_row_says_the_last_line():
-    traced = 'in user code:\n\n    File "/x/keras.py", line 8, in loss  *\n        raise x\n\n    Misfit: no scalar\n'
-    assert runs.last_line(f"Misfit: {traced}") == "Misfit: no scalar"

@@ -129,7 +129,6 @@ PRICES = {  # what a file of prices holds, and what is said of it
     "kind": (PRICE.replace("on_demand", "[/red]"), "kind '[/red]'"),
 }
 NUMBERS = {"--price": "price", "--image-size": "image_size", "--batch-size": "batch_size", "--images": "images"}
-OWN = ("measure", "torchvision.models:resnet18")
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
 COMMANDS = [
     *(((*PREDICT, option, value), f"{name} ") for option, name in NUMBERS.items() for value in ("nan", "-1", "1e400")),
@@ -165,9 +164,6 @@ COMMANDS = [
     (("doctor", "--minutes", "nan"), "minutes nan"),
     (("doctor", "--device", "gpu"), "device 'gpu'; allowed: all, cpu"),
     (("measure", "x"), "network 'x'; allowed"),
-    ((*OWN, "--kernels", "0"), "kernels 0; allowed: 1 to 9"),
-    ((*OWN, "--batch-size", "0"), "batch_size 0; allowed: 1 or more"),
-    ((*OWN, "--learning-rate", "nan"), "learning_rate nan"),
 ]
 
 
@@ -279,38 +275,10 @@ def test_a_pack_sends_known_words_of_a_failure_and_no_other(tmp_path, monkeypatc
 
 
 ODD = [
-    "",
-    "0",
-    "-1",
-    "3",
-    "1e308",
-    "1e-300",
-    "inf",
-    "x",
-    "=1+1",
-    "<b>",
-    "[red]",
-    "007",
-    "9" * 25,
-    "[",
-    "{}",
-    "tpu",
-    "jax",
-]
-ODD += [
-    "cuda",
-    "tuned",
-    "diverged",
-    "out_of_memory",
-    "evaluate",
-    "confirm",
-    "iou",
-    "cifar10",
-    "imagenet",
-    "rapl",
-    "nvml",
-]
-ODD += ['{"sustained_minutes": 1e308}', '{"side": "tuned"}', '{"tried": "batch_size"}', '{"width": 0, "epochs": -1}']
+    "", "0", "-1", "3", "1e308", "1e-300", "inf", "x", "=1+1", "<b>", "[red]", "007", "9" * 25, "[", "{}", "tpu", "jax",
+    "cuda", "tuned", "diverged", "out_of_memory", "evaluate", "confirm", "iou", "cifar10", "imagenet", "rapl", "nvml",
+    '{"sustained_minutes": 1e308}', '{"side": "tuned"}', '{"tried": "batch_size"}', '{"width": 0, "epochs": -1}',
+]  # fmt: skip
 DEEP = [None, True, 0, -1, 3, 1e308, 1e-300, 10**30, "", "x", "=1+1", "<b>", "007", [], {}, [1], {"a": 1}, ["x"]]
 
 

@@ -45,11 +45,7 @@ def write_raw(path, *rows):
 @pytest.mark.parametrize(
     ("column", "value", "allowed"),
     [
-        (
-            "phase",
-            "trian",
-            "allowed: 'setup', 'compile', 'warmup', 'confirm', 'train', 'evaluate', 'total', 'parity'",
-        ),
+        ("phase", "trian", "allowed: 'setup', 'compile', 'warmup', 'confirm', 'train', 'evaluate', 'total', 'parity'"),
         ("source", "guessed", "allowed: 'measured', 'published', 'digitised', 'secondary' or 'derived'"),
         ("device", "gpu", "allowed: 'cpu', 'mps', 'metal', 'cuda' or 'tpu'"),
         ("status", "failed", "'crashed', 'timeout', 'interrupted'"),

@@ -1,3 +1,5 @@
+"""One run of a point: its rows, its marker, its manifest, how it ends, and who ends it where it cannot."""
+
 import json
 import os
 import platform
@@ -10,16 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook.frameworks.devices import DeviceUnavailable
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.measuring import runs
 from benchbook.rows import points, records
 from benchbook.running import profiles
 from fakes import CPU, run
-
-
-class OutOfMemoryError(RuntimeError):
-    """Named as torch names its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +44,14 @@ def dead():
     return process.pid
 
 
+@pytest.fixture
+def marked(tmp_path):
+    """A run that has a marker and no row."""
+    record = run(tmp_path)
+    record.mark()
+    return record
+
+
 def _start(**changes):
     parameters = profiles.declared("mnist_speedup") | {"device": "best"} | changes
     return runs.start("mnist_speedup", parameters, CPU)
@@ -65,22 +70,19 @@ def _files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_start_makes_a_marker_with_process_and_phase(tmp_path):
-    record = _start()
+def test_a_run_starts_with_a_marker_at_its_points_place_and_the_device_that_was_picked(tmp_path):
+    record = _start(batch_size=32, num_windows=2)
     state = json.loads(record.marker.read_text())
     assert record.marker == record.folder / f"{record.run_id}.running"
     assert (state["process"], state["phase"], state["supervisor"]) == (os.getpid(), "setup", 0)
     assert state["birth"] == processes.birth(psutil.Process())
-    assert record.folder.parent == tmp_path / "runs" / "a-machine" / "mnist_speedup"
-    assert _files(record.folder) == {record.marker.name, record.reserve.name}
-
-
-def test_start_names_the_device_that_was_picked_and_the_point_after_it(monkeypatch):
-    record = _start(batch_size=32)
-    assert record.common["device"] == "cpu"
-    assert record.common["device_name"] == CPU.name
-    assert record.folder.name == record.common["point"]
+    assert record.folder == tmp_path / "runs" / "a-machine" / "mnist_speedup" / record.common["point"]
     assert re.fullmatch(r"reference-cpu-batch_size_32-[0-9a-f]{8}", record.folder.name)
+    assert _files(record.folder) == {record.marker.name, record.reserve.name}
+    assert (record.common["device"], record.common["device_name"]) == ("cpu", CPU.name)
+    settings = record.append(seconds=1.0)["settings"]  # the parameters that have no column
+    assert settings["num_windows"] == 2
+    assert not set(settings) & {*records.COLUMNS, *points.PLACES}
 
 
 def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
@@ -99,72 +101,49 @@ def test_run_and_session_are_those_of_the_environment_or_the_run_s_own(monkeypat
     assert (together.run_id, together.common["session"]) == ("run-7", "session-3")
 
 
-def test_settings_of_a_row_are_the_parameters_that_have_no_column():
-    record = _start(num_windows=2)
-    row = record.append(seconds=1.0)
-    settings = row["settings"]
-    assert settings["num_windows"] == 2
-    assert not set(settings) & set(records.COLUMNS)
-    assert not set(settings) & points.PLACES
-
-
-def test_marker_follows_the_phase(tmp_path):
-    record = run(tmp_path)
-    with record.during("train"):
-        assert json.loads(record.marker.read_text())["phase"] == "train"
-        record.describe(model="fake")
-        assert json.loads(record.marker.read_text())["common"]["model"] == "fake"
-
-
-def test_append_counts_per_phase_and_repeat(tmp_path):
+def test_rows_are_counted_by_phase_and_repeat_and_have_what_was_described(tmp_path):
     record = run(tmp_path)
     for phase, repeat in [("train", 0), ("train", 0), ("evaluate", 0), ("train", 1), ("train", 0)]:
         with record.during(phase):
-            record.append(repeat=repeat, seconds=1.0)
+            assert json.loads(record.marker.read_text())["phase"] == phase
+            record.describe(model="fake", batch_size=8)
+            assert json.loads(record.marker.read_text())["common"]["model"] == "fake"
+            record.append(repeat=repeat, seconds=1.0, batch_size=4, started_at=runs.now())
     rows = records.read(record.path)
     assert list(rows["phase"]) == ["train", "train", "evaluate", "train", "train"]
     assert list(rows["index"]) == [0, 1, 0, 0, 2]
-    assert set(rows["status"]) == {"ok"}
+    assert {*zip(rows["status"], rows["model"], rows["batch_size"], strict=True)} == {("ok", "fake", 4)}
 
 
-def test_append_adds_what_was_described(tmp_path):
-    record = run(tmp_path)
-    record.describe(model="fake", batch_size=8)
-    record.append(loss=2.0, batch_size=4)
-    row = records.read(record.path).iloc[0]
-    assert (row["model"], row["batch_size"], row["loss"]) == ("fake", 4, 2.0)
+TOO_LITTLE = [  # torch; cuBLAS and cuDNN; Metal under MLX; XLA on a TPU
+    "CUDA error: Out Of Memory",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "[metal::malloc] Attempting to allocate 48736917632 bytes which is greater than the maximum allowed buffer size of",
+    "[METAL] Command buffer failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+    "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "status"),
+    [
+        *(("RuntimeError", message, "out_of_memory") for message in TOO_LITTLE),
+        *((name, "", "out_of_memory") for name in ("OutOfMemoryError", "ResourceExhaustedError")),
+        ("RuntimeError", "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "crashed"),
+        ("DeviceUnavailable", "device 'tpu'", "unavailable"),
+        ("DatasetUnavailable", "no network", "unavailable"),
+        ("NotImplementedError", "aten::something on MPS", "unsupported"),
+    ],
+)
+def test_an_error_has_a_status(name, message, status):
+    assert runs.status_of(name, message) == status
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (OutOfMemoryError("on the device"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
-        (RuntimeError("CUDA error: Out Of Memory"), "out_of_memory"),
-        # cuBLAS and cuDNN; Metal under MLX; XLA on a TPU.
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "out_of_memory"),
-        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "out_of_memory"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), "crashed"),
-        (
-            RuntimeError(
-                "[metal::malloc] Attempting to allocate 48736917632 bytes which is greater than the maximum "
-                "allowed buffer size of 30150672384 bytes."
-            ),
-            "out_of_memory",
-        ),
-        (
-            RuntimeError(
-                "[METAL] Command buffer execution failed: Insufficient Memory (00000008:"
-                "kIOGPUCommandBufferCallbackErrorOutOfMemory)"
-            ),
-            "out_of_memory",
-        ),
-        (
-            RuntimeError("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm."),
-            "out_of_memory",
-        ),
-        (DeviceUnavailable("device 'tpu'"), "unavailable"),
-        (NotImplementedError("aten::something on MPS"), "unsupported"),
         (KeyboardInterrupt(), "interrupted"),
         (ValueError("a bad number"), "crashed"),
         (SystemExit(3), "crashed"),
@@ -191,22 +170,13 @@ def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(tmp_path
     assert not record.marker.exists()
 
 
-def test_status_of_a_data_set_that_could_not_be_had_is_unavailable():
-    assert runs.status_of("DatasetUnavailable", "no network") == "unavailable"
-    assert runs.status_of("ResourceExhaustedError", "") == "out_of_memory"
-
-
-def test_long_message_is_cut(tmp_path):
-    record = run(tmp_path)
-    record.fail("crashed", "x" * 5000)
-    assert len(records.read(record.path).iloc[0]["message"]) == 2000
-
-
-def test_message_has_home_and_project_folders_replaced_and_no_colours(tmp_path, monkeypatch):
+def test_a_message_is_cut_and_has_no_folders_and_no_colours(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "alice"))
     record = run(tmp_path / "point")
-    record.fail("crashed", f"\x1b[31mno file\x1b[0m {Path.home()}/data/x in {layout.root()}/lib/y\nsecond line")
-    assert records.read(record.path).iloc[0]["message"] == "no file ~/data/x in ./lib/y second line"
+    record.fail("crashed", f"\x1b[31mno file\x1b[0m {Path.home()}/data/x in {layout.root()}/lib/y\nline {'x' * 5000}")
+    message = records.read(record.path).iloc[0]["message"]
+    assert message.startswith("no file ~/data/x in ./lib/y line xxx")
+    assert len(message) == 2000
 
 
 def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_path, dead):
@@ -225,88 +195,58 @@ def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_pa
     assert list(rows["phase"]) == ["train"] * 3
     assert list(rows["index"]) == [0, 1, 2]
     assert _files(tmp_path) == {record.path.name}
-
-
-def test_recover_a_second_time_does_nothing(tmp_path, dead):
-    record = run(tmp_path)
-    record.mark()
-    _belongs_to(record, dead)
-    runs.recover(tmp_path)
     content = record.path.read_text()
-    assert runs.recover(tmp_path) == []
+    assert runs.recover(tmp_path) == runs.recover(tmp_path / "missing") == []
     assert record.path.read_text() == content
 
 
 @pytest.mark.parametrize("left", ["", "schema_version,session,ru"])
-def test_recover_a_run_that_had_written_no_row(tmp_path, dead, left):
-    record = run(tmp_path)
-    record.mark()
+def test_recover_a_run_that_had_written_no_row(tmp_path, marked, dead, left):
     if left:
-        record.path.write_text(left)
-    _belongs_to(record, dead)
-    assert runs.recover(tmp_path) == [record.run_id]
-    rows = records.read(record.path)
-    assert list(rows["status"]) == ["interrupted"]
-    assert list(rows["phase"]) == ["setup"]
+        marked.path.write_text(left)
+    _belongs_to(marked, dead)
+    assert runs.recover(tmp_path) == [marked.run_id]
+    rows = records.read(marked.path)
+    assert (list(rows["status"]), list(rows["phase"])) == (["interrupted"], ["setup"])
 
 
-def test_recover_of_a_folder_that_is_not_there_does_nothing(tmp_path):
-    assert runs.recover(tmp_path / "missing") == []
-
-
-def test_recover_leaves_a_live_run_alone(tmp_path, sleeper):
-    record = run(tmp_path)
-    record.mark()
+def test_recover_leaves_a_live_run_alone_even_if_the_clock_is_set_back(tmp_path, marked, sleeper, monkeypatch):
     for supervisor in (0, os.getpid()):
-        _belongs_to(record, sleeper.pid, supervisor)
+        _belongs_to(marked, sleeper.pid, supervisor)
         assert runs.recover(tmp_path) == []
-        assert record.marker.exists()
+        assert marked.marker.exists()
         assert sleeper.poll() is None
-    assert not record.path.exists()
-
-
-def test_recover_ends_an_orphan_whose_supervisor_is_gone(tmp_path, sleeper, dead):
-    record = run(tmp_path)
-    record.mark()
-    _belongs_to(record, sleeper.pid, supervisor=dead)
-    assert runs.recover(tmp_path) == [record.run_id]
-    assert not processes.is_running(sleeper.pid)
-    assert list(records.read(record.path)["status"]) == ["interrupted"]
-
-
-def test_recover_ends_an_orphan_that_nobody_reaps(tmp_path, dead):
-    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; exec sleep 60"], stdout=subprocess.PIPE) as parent:
-        orphan = int(parent.stdout.readline())
-        record = run(tmp_path)
-        record.mark()
-        _belongs_to(record, orphan, supervisor=dead)
-        assert runs.recover(tmp_path) == [record.run_id]
-        assert not processes.is_running(orphan)
-        parent.kill()
-
-
-def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, sleeper, dead):
-    record = run(tmp_path)
-    record.mark()
-    _belongs_to(record, sleeper.pid, supervisor=dead, birth=processes.birth(psutil.Process(sleeper.pid)) - 100)
-    assert runs.recover(tmp_path) == [record.run_id]
-    assert sleeper.poll() is None
-
-
-def test_a_clock_that_is_set_back_leaves_a_live_run_alone(tmp_path, sleeper, monkeypatch):
-    record = run(tmp_path)
-    record.mark()
-    _belongs_to(record, sleeper.pid)
+    assert not marked.path.exists()
     began, booted = psutil.Process.create_time, psutil.boot_time()
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) - 3600)  # as Linux counts it
     monkeypatch.setattr(psutil, "boot_time", lambda: booted - 3600)
     assert runs.recover(tmp_path) == []
 
 
-def test_recover_ends_an_earlier_run_of_this_process(tmp_path):
-    record = run(tmp_path)
-    record.mark()
-    assert runs.recover(tmp_path) == [record.run_id]
+def test_recover_ends_an_orphan_whose_supervisor_is_gone(tmp_path, marked, sleeper, dead):
+    _belongs_to(marked, sleeper.pid, supervisor=dead)
+    assert runs.recover(tmp_path) == [marked.run_id]
+    assert not processes.is_running(sleeper.pid)
+    assert list(records.read(marked.path)["status"]) == ["interrupted"]
+
+
+def test_recover_ends_an_orphan_that_nobody_reaps(tmp_path, marked, dead):
+    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; exec sleep 60"], stdout=subprocess.PIPE) as parent:
+        orphan = int(parent.stdout.readline())
+        _belongs_to(marked, orphan, supervisor=dead)
+        assert runs.recover(tmp_path) == [marked.run_id]
+        assert not processes.is_running(orphan)
+        parent.kill()
+
+
+def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, marked, sleeper, dead):
+    _belongs_to(marked, sleeper.pid, supervisor=dead, birth=processes.birth(psutil.Process(sleeper.pid)) - 100)
+    assert runs.recover(tmp_path) == [marked.run_id]
+    assert sleeper.poll() is None
+
+
+def test_recover_ends_an_earlier_run_of_this_process(tmp_path, marked):
+    assert runs.recover(tmp_path) == [marked.run_id]
 
 
 def test_start_recovers_its_point_first(dead):
@@ -331,10 +271,8 @@ def small_disk(tmp_path):
     """A disk of one MiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
-    )
-    if mounted.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("this user may not mount a small disk")
     yield place
     subprocess.run(["umount", place], check=True)
@@ -357,9 +295,11 @@ def test_a_full_disk_leaves_room_for_the_failure_row_and_the_manifest(small_disk
     assert _files(record.folder) == {record.path.name, f"{record.run_id}.json"}
 
 
-def test_a_worker_s_message_is_its_last_line():
+def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
     message = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  x\n"
     assert runs.last_line(message + "ValueError: a bad image\n") == "ValueError: a bad image"
+    traced = 'in user code:\n\n    File "/x/keras.py", line 8, in loss  *\n        raise x\n\n    Misfit: no scalar\n'
+    assert runs.last_line(f"Misfit: {traced}") == "Misfit: no scalar"
     assert runs.last_line("two\nlines") == "two\nlines"
     graph = "Detected at node mul defined at (most recent call last):\n  File x\nIncompatible shapes: [1] vs. [0]\n"
     assert runs.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
@@ -370,12 +310,6 @@ def test_zombie_is_not_running(sleeper):
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays until it is waited for
     assert not processes.is_running(sleeper.pid)
-
-
-def test_time_is_written_as_rows_want_it(tmp_path):
-    record = run(tmp_path)
-    record.append(started_at=runs.now())
-    assert records.read(record.path).iloc[0]["started_at"].endswith("Z")
 
 
 def test_manifest_has_parameters_environment_and_condition_before_and_after():
@@ -404,9 +338,7 @@ def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
         raise ValueError(f"{home}/data is not a folder")
     files = sorted(record.folder.iterdir())
     assert [path.suffix for path in files] == [".csv", ".json"]
-    for path in files:
-        for secret in (user, host, home):
-            assert secret not in path.read_text()
+    assert not [secret for path in files for secret in (user, host, home) if secret in path.read_text()]
 
 
 def test_room_that_is_kept_without_a_marker_is_given_back(tmp_path):
