@@ -11,10 +11,10 @@ import pandas
 from scipy.optimize import minimize
 
 from benchbook import record
-from benchbook.record import articles, model, observations
+from benchbook.record import articles, model
 
 FITTED = tuple(name for name in model.SPREADS if name != "free")
-ORIGINS = (observations.RECORD, observations.ARTICLES)
+ORIGINS = (model.RECORD, model.ARTICLES)
 
 
 def fit(lines: pandas.DataFrame) -> dict[str, float]:
@@ -41,6 +41,6 @@ def fit(lines: pandas.DataFrame) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    published = [observations.of_record(record.read()), observations.of_articles(articles.rows())]
+    published = [model.of_record(record.read()), model.of_articles(articles.rows())]
     for name, spread in fit(pandas.concat(published, ignore_index=True)).items():
         print(f"{name}: {spread:.3f}")

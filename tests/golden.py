@@ -33,7 +33,7 @@ from benchbook.machine import condition, layout
 from benchbook.measuring import protocol, tuned
 from benchbook.record import articles
 from benchbook.record.forecast import Question
-from benchbook.record.observations import Unknown
+from benchbook.record.model import Unknown
 from benchbook.report import answers, claim_outcomes, headline, machines
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles

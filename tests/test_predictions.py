@@ -11,11 +11,10 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate, forecast, observations
+from benchbook.record import articles, chips, estimate, forecast
 from benchbook.record import model as judged
 from benchbook.record.forecast import Forecaster, Question, of_the_record
-from benchbook.record.model import NOISE, SPREADS, Model
-from benchbook.record.observations import Unknown
+from benchbook.record.model import NOISE, SPREADS, Model, Unknown
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 from rows import COMMITTED, make_rows
@@ -29,8 +28,8 @@ def forecaster():
 
 
 @pytest.fixture(scope="module")
-def errors(forecaster):
-    table = judged.errors(forecaster.model.observations, forecaster.published)
+def errors():
+    table = predictions.errors(Evidence(make_rows([])))
     return table.set_index(["situation", "group", "rule"]).sort_index()
 
 
@@ -39,8 +38,7 @@ def test_leaving_a_chip_out_by_algebra_is_learning_without_it(forecaster):
     hidden = numpy.flatnonzero(lines["product"] == lines["product"].mode()[0])
     quick = Model(lines).without(hidden)
     slow = Model(lines.drop(index=hidden)).predict(lines.iloc[hidden])
-    assert quick.mean == pytest.approx(slow.mean, rel=1e-6)
-    assert quick.deviation == pytest.approx(slow.deviation, rel=1e-6)
+    assert numpy.array(quick) == pytest.approx(numpy.array(slow), rel=1e-6)
 
 
 def test_the_record_is_predicted_as_well_as_is_said(errors):
@@ -50,7 +48,7 @@ def test_the_record_is_predicted_as_well_as_is_said(errors):
         (judged.BOTH, 0.25, 2.5),
     ):
         lines = errors.loc[situation, judged.RECORD]
-        own, rules = lines.loc[judged.MODEL], lines.drop(index=judged.MODEL)
+        own, rules = lines.loc[predictions.MODEL], lines.drop(index=predictions.MODEL)
         assert own["median_error"] <= error
         assert own["half_width"] <= half
         assert 0.85 <= own["coverage"] <= 0.95
@@ -84,7 +82,7 @@ def test_one_known_rate_of_a_chip_narrows_its_interval(forecaster):
 
 def test_the_constants_are_those_that_the_script_fits():
     fitted = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "fit_spreads.py")["fit"]
-    lines = [observations.of_record(record.read()), observations.of_articles(articles.rows())]
+    lines = [judged.of_record(record.read()), judged.of_articles(articles.rows())]
     spreads = fitted(pandas.concat(lines, ignore_index=True))
     assert spreads == pytest.approx({name: (SPREADS | NOISE)[name] for name in spreads}, rel=0.02)
 
@@ -95,7 +93,7 @@ def test_a_hidden_chips_own_rates_change_nothing_of_its_prediction(forecaster):
     faster = lines.copy()
     faster.loc[hidden, "rate"] *= 3
     before, after = forecaster.model.without(hidden), Model(faster).without(hidden)
-    assert after.mean == pytest.approx(before.mean, abs=1e-6)
+    assert after[0] == pytest.approx(before[0], abs=1e-6)
 
 
 def test_a_question_is_answered_with_interval_basis_prices_and_what_was_published(forecaster):
@@ -147,8 +145,7 @@ def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
     assert "all GPU boards (NVML)" in joules.basis
     other = Question("A100 40GB SXM", precision="tf32", flops_per_sample=24.5e9)
     assert forecaster.ask(other, TODAY).joules_per_image is None, "its power was measured in other works alone"
-    watts = forecast.watts_measured(forecaster.figures)
-    assert watts["watts"].between(20, 1000).all()
+    assert forecaster.drawn["watts"].between(20, 1000).all()
 
 
 def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was_read():
@@ -179,20 +176,21 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
             "model": ["matmul", "matmul", "copy"], "precision": ["fp32", "fp16", None], "rate": [1e13, 5e13, 4e11],
         }
     )  # fmt: skip
-    best = observations.best_rates(ceilings)
-    reached = observations.reached_by(best["desk", "cuda"], "amp_fp16")
-    assert reached["family"] == observations.HALF
-    assert observations.reached_by({"fp32": 1e13, "fp16": 1.1e13, "copy": 4e11}, "fp16")["family"] != observations.HALF
+    best = judged.best_rates(ceilings)
+    reached = judged.reached_by(best, {"machine": "desk", "device": "cuda", "precision": "amp_fp16"})
+    assert reached["family"] == judged.HALF
+    point, plain = {"machine": "m", "device": "d", "precision": "fp16"}, {"fp32": 1e13, "fp16": 1.1e13, "copy": 4e11}
+    assert judged.reached_by({("m", "d"): plain}, point)["family"] == judged.PLAIN_HALF
     assert numpy.exp(reached["peak"]) == pytest.approx(50)
     assert numpy.exp(reached["bandwidth"]) == pytest.approx(400)
     assert best.keys() == {("desk", "cuda")}
-    assert observations.reached_by({"fp32": 1e13}, "fp32") is None
+    assert judged.reached_by({("m", "d"): {"fp32": 1e13}}, point) is None
 
 
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
     own = forecaster.model.observations
-    own = own[own["chip"].eq("NVIDIA RTX 4090")].head(1).assign(publication=observations.HERE, setting="here")
-    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6, origin=observations.HERE))
+    own = own[own["chip"].eq("NVIDIA RTX 4090")].head(1).assign(publication=judged.HERE, setting="here")
+    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6, origin=judged.HERE))
     with pytest.raises(Unknown, match="operations an image"):  # what is measured here widens no range
         slow.rate(Question("RTX 4090", "mnist_speedup"))
     question = Question("RTX 4090", "resnet50", "amp_fp16")
@@ -200,9 +198,9 @@ def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
 
 
 def test_16_bits_without_matrix_units_are_a_family_of_their_own():
-    families = {chip: observations.chip_figures(chip, "amp_fp16")["family"] for chip in ("P100", "M1", "V100", "T4")}
-    assert families == {"P100": observations.PLAIN_HALF, "M1": observations.PLAIN_HALF, "V100": "half", "T4": "half"}
-    assert numpy.exp(observations.chip_figures("RTX 3090", "amp_fp16")["peak"]) == pytest.approx(71.37)
+    families = {chip: judged.chip_figures(chip, "amp_fp16")["family"] for chip in ("P100", "M1", "V100", "T4")}
+    assert families == {"P100": judged.PLAIN_HALF, "M1": judged.PLAIN_HALF, "V100": "half", "T4": "half"}
+    assert numpy.exp(judged.chip_figures("RTX 3090", "amp_fp16")["peak"]) == pytest.approx(71.37)
 
 
 @pytest.mark.parametrize("work", ["resnet50_cost", "segmentation_scaling"])
@@ -226,7 +224,9 @@ def test_one_question_has_one_answer_alone_or_among_others(forecaster):
 def test_every_unusable_rate_of_the_record_has_a_reason():
     figures = record.read()
     rates = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)]
-    assert len(observations.of_record(figures)) + len(observations.refusals(figures)) == len(rates)
+    reasons = judged.reasons(figures)
+    assert list(reasons.index) == list(rates.index)
+    assert list(judged.of_record(figures).index) == list(reasons.index[reasons == ""])
 
 
 def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, forecaster):
@@ -249,7 +249,7 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
 
 def test_the_report_says_what_the_judge_says(forecaster, errors):
     table = errors.reset_index()
-    first = errors.loc[(judged.CHIP, judged.RECORD, judged.MODEL)]
+    first = errors.loc[(judged.CHIP, judged.RECORD, predictions.MODEL)]
     assert f"{100 * first['median_error']:.0f} %" in predictions.error_title(table)
 
 
@@ -287,6 +287,6 @@ def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkey
     assert predictions.learn_here() is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
     lines = predictions.learn_here().model.observations
-    here = lines[lines["origin"] == observations.HERE]
+    here = lines[lines["origin"] == judged.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
     assert here["peak"].nunique() == 1

@@ -8,9 +8,9 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import chips, ledger
+from benchbook.record import articles, chips
 
-HEADER = ",".join(ledger.COLUMNS).encode() + b"\n"
+HEADER = ",".join(articles.COLUMNS).encode() + b"\n"
 
 
 @pytest.fixture(scope="module")
@@ -68,28 +68,30 @@ def test_fp32_of_an_ampere_gpu_that_may_be_tf32_is_tf32_and_of_an_older_one_fp32
     assert printed["chip"].map(chips.has_tf32).all()
     assert set(printed["computed"]) == {"tf32"}
     assert printed["mark"].str.contains("TF32").all()
-    older = ledger.read(write(tmp_path, precision="fp32 or tf32 (not stated)"))
+    older = articles.read(write(tmp_path, precision="fp32 or tf32 (not stated)"))
     assert list(older["computed"]) == ["fp32", "fp32"]
     assert not older["mark"].str.contains("TF32").any()
 
 
 def test_a_rate_above_the_chips_peak_is_refused(tmp_path):
     # A T4 has 8.1 TFLOP/s; 800 images a second of ResNet-50 take 19.6.
-    possible = ledger.read(write(tmp_path))
+    possible = articles.read(write(tmp_path))
     assert list(possible["refused"]) == ["", ""]
-    impossible = ledger.read(write(tmp_path, value="800"))
+    impossible = articles.read(write(tmp_path, value="800"))
     assert list(impossible["refused"]) == ["", "above the chip's printed peak"]
 
 
 def test_a_copy_faster_than_the_chips_memory_is_refused(tmp_path):
     copy = {"metric": "memory_bandwidth", "unit": "GB/s", "settings": "{}"}
-    assert list(ledger.read(write(tmp_path, **copy, value="310"))["refused"]) == ["", ""]
-    assert list(ledger.read(write(tmp_path, **copy, value="831"))["refused"])[1] == "above the chip's printed bandwidth"
+    assert list(articles.read(write(tmp_path, **copy, value="310"))["refused"]) == ["", ""]
+    assert (
+        list(articles.read(write(tmp_path, **copy, value="831"))["refused"])[1] == "above the chip's printed bandwidth"
+    )
 
 
 def test_a_figure_of_another_source_is_kept_once(tmp_path):
     same = {"chip": "V100 16GB SXM2", "value": "370.5"}
-    once = ledger.read(write(tmp_path, **same, article="B"))
+    once = articles.read(write(tmp_path, **same, article="B"))
     assert list(once["refused"]) == ["", ""], "two publications that agree are two measurements"
     laboratory = (
         "Lambda GPU benchmark table (csv_v1_v2)",
@@ -97,7 +99,7 @@ def test_a_figure_of_another_source_is_kept_once(tmp_path):
     )
     path = write(tmp_path, **same, article=laboratory[0])
     pandas.read_csv(path).replace({"A": laboratory[1]}).to_csv(path, index=False)
-    assert "the same figure in another source" in list(ledger.read(path)["refused"])
+    assert "the same figure in another source" in list(articles.read(path)["refused"])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_ledger_that_cannot_be_one_is_named(tmp_path, content, named):
     path = tmp_path / "ledger.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(named)):
-        ledger.read(path)
+        articles.read(path)
 
 
 def test_a_ledger_that_lacks_a_column_or_has_broken_settings_is_named(tmp_path):
@@ -124,10 +126,10 @@ def test_a_ledger_that_lacks_a_column_or_has_broken_settings_is_named(tmp_path):
         settings="[1]",
     )
     with pytest.raises(ValueError, match="line 3"):
-        ledger.read(path)
+        articles.read(path)
     pandas.read_csv(path).drop(columns="unit").to_csv(path, index=False)
     with pytest.raises(ValueError, match="unit"):
-        ledger.read(path)
+        articles.read(path)
 
 
 def test_tables_of_the_record_stay_small():

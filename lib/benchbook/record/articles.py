@@ -1,14 +1,28 @@
-"""What articles printed: their figures as rows, how exactly they were printed, and the prices of their time."""
+"""What was published: the record's figures and what contradicts itself in them, articles' rows, and prices."""
 
 import datetime
+import functools
+import json
 import re
 from pathlib import Path
 
+import numpy
 import pandas
 
 from benchbook.machine import layout
+from benchbook.record import chips, networks
 from benchbook.rows import records
 
+COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
+COLUMNS += ["unit", "origin", "source", "note"]
+NEEDED = ("article", "metric", "value")  # of each line
+MOST_LINES = 20_000  # what is asked of each takes a millisecond
+RATES = ("throughput", "throughput_real_data")  # of training alone, images a second
+PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
+UNOFFICIAL = "unofficial: not verified by MLCommons Association"
+ABOVE = 1.1  # times the peak: clocks rise above the printed one
+WINOGRAD = 2.25  # as many fewer multiplications does a 3 x 3 convolution need: https://arxiv.org/abs/1509.09308
+ALIKE = 0.003  # two sources print one figure where they differ by less
 # Kinds of prices, and what each is paid for.
 RENT = ("hour", "month")
 KINDS = {"on_demand": RENT, "reserved": RENT, "purchase": ("unit",), "electricity": ("kwh",)}
@@ -19,6 +33,204 @@ CURRENCIES = ("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HK
 CURRENCIES += ("NOK", "NZD", "PLN", "SEK", "SGD", "THB", "TRY", "TWD", "USD", "ZAR")  # ISO 4217
 FIRST_DAY = datetime.date(2010, 1, 1)
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def read(path: Path | None = None) -> pandas.DataFrame:
+    """Return the figures of a ledger, with what its settings say as columns and with what is wrong with a figure.
+
+    Args:
+        path: a table with the columns of the record; None takes the record.
+
+    Returns:
+        The ledger's columns; chip by its one name; publication (sources of one laboratory's same runs are one);
+        network, phase, data, image_size, batch_size (of one device), device_count, date (a year); computed (the
+        precision that was computed: fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate (images a second of
+        training, all devices together, where the figure is one); mark (what a reader must know); refused (why nothing
+        is concluded from it; missing where something is).
+
+    Raises:
+        ValueError: it is no table, is too large, a column or a value is missing, or settings are no JSON object; the
+            message names file and line.
+    """
+    return _record().copy() if path is None else _read(path)
+
+
+@functools.cache
+def _record() -> pandas.DataFrame:
+    return _read(layout.published() / "record" / "figures.csv")
+
+
+def _read(path: Path) -> pandas.DataFrame:
+    lines = path.read_bytes().count(b"\n") if path.is_file() else 0
+    if lines > MOST_LINES:
+        raise ValueError(f"{path}: {lines:,} lines; allowed: {MOST_LINES:,}")
+    figures = records.texts(path, str(path)).fillna("").astype("str")
+    missing = [name for name in COLUMNS if name not in figures]
+    if missing:
+        raise ValueError(f"{path}: column {missing[0]} is missing; needed: {', '.join(COLUMNS)}")
+    for name in NEEDED:
+        if (empty := figures[name].eq("")).any():
+            raise ValueError(f"{path}, line {int(empty.argmax()) + 2}: column {name} is empty; a value is needed")
+    figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
+    settings = [_settings(text, path, line) for line, text in enumerate(figures["settings"], start=2)]
+    figures["chip"] = figures["chip"].map(chips.canonical)
+    figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
+    figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
+    for name in ("phase", "data"):
+        figures[name] = pandas.Series([details.get(name) for details in settings], dtype="object")
+    for name in ("image_size", "device_count"):
+        figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
+    figures["batch_size"] = [_batch(details) for details in settings]
+    figures["date"] = [_year(details, article) for details, article in zip(settings, figures["article"], strict=True)]
+    figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
+    training, rated = figures["phase"].eq("train"), figures["unit"].isin(["img/s", "samples/s"])
+    rates = figures["value"].where(training & rated & figures["metric"].isin(RATES))
+    steps = training & figures["metric"].eq("time_per_step") & figures["unit"].eq("s")
+    figures["rate"] = rates.where(~steps, figures["batch_size"] / figures["value"])
+    shares = _shares_of_peak(figures)
+    figures["mark"] = [_mark(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
+    figures["refused"] = _refusals(figures, shares)
+    return figures
+
+
+def sources() -> pandas.DataFrame:
+    """Return what each source's numbers mean.
+
+    Returns:
+        Columns: article, publication, date (a year), licence, means (what was timed, on which data), energy (its
+        boundary), and how many of the record's figures it has, are marked, and are refused.
+    """
+    figures = read()
+    counted = figures.assign(figures=1, marked=figures["mark"].ne(""), refused=figures["refused"].ne(""))
+    count = counted.groupby("article")[["figures", "marked", "refused"]].sum()
+    return _sources().join(count).reset_index().fillna({"figures": 0, "marked": 0, "refused": 0})
+
+
+def refused() -> pandas.DataFrame:
+    """Return how many figures nothing is concluded from, by reason and article."""
+    figures = read()
+    return figures[figures["refused"] != ""].groupby(["refused", "article"]).size().reset_index(name="figures")
+
+
+def citation(line: dict) -> str:
+    """Return where a figure stands, as it is shown beside it: article, place, and what must be said of it."""
+    return "; ".join(filter(None, (line["article"], line["source"], line["mark"])))
+
+
+@functools.cache
+def _sources() -> pandas.DataFrame:
+    return pandas.read_csv(layout.published() / "record" / "sources.csv", keep_default_na=False).set_index("article")
+
+
+def _settings(text: str, path: Path, line: int) -> dict:
+    try:
+        details = json.loads(text or "{}")
+    except ValueError:
+        details = None
+    if not isinstance(details, dict):
+        raise ValueError(f"{path}, line {line}: settings {text[:60]!r}; allowed: a JSON object")
+    return details
+
+
+def _batch(details: dict) -> float:
+    """Return the images that one device takes in a step; a batch of all devices is divided."""
+    try:
+        if details.get("batch_size_per_device"):
+            return float(details["batch_size_per_device"])
+        return float(details["batch_size"]) / float(details.get("device_count") or 1)
+    except (KeyError, TypeError, ValueError):
+        return numpy.nan
+
+
+def _year(details: dict, article: str) -> float:
+    """Return the year of a figure: the one it states, else its source's."""
+    stated = re.search(r"\b(20\d\d)\b", str(details.get("date", "")))
+    if stated:
+        return float(stated[1])
+    date = _sources()["date"].get(article)
+    return float(date) if date else numpy.nan
+
+
+def _computed(line: dict) -> str | None:
+    """Return the precision that was computed; "fp32" of GPUs that take TF32 for it without being asked is tf32."""
+    printed = line["precision"]
+    if printed in records.PRECISIONS:
+        computed = printed
+    elif printed in PRECISIONS:
+        computed = PRECISIONS[printed]
+    elif printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
+        computed = "tf32"
+    else:
+        return None
+    return "fp32" if computed == "tf32" and not chips.has_tf32(line["chip"]) else computed
+
+
+def _mark(line: dict, share_of_peak: float) -> str:
+    """Return what a reader must know of a figure."""
+    marks = []
+    if line["article"].startswith("MLPerf"):
+        marks.append(UNOFFICIAL)
+    if "no licence" in line["note"]:
+        marks.append("source without a licence: cited one by one")
+    if line["precision"].startswith("fp32") and line["computed"] == "tf32":
+        marks.append(f"printed as {line['precision']}, computed in TF32 or taken for it")
+    if "the vendor's own" in line["note"]:
+        marks.append("the vendor's own")
+    if ABOVE < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s":
+        marks.append(f"{share_of_peak:.1f} times the printed peak, as convolutions that save multiplications can be")
+    return "; ".join(marks)
+
+
+def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series:
+    """Return why nothing is concluded from a figure: what was traced to its source by hand, else the first reason."""
+    allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE, False: WINOGRAD})
+    bandwidths = figures["chip"].map(chips.table()["bandwidth_gb_s"])
+    reasons = pandas.Series("", index=figures.index)
+    for reason, wrong in (
+        ("above the chip's printed peak", shares > allowed),
+        ("above the chip's printed bandwidth", figures["unit"].eq("GB/s") & (figures["value"] > ABOVE * bandwidths)),
+        ("the same figure in another source", _repeated(figures)),
+        ("one table under two networks", _copied(figures)),
+        ("the chip is not stated", figures["chip"].str.contains("not stated")),
+    ):
+        reasons = reasons.mask(reasons.eq("") & wrong, reason)
+    faults = pandas.read_csv(layout.published() / "record" / "faults.csv").set_index(["article", "metric", "value"])
+    places = pandas.MultiIndex.from_frame(figures[["article", "metric", "value"]])
+    traced = pandas.Series(faults["reason"].reindex(places).to_numpy(), index=figures.index)
+    return traced.where(traced.notna(), reasons)
+
+
+def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
+    """Return how many times the chip's printed peak a rate, or a matrix product, takes in operations a second."""
+    operations = figures["value"].where(figures["unit"].eq("TFLOP/s"))
+    counted = figures["network"].isin(networks.table().index) & figures["rate"].notna()
+    for place, line in figures[counted].iterrows():
+        work = networks.describe(line["network"], line["image_size"] if line["image_size"] > 0 else None)
+        operations[place] = line["rate"] * work.flops_per_sample / 1e12 / max(1, line["device_count"])
+    precisions = figures["computed"].where(figures["computed"].notna(), None)
+    peaks = [chips.peak(chip, computed) for chip, computed in zip(figures["chip"], precisions, strict=True)]
+    return operations / pandas.Series(peaks, index=figures.index)
+
+
+def _repeated(figures: pandas.DataFrame) -> pandas.Series:
+    """Return which rates another source of the same publication prints too; that with more settings is kept."""
+    rates = figures[figures["rate"].notna()].sort_values("settings", key=lambda texts: -texts.str.len(), kind="stable")
+    key = ["publication", "chip", "network", "image_size", "computed", "device_count"]
+    kept, wrong = {}, pandas.Series(False, index=figures.index)
+    for place, line in zip(rates.index, rates.to_dict("records"), strict=True):
+        others = kept.setdefault(tuple(str(line[name]) for name in key), [])
+        same = [article != line["article"] and abs(rate / line["rate"] - 1) < ALIKE for article, rate in others]
+        wrong[place] = any(same)
+        others.append((line["article"], line["rate"]))
+    return wrong
+
+
+def _copied(figures: pandas.DataFrame) -> pandas.Series:
+    """Return which rates a source prints for two networks to the last digit, on one chip in one precision."""
+    rates = figures[figures["rate"].notna() & (figures["network"] != "")]
+    key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
+    names = rates.groupby(key, dropna=False)["network"].transform("nunique")
+    return (names > 1).reindex(figures.index, fill_value=False)
 
 
 def rows() -> pandas.DataFrame:

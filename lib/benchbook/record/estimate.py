@@ -85,11 +85,6 @@ def cost_per_million(rate: float, per_hour: float) -> float:
     return run_hours(1, 1_000_000, rate) * per_hour
 
 
-def rate_per_dollar(rate: float, per_hour: float) -> float:
-    """Return images a second for each unit of money an hour costs."""
-    return rate / per_hour
-
-
 def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     """Return the first epoch of a run whose measured accuracy is at least this one.
 
@@ -115,31 +110,6 @@ def wall_note(boundary: str | None) -> str:
 def electricity(watts: float, per_kwh: float) -> float:
     """Return what an hour at this power costs."""
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
-
-
-def break_even_hours(
-    purchase: float, watts: float, per_kwh: float, rent_per_hour: float, rate_ratio: float = 1.0
-) -> float:
-    """Return the hours of training at which a bought machine has cost as much as a rented one for the same work.
-
-    Args:
-        purchase: its price; what it can be sold for later is not counted.
-        watts: what it draws in training, at the wall.
-        per_kwh: the price of electricity.
-        rent_per_hour: the rented machine's price.
-        rate_ratio: images a second of the bought machine over those of the rented one.
-
-    Returns:
-        Hours of the bought machine; infinite where its electricity alone costs more than renting.
-
-    Raises:
-        ValueError: a number that is not above 0 (electricity may be free).
-    """
-    for name, value in (("purchase", purchase), ("rent_per_hour", rent_per_hour), ("rate_ratio", rate_ratio)):
-        if value <= 0:
-            raise ValueError(f"{name} {value!r}; allowed: above 0")
-    saved = rent_per_hour * rate_ratio - electricity(watts, per_kwh)
-    return purchase / saved if saved > 0 else math.inf
 
 
 def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:

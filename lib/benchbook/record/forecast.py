@@ -13,9 +13,8 @@ import pandas
 
 from benchbook import record
 from benchbook.judging import wording
-from benchbook.record import articles, chips, estimate, model, networks, observations
-from benchbook.record.model import Model
-from benchbook.record.observations import BATCH, DATE, HERE, RECORD, Unknown
+from benchbook.record import articles, chips, estimate, model, networks
+from benchbook.record.model import BATCH, DATE, HERE, RECORD, Model, Unknown
 from benchbook.rows import records
 
 IMAGENET = 1_281_167  # training images
@@ -62,6 +61,21 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Watts:
+    """What one device of a chip drew in trainings: the median, the least and the most; on which boundary, and where."""
+
+    median: float
+    least: float
+    most: float
+    boundary: str
+    sources: list[str]
+
+    def __str__(self) -> str:
+        """Return it as sentences show it."""
+        return f"{self.median:.0f} W a device ({self.least:.0f} to {self.most:.0f})"
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a chip would take.
 
@@ -95,11 +109,11 @@ class Forecaster:
         """Learn from the record.
 
         Args:
-            further: more observations, as `observations.of_record` lays them out, such as a machine's own.
+            further: more observations, as `model.of_record` lays them out, such as a machine's own.
         """
         self.figures = record.read()
         self.figures["product"] = self.figures["chip"].map(chips.product)
-        lines = [observations.of_record(self.figures), observations.of_articles(articles.rows())]
+        lines = [model.of_record(self.figures), model.of_articles(articles.rows())]
         self.model = Model(pandas.concat([*lines, *([] if further is None else [further])], ignore_index=True))
 
     @functools.cached_property
@@ -121,13 +135,49 @@ class Forecaster:
 
     @functools.cached_property
     def efficiencies(self) -> pandas.DataFrame:
-        """Return what several devices reached of as many times one; see `efficiencies`."""
-        return efficiencies(self.figures)
+        """Return what each publication's several devices reached of as many times one.
+
+        Returns:
+            Columns: article, product, network, computed, count, efficiency (1 is as many times one), per_doubling (the
+            logarithm of the efficiency that a doubling of devices keeps).
+        """
+        figures = self.figures
+        rates = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].le(MOST)]
+        best = rates.groupby([*SAME, "device_count"], dropna=False)["rate"].max().reset_index()
+        one = best[best["device_count"] == 1].drop(columns="device_count").rename(columns={"rate": "one"})
+        more = best[best["device_count"].ge(2)].merge(one, on=SAME)
+        efficiency = (more["rate"] / (more["one"] * more["device_count"])).astype(float)
+        kept = more[["article", "product", "network", "computed"]]
+        kept = kept.assign(count=more["device_count"].astype(int), efficiency=efficiency)
+        return kept.assign(per_doubling=numpy.log(efficiency) / numpy.log2(kept["count"]))
 
     @functools.cached_property
     def drawn(self) -> pandas.DataFrame:
-        """Return what chips draw in training; see `watts_measured`."""
-        return watts_measured(self.figures)
+        """Return the watts that a device drew in each training whose energy and time are both on record.
+
+        Energy over time where the source tells both; else joules an image times the images a second of the same
+        setting.
+
+        Returns:
+            Columns: product, network, watts (of one device), boundary, where (article and place).
+        """
+        figures, lines = self.figures, []
+        energy = figures[figures["metric"].eq("energy_per_image") & figures["phase"].isin(["train", "total"])]
+        rates = {_setting(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
+        for line in energy[energy["refused"].eq("")].to_dict("records"):
+            details = json.loads(line["settings"])
+            stated = re.search(r"J / (\d+) images", line["note"])
+            epochs = float(details.get("epochs") or 0) if details.get("dataset") == "imagenet" else 0.0
+            images, seconds = float(stated[1]) if stated else epochs * IMAGENET, details.get("seconds")
+            rate = images / seconds if images and seconds else rates.get(_setting(line))
+            if rate:
+                watts, where = (
+                    line["value"] * rate / (line["device_count"] or 1),
+                    f"{line['article']}: {line['source']}",
+                )
+                kept = {"product": line["product"], "network": line["network"], "watts": watts}
+                lines.append(kept | {"boundary": details["energy_boundary"], "where": where})
+        return pandas.DataFrame(lines)
 
     @functools.cached_property
     def _known(self) -> dict[str, dict]:
@@ -167,34 +217,34 @@ class Forecaster:
                 said[place] = reason
         if targets:
             table = pandas.DataFrame(list(targets.values())).astype({"flops_per_sample": float, "image_size": float})
-            guess = self.model.predict(table)
-            for (place, target), mean, deviation in zip(targets.items(), guess.mean, guess.deviation, strict=True):
+            for (place, target), mean, deviation in zip(targets.items(), *self.model.predict(table), strict=True):
                 middle = float(mean) + target["growth"][0]
                 far = math.hypot(self._reaches[target["situation"]] * float(deviation), target["growth"][1])
                 bounds = [math.exp(log) for log in (middle, middle - far, middle + far)]
                 said[place] = Range(*bounds, self._basis(target))
-        plain = [place for place, target in targets.items() if self._could_be_fp32(target)]
+        plain = [
+            place
+            for place, target in targets.items()
+            if target["family"] == model.PLAIN_HALF
+            and (target["product"], model.PLAIN_HALF) not in self._known["pairs"]
+        ]
         fp32 = self.rates([replace(questions[place], precision="fp32") for place in plain]) if plain else []
         for place, other in zip(plain, fp32, strict=True):
             said[place] = max(said[place], other, key=lambda rate: rate.value)
         return [said[place] for place in range(len(questions))]
-
-    def _could_be_fp32(self, target: dict) -> bool:
-        family = target["family"]
-        return family == observations.PLAIN_HALF and (target["product"], family) not in self._known["pairs"]
 
     def target(self, question: Question) -> dict:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
         if question.precision not in records.PRECISIONS:
             raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
         chip = chips.resolve(question.chip)
-        figures = observations.chip_figures(chip, question.precision, asked=True)
+        figures = model.chip_figures(chip, question.precision, asked=True)
         if question.precision == "tf32" and not chips.has_tf32(chip):
             raise Unknown(f"{chip} has no units for TF32; ask for fp32")
         product, vendor = chips.product(chip), chips.table()["vendor"][chip]
         here = vendor in self._known["here"]
         situation = model.PUBLICATION if product in self._known["product"] else model.BOTH
-        return dict.fromkeys(observations.COLUMNS) | figures | self._work(question) | {
+        return dict.fromkeys(model.COLUMNS) | figures | self._work(question) | {
             "publication": HERE if here else NEW, "setting": NEW, "precision": question.precision,
             "framework": "pytorch", "chip": chip, "product": product, "vendor": vendor,
             "batch_size": question.batch_size or BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "origin": RECORD,
@@ -257,9 +307,9 @@ class Forecaster:
             )
 
     def _work(self, question: Question) -> dict:
-        """Return the work of a question as `observations.work_of` has it, if anything on record is like it."""
+        """Return the work of a question as `model.work_of` has it, if anything on record is like it."""
         if question.flops_per_sample:
-            given = observations.work_of("given", question.image_size)
+            given = model.work_of("given", question.image_size)
             self.check_operations("the network given", question.flops_per_sample)
             return given | {"flops_per_sample": question.flops_per_sample}
         if not question.work:
@@ -270,7 +320,7 @@ class Forecaster:
         elif work.name not in self._known["network"]:
             names = sorted(set(networks.table().index) | set(self._known["network"]))
             raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
-        return observations.work_of(work.name, work.image_size or self._known["sizes"].get(work.name))
+        return model.work_of(work.name, work.image_size or self._known["sizes"].get(work.name))
 
     def _basis(self, target: dict) -> str:
         product, work = target["product"], target["work"]
@@ -280,7 +330,7 @@ class Forecaster:
         if numpy.isnan(chips.table()["fp32_tflops"][target["chip"]]):
             text += (
                 "; its fp32 peak was not published and is taken as its peak in 16 bits divided by"
-                f" {observations.usual_ratio():.2g}, the median of other chips"
+                f" {model.usual_ratio():.2g}, the median of other chips"
             )
         return text
 
@@ -293,16 +343,27 @@ class Forecaster:
         off = model.measures(own)["median_error"]
         return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
 
+    def watts(self, chip: str, network: str) -> Watts | None:
+        """Return what a chip draws in training a network; None without a measurement.
+
+        Other works keep a chip more busy, or less. The board's own sensor is taken before that of a node, whose host is
+        inside.
+        """
+        own = self.drawn[self.drawn["product"].eq(chips.product(chip)) & self.drawn["network"].eq(network)]
+        boards = own[own["boundary"].str.contains("board")]
+        own = boards if len(boards) else own
+        if own.empty:
+            return None
+        median, least, most = map(float, own["watts"].quantile([0.5, 0.0, 1.0]))
+        return Watts(median, least, most, own["boundary"].iloc[0], sorted(set(own["where"])))
+
     def _joules(self, question: Question, rate: Range) -> Range | None:
-        network = self.target(question)["network"]  # other works keep a chip more busy, or less
-        own = self.drawn[self.drawn["network"] == network]
-        drawn = watts_of(chips.resolve(question.chip), own)
+        drawn, count = self.watts(question.chip, self.target(question)["network"]), question.count
         if drawn is None:
             return None
-        watts, least, most, boundary, source = drawn
-        total = question.count
-        basis = f"{watts:.0f} W a device ({least:.0f} to {most:.0f}) in training, measured on: {boundary}; {source}"
-        return Range(watts * total / rate.value, least * total / rate.high, most * total / rate.low, basis)
+        basis = f"{drawn} in training, measured on: {drawn.boundary}; {'; '.join(drawn.sources)}"
+        bounds = (drawn.median / rate.value, drawn.least / rate.high, drawn.most / rate.low)
+        return Range(*(count * joules for joules in bounds), basis)
 
 
 @functools.cache
@@ -311,33 +372,13 @@ def of_the_record() -> Forecaster:
     return Forecaster()
 
 
-def efficiencies(figures: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what each publication's several devices reached of as many times one.
-
-    Args:
-        figures: from `record.read`, with the column product.
-
-    Returns:
-        Columns: article, product, network, computed, count, efficiency (1 is as many times one), per_doubling (the
-        logarithm of the efficiency that a doubling of devices keeps).
-    """
-    rates = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].le(MOST)]
-    best = rates.groupby([*SAME, "device_count"], dropna=False)["rate"].max().reset_index()
-    one = best[best["device_count"] == 1].drop(columns="device_count").rename(columns={"rate": "one"})
-    more = best[best["device_count"].ge(2)].merge(one, on=SAME)
-    efficiency = (more["rate"] / (more["one"] * more["device_count"])).astype(float)
-    kept = more[["article", "product", "network", "computed"]]
-    kept = kept.assign(count=more["device_count"].astype(int), efficiency=efficiency)
-    return kept.assign(per_doubling=numpy.log(efficiency) / numpy.log2(kept["count"]))
-
-
 def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
     """Return by how much so many devices are faster than one, in logarithms, and how far that may be off.
 
     The distance holds 90 % of the record's cases, chips left out one at a time.
 
     Args:
-        table: from `efficiencies`.
+        table: from `Forecaster.efficiencies`.
         count: of devices.
 
     Raises:
@@ -357,61 +398,7 @@ def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
     return math.log(count) + float(table["per_doubling"].median()) * doublings, float(far)
 
 
-def watts_measured(figures: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the watts that a device drew in each training whose energy and time are both on record.
-
-    Energy over time where the source tells both; else joules an image times the images a second of the same setting.
-
-    Args:
-        figures: from `record.read`.
-
-    Returns:
-        Columns: chip, product, watts (of one device), boundary, network, device_count, article, source, mark.
-    """
-    energy = figures[figures["metric"].eq("energy_per_image") & figures["phase"].isin(["train", "total"])]
-    energy = energy[energy["refused"].eq("")]
-    rates = {_watts_key(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
-    lines = []
-    for line in energy.to_dict("records"):
-        details = json.loads(line["settings"])
-        images, seconds = _images(line, details), details.get("seconds")
-        rate = images / seconds if images and seconds else rates.get(_watts_key(line))
-        if rate:
-            kept = {name: line[name] for name in ("chip", "network", "device_count", "article", "source", "mark")}
-            watts = line["value"] * rate / (line["device_count"] or 1)
-            kept |= {"product": chips.product(line["chip"]), "watts": watts, "boundary": details["energy_boundary"]}
-            lines.append(kept)
-    return pandas.DataFrame(lines)
-
-
-def watts_of(chip: str, table: pandas.DataFrame) -> tuple[float, float, float, str, str] | None:
-    """Return the median watts of a chip, the least and the most, the boundary, and the source; None without.
-
-    The board's own sensor is taken before that of a node, whose host is inside.
-
-    Args:
-        chip: its one name.
-        table: from `watts_measured`.
-    """
-    own = table[table["product"] == chips.product(chip)]
-    if own.empty:
-        return None
-    boards = own[own["boundary"].str.contains("board")]
-    own = boards if len(boards) else own
-    watts = own["watts"]
-    where = "; ".join(sorted(set(own["article"] + ": " + own["source"])))
-    return float(watts.median()), float(watts.min()), float(watts.max()), own["boundary"].iloc[0], where
-
-
-def _watts_key(line: dict) -> tuple:
+def _setting(line: dict) -> tuple:
+    """Return what a figure of energy and one of a rate have in common where they are of one training."""
     details = json.loads(line["settings"])
     return line["article"], line["chip"], line["network"], details.get("power_limit_watts"), details.get("batch_size")
-
-
-def _images(line: dict, details: dict) -> float | None:
-    """Return the images of a whole training: those that the note tells, or epochs of ImageNet."""
-    stated = re.search(r"J / (\d+) images", line["note"])
-    if stated:
-        return float(stated[1])
-    epochs = float(details.get("epochs") or math.nan)
-    return epochs * IMAGENET if details.get("dataset") == "imagenet" and epochs > 0 else None

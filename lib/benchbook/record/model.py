@@ -1,17 +1,19 @@
-"""A rate from a chip's printed figures, a work's operations and what publications measured; and how far it is off.
+"""A rate from a chip's printed figures, a work's operations and what was measured; and how far it is off.
 
-A ridge regression: the logarithm of a rate is half the chip's peak and half its bandwidth, in logarithms, plus weights
-that are drawn to zero: of publications, settings, families of precisions, frameworks, works, vendors and products, of
-the numbers of a line, and of how families and publications respond to a chip's figures.
+A line for each rate of the record, of articles and of machines measured here says what the rate may depend on. A ridge
+regression learns from them: the logarithm of a rate is half the chip's peak and half its bandwidth, in logarithms, plus
+weights that are drawn to zero: of publications, settings, families of precisions, frameworks, works, vendors and
+products, of the numbers of a line, and of how families and publications respond to a chip's figures.
 
 It is judged where the rate was printed, with its chip hidden, its publication, or both. A chip is hidden with all its
-boards and memories: of a V100 nothing is known that any V100 did. The plain rules are judged on the same lines: what
-other chips of the setting reached, times the ratio of cores, of peaks, of bandwidths.
+boards and memories: of a V100 nothing is known that any V100 did.
 """
 
+import functools
+import json
 import math
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
@@ -20,8 +22,21 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import OneHotEncoder
 
 from benchbook import record
-from benchbook.record import chips, observations
-from benchbook.record.observations import ARTICLES, FAMILIES, HERE, RECORD
+from benchbook.record import chips, networks
+
+HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
+TOLD = ("data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer")
+FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms; of `released` years / 3
+COLUMNS = ["publication", "setting", "work", "network", "image_size", "precision", "family", "framework", "chip"]
+COLUMNS += ["origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update", "flops_per_sample"]
+COLUMNS += ["source", *FEATURES]
+BATCH, DATE, MEMORY = 64.0, 2021.0, 16.0  # where none was stated
+PRINTED = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
+# Starting a step takes longer than its arithmetic: such networks tell nothing of larger ones, nor larger ones of them.
+TINY = ("mlp", "lenet5", "mnist_cnn", "tiny_vgg", "vae")
+SHORTEST = 1e11  # operations of a step of an article's: 10 ms of a chip with 10 TFLOP/s
+FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
+FAMILIES = (FP32, TF32, HALF, PLAIN_HALF)
 
 # How far the weights of each kind of columns, and measurements, spread: `python benchmarks/fit_spreads.py` makes them.
 SPREADS = {"wide": 0.601, "narrow": 0.246, "slope": 0.121}
@@ -29,7 +44,7 @@ NOISE = {RECORD: 0.135, ARTICLES: 0.381, HERE: 0.135}
 SPREADS["free"] = 7.0  # of what nothing is known: the level, and a work whose operations nobody counted
 KINDS = {"publication": "narrow", "setting": "narrow", "family": "narrow", "framework": "narrow"}
 KINDS |= {"work": "wide", "vendor": "wide", "product": "slope"}
-RESPONDS = ("family", "publication")  # they have slopes of their own over the first four of `CHIP`
+RESPONDS = ("family", "publication")  # they have slopes of their own over the first four of FEATURES
 CENTRES = {"peak": numpy.log(15.0), "bandwidth": numpy.log(600.0), "fp32": numpy.log(15.0), "released": 2020.0 / 3}
 CENTRES |= {"memory": numpy.log(16.0), "operations": numpy.log(24.5e9), "batch": numpy.log(64.0), "date": 2021.0 / 3}
 CENTRES |= {"loader": 0.0, "no_update": 0.0}
@@ -39,25 +54,280 @@ ONE_KNOWN = "publication known by one rate of the chip"
 SITUATIONS = (CHIP, PUBLICATION, BOTH, ONE_KNOWN)
 LEVEL = 0.90
 FEWEST = 20  # lines of a group that has a line of its own
-MODEL = "as published"
-RULES = ("ratio of cores", "ratio of peaks", "ratio of bandwidths", "half peak, half bandwidth")
 KEPT = ["product", "publication", "vendor", "family", "origin"]
 UNLIKE = "a work unlike all others on record, whose operations nobody counted"
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Predictions in logarithms: their middle, and how uncertain the model takes them to be."""
+class Unknown(ValueError):
+    """Something is outside what the record knows; the message names what is missing."""
 
-    mean: numpy.ndarray
-    deviation: numpy.ndarray
+
+def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the single-device training rates of a ledger that something can be concluded from.
+
+    Args:
+        figures: from `record.read`.
+
+    Returns:
+        Columns: origin (the record, articles, or measured here), publication, setting (what within a publication is
+        compared chip by chip: network, size, precision, framework, data and the switches it names), work (network and
+        image size), network, image_size (pixels), precision (as computed), family (of precisions, see FAMILIES),
+        framework, chip, product, vendor, rate (images a second), batch_size, date (a year), loader, no_update (1 where
+        a loader ran, where no optimizer did), flops_per_sample (missing where nobody counted), source, and FEATURES.
+        What lacks a precision or the figures of its chip is left out; `reasons` tells of it.
+    """
+    why = reasons(figures)
+    usable = figures.loc[why.index[why == ""]]
+    return pandas.DataFrame(map(_of_figure, usable.to_dict("records")), columns=COLUMNS, index=usable.index)
+
+
+def reasons(figures: pandas.DataFrame) -> pandas.Series:
+    """Return why each single-device training rate cannot be used, by the figure's line; empty where it can."""
+    rates = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)]
+    own = [line["refused"] or _unusable(line["chip"], line["computed"], line["precision"]) for line in _lines(rates)]
+    return pandas.Series(own, index=rates.index, dtype="str")
+
+
+def of_articles(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the single-device training rates of articles' rows, as `of_record` lays them out.
+
+    Where a publication printed training alone and a total, training alone counts. CPUs have no printed figures; of
+    what is too small to keep a chip busy nothing is concluded.
+
+    Args:
+        rows: published ones, of all studies; what was derived is left out.
+    """
+    kept = rows[rows["source"].isin(PRINTED) & rows["phase"].isin(["train", "total"]) & rows["status"].eq("ok")]
+    kept = kept[kept["device"].ne("cpu").fillna(False) & kept["device_count"].fillna(1).eq(1)]
+    kept = kept[~kept["model"].isin(TINY) & kept["model"].notna()]
+    rates = kept["samples_per_second"].fillna(kept["samples"] / kept["seconds"])
+    kept = kept.assign(rate=rates.astype("Float64"))[rates.notna()].sort_values("phase", ascending=False, kind="stable")
+    kept = kept.drop_duplicates(["reference", "machine", "point"])
+    table = pandas.DataFrame(filter(None, map(_of_row, _lines(kept))), columns=COLUMNS)
+    return table[~(table["flops_per_sample"].astype(float) * table["batch_size"] < SHORTEST)]
+
+
+def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rates that were measured here, as `of_record` lays them out, of machines that were calibrated.
+
+    What a machine was measured to reach on matrix products and on copies takes the place of what is printed of its
+    chip. A CPU, or a chip in no list, is a product of its own.
+
+    Args:
+        summary: measured points, from `statistics.summarise`.
+        ceilings: from `rows.ceilings`.
+    """
+    points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
+    points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
+    best = best_rates(ceilings)
+    reached = [(line, reached_by(best, line)) for line in _lines(points)]
+    return pandas.DataFrame([_of_point(line, own) for line, own in reached if own], columns=COLUMNS)
+
+
+def of_point(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one measured point as `of_points` has it, to be predicted; of a machine that was not calibrated its chip's
+    printed figures stand in.
+
+    Args:
+        point: one line of a summary.
+        ceilings: from `rows.ceilings`.
+
+    Raises:
+        Unknown: neither were its machine's ceilings measured nor is its chip in the list.
+    """
+    (line,) = _lines(point)
+    figures = reached_by(best_rates(ceilings), line)
+    if figures is None and not _listed(line):
+        raise Unknown(
+            f"{line['device_name']} is in no list of chips, and {line['machine']} was not calibrated:"
+            " make study STUDIES=calibrate"
+        )
+    return pandas.DataFrame([_of_point(line, figures or chip_figures(_listed(line), line["precision"]))])[COLUMNS]
+
+
+@functools.cache
+def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
+    """Return the features of a chip in a precision: its family, logarithms of TFLOP/s, GB/s and GB, and years / 3.
+
+    Args:
+        chip: by any of its names.
+        precision: one of `records.PRECISIONS`.
+        asked: of a chip that is asked about, not learnt from: where its peak of fp32 was never published, as of TPUs,
+            that of its matrix units, divided by `usual_ratio`, tells enough of 16 bits.
+
+    Raises:
+        UnknownChip: no chip goes by that name.
+        Unknown: peak or bandwidth was not published; the message names it.
+    """
+    chip, family = chips.resolve(chip), precision if precision in (FP32, TF32) else HALF
+    printed = chips.table().loc[chip]
+    fp32, matrix, bandwidth = printed[["fp32_tflops", "matrix_tflops", "bandwidth_gb_s"]].astype(float)
+    if asked and family == HALF and numpy.isnan(fp32) and matrix > 0:
+        fp32 = matrix / usual_ratio()
+    missing = [name for name, value in (("fp32 figure", fp32), ("bandwidth", bandwidth)) if numpy.isnan(value)]
+    if missing:
+        raise Unknown(f"of {chip} no {' and no '.join(missing)} was published (chips.csv)")
+    if family == HALF and numpy.isnan(matrix):
+        family, matrix = PLAIN_HALF, printed["fp16_tflops"]
+    peak = fp32 if family == FP32 else numpy.fmax(fp32, matrix / 2 if family == TF32 else matrix)
+    year, memory = numpy.nan_to_num(chips.released(chip), nan=DATE), numpy.nan_to_num(printed["memory_gb"], nan=MEMORY)
+    return _features(family, peak, bandwidth, fp32, year, memory)
+
+
+def _features(family: str, peak: float, bandwidth: float, fp32: float, year: float = DATE, memory: float = MEMORY):
+    logs = {"peak": peak, "bandwidth": bandwidth, "fp32": fp32, "memory": memory}
+    return {"family": family, "released": year / 3} | {name: math.log(value) for name, value in logs.items()}
+
+
+@functools.cache
+def usual_ratio() -> float:
+    """Return how many times its fp32 peak a chip's matrix units usually reach: the median where both were published."""
+    printed = chips.table()
+    return float((printed["matrix_tflops"] / printed["fp32_tflops"]).median())
+
+
+def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
+    """Return what devices reached in their last calibration, the best of frameworks, by machine and device.
+
+    Returns:
+        Of each the rates of matrix products by precision (FLOP/s), and that of copies (B/s) as `copy`.
+    """
+    last = ceilings.sort_values("session")
+    last = last.drop_duplicates(["machine", "device", "model", "precision", "framework"], keep="last")
+    last = last.assign(work=last["precision"].mask(last["model"].eq("copy"), "copy"))
+    last = last[last["model"].isin(["matmul", "copy"])]
+    best = last.groupby(["machine", "device", "work"])["rate"].max().unstack()
+    return {place: rates.dropna().to_dict() for place, rates in best.iterrows()}
+
+
+def reached_by(best: dict[tuple[str, str], dict[str, float]], point: dict) -> dict | None:
+    """Return the features of a point's device in its precision; None where products or copies were not measured.
+
+    Args:
+        best: from `best_rates`.
+        point: with machine, device and precision.
+    """
+    rates, precision = best.get((point["machine"], point["device"]), {}), point["precision"]
+    if "fp32" not in rates or "copy" not in rates:
+        return None
+    fp32 = rates["fp32"]
+    peak = max(fp32, rates.get(precision.removeprefix("amp_"), fp32))
+    half = HALF if peak > 1.5 * fp32 else PLAIN_HALF  # products of matrix units are much faster
+    family = precision if precision in (FP32, TF32) else half
+    return _features(family, peak / 1e12, rates["copy"] / 1e9, fp32 / 1e12)
+
+
+def work_of(network: str, image_size: float | None) -> dict:
+    """Return what is trained: work, network, image_size, flops_per_sample (None where nobody counted)."""
+    operations = networks.describe(network, image_size).flops_per_sample
+    work = f"{network}, {image_size:g} px" if image_size else network
+    return {"work": work, "network": network, "image_size": image_size, "flops_per_sample": operations}
+
+
+def _unusable(chip: str, computed: str | None, printed: str) -> str:
+    """Return why a rate cannot be used: its precision or its chip's figures are not stated; empty where they are."""
+    if not isinstance(computed, str):
+        return f"precision {printed or 'not stated'}"
+    try:
+        chip_figures(chip, computed)
+    except (Unknown, chips.UnknownChip) as error:
+        return str(error).partition("; ")[0]
+    return ""
+
+
+def _of_chip(chip: str, precision: str) -> dict:
+    printed = chips.table().loc[chip]
+    known = {"chip": chip, "precision": precision, "product": printed["product"], "vendor": printed["vendor"]}
+    return known | chip_figures(chip, precision)
+
+
+def _of_figure(line: dict) -> dict:
+    details = json.loads(line["settings"] or "{}")
+    framework = re.sub(r"\W+", " ", re.sub(r"\d[\w.+]*", "", line["framework"])).strip().lower()
+    work = work_of(line["network"], line["image_size"] if line["image_size"] > 0 else None)
+    switches = [f"{name} {details[name]}" for name in TOLD if name in details]
+    return work | _of_chip(line["chip"], line["computed"]) | {
+        "publication": line["publication"],
+        "setting": " | ".join([line["article"], work["work"], line["computed"], framework, *switches]),
+        "framework": framework.partition(" ")[0],
+        "rate": line["rate"],
+        "batch_size": line["batch_size"] if line["batch_size"] > 0 else BATCH,
+        "date": line["date"] if line["date"] > 0 else DATE,
+        "loader": float(not str(details.get("data", "synthetic")).startswith(("synthetic", "not stated"))),
+        "no_update": float("none" in str(details.get("optimizer"))),
+        "source": record.citation(line),
+        "origin": RECORD,
+    }  # fmt: skip
+
+
+def _of_row(row: dict) -> dict | None:
+    chip = _listed(row) or chips.canonical(row["chip"]) or ""
+    printed = row["precision"] or "fp32"
+    computed = "tf32" if printed == "fp32" and chips.has_tf32(chip) else printed
+    if _unusable(chip, computed, computed):
+        return None
+    publication = row["reference"].partition(";")[0]
+    point = row["point"].removesuffix(f"-{row['device']}")
+    stated = re.findall(r"\b(20\d\d)\b", publication)
+    return _trained(row) | _of_chip(chip, computed) | {
+        "publication": publication,
+        "setting": " | ".join([publication, point, row["phase"], computed]),
+        "rate": float(row["rate"]),
+        "date": float(stated[-1]) if stated else DATE,
+        "no_update": float("none" in str((row["settings"] or {}).get("optimizer"))),
+        "source": row["reference"],
+        "origin": ARTICLES,
+    }  # fmt: skip
+
+
+def _of_point(point: dict, reached: dict) -> dict:
+    """Return a measured point; `reached` are the features of its device."""
+    named = _listed(point)
+    chip = {"chip": point["machine"], "product": f"{point['machine']} {point['device']}", "vendor": "CPU"}
+    if named:
+        chip = {"chip": named, "product": chips.product(named), "vendor": chips.table()["vendor"][named]}
+    return _trained(point) | chip | reached | {
+        "publication": HERE,
+        "setting": " | ".join([HERE, point["study"], point["point"]]),
+        "precision": point["precision"],
+        "rate": float(point["samples_per_second"]),
+        "date": DATE,
+        "no_update": 0.0,
+        "source": HERE,
+        "origin": HERE,
+    }  # fmt: skip
+
+
+def _listed(row: dict) -> str:
+    """Return the chip that a row's device is, by its one name; empty for a CPU, or one in no list."""
+    named = chips.canonical(row["device_name"])
+    return named if named in chips.table().index and row["device"] != "cpu" else ""
+
+
+def _trained(row: dict) -> dict:
+    """Return what a row trained, on which input and with which framework."""
+    frozen = row["study"] == "mobilenetv2_energy"  # the same network, trained in its last layer alone
+    network = networks.canonical(row["study"] if frozen else row["model"])
+    size = float(row["image_size"]) if row["image_size"] else networks.describe(network).image_size
+    work = work_of(network, size)
+    return work | {
+        "flops_per_sample": row.get("flops_per_sample") or work["flops_per_sample"],
+        "framework": {"torch": "pytorch"}.get(row["framework"], row["framework"] or ""),
+        "batch_size": float(row["batch_size"] or BATCH),
+        "loader": float(row["dataset"] != "synthetic"),
+    }
+
+
+def _lines(table: pandas.DataFrame) -> list[dict]:
+    """Return the lines of a table, with None for what is missing."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 class Model:
     """What a set of observations says of rates that are not among them."""
 
     def __init__(self, observations: pandas.DataFrame):
-        """Learn from observations, as `observations.of_record` lays them out."""
+        """Learn from observations, as `of_record` lays them out."""
         self.observations = observations.reset_index(drop=True)
         self.encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         self.encoder.fit(self.observations[list(KINDS)])
@@ -66,16 +336,16 @@ class Model:
         self.ridge = Ridge(alpha=1.0, fit_intercept=False).fit(self.design, self.logs, sample_weight=noise**-2)
         self.precision = numpy.linalg.inv(self.design @ self.design.T + numpy.diag(noise**2))
 
-    def predict(self, targets: pandas.DataFrame) -> Estimate:
-        """Return the logarithms of the targets' rates."""
+    def predict(self, targets: pandas.DataFrame) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return the logarithms of the targets' rates, and how uncertain the model takes each to be."""
         columns = self._columns(targets)
         shared = columns @ self.design.T
         known = ((shared @ self.precision) * shared).sum(axis=1)
         variance = (columns**2).sum(axis=1) - known + _noise(targets) ** 2
-        return Estimate(self.ridge.predict(columns) + offset(targets), numpy.sqrt(variance))
+        return self.ridge.predict(columns) + offset(targets), numpy.sqrt(variance)
 
-    def without(self, hidden: numpy.ndarray) -> Estimate:
-        """Return what the other observations say of the hidden ones: the same as learning without them.
+    def without(self, hidden: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return what the other observations say of the hidden ones, as `predict` would without these.
 
         Args:
             hidden: the places of observations.
@@ -84,7 +354,7 @@ class Model:
         """
         covariance = numpy.linalg.inv(self.precision[numpy.ix_(hidden, hidden)])
         mean = self.logs[hidden] - covariance @ (self.precision[hidden] @ self.logs)
-        return Estimate(mean + offset(self.observations.iloc[hidden]), numpy.sqrt(numpy.diag(covariance)))
+        return mean + offset(self.observations.iloc[hidden]), numpy.sqrt(numpy.diag(covariance))
 
     def _columns(self, lines: pandas.DataFrame) -> numpy.ndarray:
         return numpy.hstack([SPREADS[kind] * columns for kind, columns in blocks(self.encoder, lines)])
@@ -96,7 +366,7 @@ def blocks(encoder: OneHotEncoder, lines: pandas.DataFrame) -> list[tuple[str, n
     Args:
         encoder: fitted to the columns KINDS of what is learnt from. What it does not know has a last column of its
             group, whose weight stays 0 and whose spread counts.
-        lines: as `observations.of_record` lays them out.
+        lines: as `of_record` lays them out.
     """
     ends = numpy.cumsum([len(names) for names in encoder.categories_])[:-1]
     known = numpy.split(encoder.transform(lines[list(KINDS)]), ends, axis=1)
@@ -145,9 +415,9 @@ def residuals(model: Model) -> pandas.DataFrame:
         judged = numpy.isin(hidden, asked) & stays
         if judged.any() and len(hidden) < len(lines):
             key = hidden.tobytes()  # all chips of one publication hide the same lines
-            estimates[key] = estimate = estimates.get(key) or model.without(hidden)
-            values = {"mean": estimate.mean[judged], "deviation": estimate.deviation[judged]}
-            parts.append(pandas.DataFrame({"situation": situation, "place": hidden[judged]} | values))
+            estimates[key] = mean, deviation = estimates.get(key) or model.without(hidden)
+            values = {"place": hidden[judged], "mean": mean[judged], "deviation": deviation[judged]}
+            parts.append(pandas.DataFrame({"situation": situation} | values))
     table = pandas.concat(parts, ignore_index=True)
     kept = lines[KEPT].assign(printed=numpy.log(lines["rate"].to_numpy(float)))
     return table.join(kept, on="place")
@@ -210,38 +480,6 @@ def published(table: pandas.DataFrame) -> pandas.DataFrame:
     return table.assign(low=table["mean"] - far, high=table["mean"] + far, off=off, hit=off.abs() <= far)
 
 
-def errors(lines: pandas.DataFrame, judged: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how far what is published and the plain rules are off, on the same lines.
-
-    Args:
-        lines: the model's observations.
-        judged: from `published`.
-
-    Returns:
-        Columns: situation, group (the record's, the articles', those of a family of precisions, or a maker's), rule,
-        pairs, publications, median_error (of predicted over printed, less 1, either sign), within_2 (the share within a
-        factor of 2), coverage (of the 90 % intervals), half_width (the median factor from middle to bound; of a rule
-        that which holds 90 % of its own lines).
-    """
-    parts = []
-    for situation, some in judged.groupby("situation", sort=False):
-        said = rules(lines, same_setting=situation in (CHIP, ONE_KNOWN)).loc[some["place"]].set_index(some.index)
-        some = some.assign(**said.sub(some["printed"], axis=0))[said[RULES[1]].notna()]
-        groups = {RECORD: some["origin"].eq(RECORD), ARTICLES: some["origin"].eq(ARTICLES)}
-        groups |= {name: some["family"].eq(name) for name in FAMILIES}
-        groups |= {name: some["vendor"].eq(name) for name in sorted(set(some["vendor"]))}
-        for group, chosen in groups.items():
-            own, head = some[chosen], {"situation": situation, "group": group}
-            if len(own) < FEWEST:
-                continue
-            parts.append(head | {"rule": MODEL} | measures(own))
-            for rule in RULES:
-                off = own[[rule, "publication"]].dropna().rename(columns={rule: "off"})
-                half = math.exp(quantile(off["off"].abs().to_numpy(), off["publication"].to_numpy()))
-                parts.append(head | {"rule": rule} | measures(off) | {"half_width": half})
-    return pandas.DataFrame(parts)
-
-
 def measures(lines: pandas.DataFrame) -> dict:
     """Return pairs, publications, median_error, within_2, and coverage and half_width where there are intervals."""
     off = lines["off"].astype(float)
@@ -252,31 +490,6 @@ def measures(lines: pandas.DataFrame) -> dict:
         return said
     half = math.exp(((lines["high"] - lines["low"]) / 2).median())
     return said | {"coverage": float(lines["hit"].mean()), "half_width": half}
-
-
-def rules(lines: pandas.DataFrame, same_setting: bool) -> pandas.DataFrame:
-    """Return what the plain rules say of each observation, in logarithms: the median over the chips they start from.
-
-    Args:
-        lines: observations with a new index.
-        same_setting: they start from the other chips of its setting; else from other chips that did its work in its
-            family of precisions in other publications.
-
-    Returns:
-        A column for each of RULES; missing where there is no other chip, or where a chip's cores are not printed.
-    """
-    logs, publications = numpy.log(lines["rate"].to_numpy(float)), lines["publication"].to_numpy()
-    cores = numpy.log(chips.table()["cores"].reindex(lines["chip"]).to_numpy(float))
-    peaks, bandwidths = lines["peak"].to_numpy(float), lines["bandwidth"].to_numpy(float)
-    scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
-    products, said = lines["product"].to_numpy(), numpy.full((len(lines), len(RULES)), numpy.nan)
-    for places in lines.groupby(["setting"] if same_setting else ["work", "family"]).indices.values():
-        for place in places:
-            others = places[products[places] != products[place]]
-            others = others if same_setting else others[publications[others] != publications[place]]
-            guesses = pandas.DataFrame(logs[others, None] - scales[others] + scales[place])
-            said[place] = guesses.median().to_numpy()
-    return pandas.DataFrame(said, index=lines.index, columns=list(RULES))
 
 
 def judge(path: Path, model: Model, table: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
@@ -295,17 +508,17 @@ def judge(path: Path, model: Model, table: pandas.DataFrame) -> tuple[pandas.Dat
         predicted, low, high (images a second), off (predicted over printed, in logarithms), hit; and why the others are
         not, by the ledger's line.
     """
-    figures = record.read(path)
-    targets, reasons = observations.of_record(figures), observations.refusals(figures)
-    parts = []
+    figures, parts = record.read(path), []
+    targets, refused = of_record(figures), reasons(figures)
+    refused = refused[refused != ""]
     for product, group in targets.groupby("product"):
         known = model.observations[model.observations["product"] != product]
         comparable = group["work"].isin(known["work"]) | group["flops_per_sample"].notna()
-        reasons = pandas.concat([reasons, pandas.Series(UNLIKE, index=group.index[~comparable])])
+        refused = pandas.concat([refused, pandas.Series(UNLIKE, index=group.index[~comparable])])
         if comparable.any():
             parts.append(predict_hidden(group[comparable], model, table))
     lines = pandas.concat(parts) if parts else pandas.DataFrame(columns=["off", "hit", "publication", "vendor"])
-    return lines.sort_index(), reasons.sort_index()
+    return lines.sort_index(), refused.sort_index()
 
 
 def predict_hidden(targets: pandas.DataFrame, model: Model, table: pandas.DataFrame) -> pandas.DataFrame:
@@ -314,13 +527,12 @@ def predict_hidden(targets: pandas.DataFrame, model: Model, table: pandas.DataFr
     lines, table = model.observations, table[table["product"] != product]
     others = lines[lines["product"] != product]
     model = Model(others) if len(others) < len(lines) else model
-    guess = model.predict(targets)
+    mean, deviation = model.predict(targets)
     situations = targets["publication"].isin(others["publication"]).map({True: CHIP, False: BOTH})
-    far = situations.map({name: reach(table, name) for name in set(situations)}) * guess.deviation
+    far = situations.map({name: reach(table, name) for name in set(situations)}) * deviation
     printed = numpy.log(targets["rate"].astype(float))
     names = ["publication", "chip", "vendor", "work", "precision", "family"]
-    bounds = {"predicted": guess.mean, "low": guess.mean - far, "high": guess.mean + far}
-    off = guess.mean - printed
+    bounds, off = {"predicted": mean, "low": mean - far, "high": mean + far}, mean - printed
     judged = targets[names].assign(situation=situations, printed=targets["rate"], off=off, hit=off.abs() <= far)
     return judged.assign(**{name: numpy.exp(bound) for name, bound in bounds.items()})
 

@@ -6,11 +6,10 @@ from matplotlib.axes import Axes
 
 from benchbook.judging import wording
 from benchbook.machine import layout
-from benchbook.record import chips, observations
-from benchbook.record import model as judged
+from benchbook.record import chips, model
 from benchbook.record.forecast import Forecaster, Question, of_the_record
+from benchbook.record.model import ARTICLES, BOTH, CHIP, FAMILIES, FEWEST, ONE_KNOWN, RECORD, Unknown
 from benchbook.record.naming import Names
-from benchbook.record.observations import Unknown
 from benchbook.rows import records
 from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
@@ -26,13 +25,15 @@ WORKS = (
     ("mnist_speedup", "fp32", None),
     ("vae_stability", "fp32", None),
 )
+MODEL = "as published"
+RULES = ("ratio of cores", "ratio of peaks", "ratio of bandwidths", "half peak, half bandwidth")
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
 @once
 def learn(evidence: Evidence) -> Forecaster:
     """Return what the record and the measured rows say together."""
-    own = observations.of_points(evidence.summary, evidence.ceilings)
+    own = model.of_points(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
 
 
@@ -65,14 +66,62 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
 
 @once
 def errors(evidence: Evidence) -> pandas.DataFrame:
-    """Return how far predictions and plain rules are off the record's rates; see `model.errors`."""
-    return judged.errors(of_the_record().model.observations, of_the_record().published)
+    """Return how far predictions of the record's rates and the plain rules are off, on the same lines.
+
+    Returns:
+        Columns: situation, group (the record's, the articles', those of a family of precisions, or a maker's), rule,
+        pairs, publications, median_error (of predicted over printed, less 1, either sign), within_2 (the share within a
+        factor of 2), coverage (of the 90 % intervals), half_width (the median factor from middle to bound; of a rule
+        that which holds 90 % of its own lines).
+    """
+    lines, parts = of_the_record().model.observations, []
+    for situation, some in of_the_record().published.groupby("situation", sort=False):
+        said = rules(lines, same_setting=situation in (CHIP, ONE_KNOWN)).loc[some["place"]].set_index(some.index)
+        some = some.assign(**said.sub(some["printed"], axis=0))[said[RULES[1]].notna()]
+        groups = {RECORD: some["origin"].eq(RECORD), ARTICLES: some["origin"].eq(ARTICLES)}
+        groups |= {name: some["family"].eq(name) for name in FAMILIES}
+        groups |= {name: some["vendor"].eq(name) for name in sorted(set(some["vendor"]))}
+        for group, chosen in groups.items():
+            own, head = some[chosen], {"situation": situation, "group": group}
+            if len(own) < FEWEST:
+                continue
+            parts.append(head | {"rule": MODEL} | model.measures(own))
+            for rule in RULES:
+                off = own[[rule, "publication"]].dropna().rename(columns={rule: "off"})
+                half = float(numpy.exp(model.quantile(off["off"].abs().to_numpy(), off["publication"].to_numpy())))
+                parts.append(head | {"rule": rule} | model.measures(off) | {"half_width": half})
+    return pandas.DataFrame(parts)
+
+
+def rules(lines: pandas.DataFrame, same_setting: bool) -> pandas.DataFrame:
+    """Return what the plain rules say of each observation, in logarithms: the median over the chips they start from.
+
+    Args:
+        lines: observations with a new index.
+        same_setting: they start from the other chips of its setting; else from other chips that did its work in its
+            family of precisions in other publications.
+
+    Returns:
+        A column for each of RULES; missing where there is no other chip, or where a chip's cores are not printed.
+    """
+    logs, publications = numpy.log(lines["rate"].to_numpy(float)), lines["publication"].to_numpy()
+    cores = numpy.log(chips.table()["cores"].reindex(lines["chip"]).to_numpy(float))
+    peaks, bandwidths = lines["peak"].to_numpy(float), lines["bandwidth"].to_numpy(float)
+    scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
+    products, said = lines["product"].to_numpy(), numpy.full((len(lines), len(RULES)), numpy.nan)
+    for places in lines.groupby(["setting"] if same_setting else ["work", "family"]).indices.values():
+        for place in places:
+            others = places[products[places] != products[place]]
+            others = others if same_setting else others[publications[others] != publications[place]]
+            guesses = pandas.DataFrame(logs[others, None] - scales[others] + scales[place])
+            said[place] = guesses.median().to_numpy()
+    return pandas.DataFrame(said, index=lines.index, columns=list(RULES))
 
 
 def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
     """Return how far off predictions are of the record's rates; `table` is from `errors`."""
-    own = table[table["group"].eq(judged.RECORD) & table["rule"].eq(judged.MODEL)].set_index("situation")
-    chip, both = (wording.percent(own.loc[hidden, "median_error"]) for hidden in (judged.CHIP, judged.BOTH))
+    own = table[table["group"].eq(RECORD) & table["rule"].eq(MODEL)].set_index("situation")
+    chip, both = (wording.percent(own.loc[hidden, "median_error"]) for hidden in (CHIP, BOTH))
     return f"The speed of a hidden chip is predicted to within {chip}, of one nobody published to within {both}"
 
 
@@ -118,9 +167,7 @@ CHARTS = (
         " to plain rules on the same rates. The answer pages show what is predicted; what is too unlike the record is"
         " refused.",
         table=errors,
-        lines=lambda table, evidence: table[
-            table["group"].eq(judged.RECORD) & table["situation"].isin([judged.CHIP, judged.BOTH])
-        ],
+        lines=lambda table, evidence: table[table["group"].eq(RECORD) & table["situation"].isin([CHIP, BOTH])],
         title=error_title,
         column="median_error",
         label=("rule", "situation"),

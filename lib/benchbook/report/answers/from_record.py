@@ -10,8 +10,8 @@ import pandas
 from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import chips, networks
-from benchbook.record.forecast import Forecaster, Question, Range, watts_of
-from benchbook.record.observations import Unknown
+from benchbook.record.forecast import Forecaster, Question, Range
+from benchbook.record.model import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
@@ -204,22 +204,16 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
     return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
 
 
-@functools.cache
-def _watts(chip: str, forecaster: Forecaster) -> tuple | None:
-    return watts_of(chip, forecaster.drawn[forecaster.drawn["network"].eq("resnet50")])
-
-
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = _watts(chip, forecaster)
+    drawn = forecaster.watts(chip, "resnet50")
     if drawn is None:
         return {}
-    watts, low, high, boundary, where = drawn
-    source, *others = where.split("; ")
+    source, *others = drawn.sources
     further = f" and {len(others)} more" if others else ""
-    note = f"estimated from {watts:.0f} W a device ({low:.0f} to {high:.0f}) in other trainings of ResNet-50, measured"
     return {
-        "joules": rounded(watts * count * seconds),
+        "joules": rounded(drawn.median * count * seconds),
         "estimated": True,
-        "energy_note": f"{note} on: {boundary}; {source}{further}",
+        "energy_note": f"estimated from {drawn} in other trainings of ResNet-50, measured on: {drawn.boundary};"
+        f" {source}{further}",
     }

@@ -116,7 +116,7 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
         for kind, per_hour in hourly.items():
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
             cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
-            worth = estimate.rate_per_dollar(line["images_per_second"], per_hour)
+            worth = line["images_per_second"] / per_hour
             own = line | (dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {})
             note = estimate.wall_note(own["energy_boundary"])
             lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})

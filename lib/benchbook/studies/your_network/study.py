@@ -137,15 +137,15 @@ def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    from benchbook.record import forecast, model, observations  # they import scikit-learn, which takes a second
+    from benchbook.record import forecast, model  # they import scikit-learn, which takes a second
 
     points = evidence.points(NAME)
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
     learnt = forecast.of_the_record()
     try:
-        target = observations.of_point(point, evidence.ceilings)
+        target = model.of_point(point, evidence.ceilings)
         learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
-    except observations.Unknown as reason:
+    except model.Unknown as reason:
         return {"reason": str(reason)}
     judged = model.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
     return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"]} | {
@@ -156,7 +156,7 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
     # What learns from the record imports scikit-learn, which takes a second.
     from benchbook.record.forecast import Question
-    from benchbook.record.observations import Unknown
+    from benchbook.record.model import Unknown
     from benchbook.studies import predictions
 
     forecaster, lines = predictions.learn(evidence), []
