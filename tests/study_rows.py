@@ -48,6 +48,15 @@ OWN = {  # what a point of a study has, unless a test says otherwise
         "device_count": 1,
         "flops_per_sample": 1e9,
     },
+    "gpt_tokens": {
+        "model": "gpt2_124m",
+        "parameters": 124_439_808,
+        "dataset": "synthetic",
+        "dataset_samples": None,
+        "sequence_length": 1024,
+        "batch_size": 4,
+        "precision": "fp32",
+    },
     "your_network": {
         "model": "resnet18",
         "dataset": "photographs",
@@ -184,6 +193,14 @@ def machine(study, name="desk", device="cpu", faster=1.0):
         for dataset, size in (("synthetic", 256), ("imagenet", 1024)):
             more += point(study, rates, settings=stated, dataset=dataset, batch_size=size, device_count=4, **place)
         more += [calibration(4e12, row["session"], **place) for row in (rows[0], more[0])]
+    elif study == "gpt_tokens":
+        ladder = {"variant": "controlled", **place}
+        more = point(study, rates, settings={"ladder": ""}, **ladder)
+        more += point(study, [2 * rate for rate in rates], settings={"ladder": "tf32"}, precision="tf32", **ladder)
+        text = {"model": "nanogpt_char_small", "parameters": 804_096, "dataset": "tinyshakespeare", "steps": 250}
+        for count in (1, 3):
+            shown = point(study, rates[:count], sequence_length=64, batch_size=4 * count, **text, **energy, **place)
+            more += [row | ({"loss": 1.8} if row["phase"] == "evaluate" else {}) for row in shown]
     else:
         sizes = tried(rows[0], "batch_size", (8.0, 9.0), batch_size=4) + tried(
             rows[0], "batch_size", (12.0,), batch_size=64

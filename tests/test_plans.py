@@ -8,7 +8,7 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
-from benchbook.studies.datasets import Collection, Dataset, Pictures
+from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
 from benchbook.studies.plan import plans
 
 
@@ -29,6 +29,7 @@ DATA = {
     "simclr_epochs": COLOURED,
     "segmentation_scaling": masks(128),
     "resnet50_cost": PICTURES,
+    "gpt_tokens": Text("random", *[numpy.zeros(200, numpy.uint8)] * 2, "a"),
 }
 PLANS = plans()
 BELOW_ONE_WORKER = {"simclr_epochs": 0}  # its -1 is one for each core
@@ -51,6 +52,11 @@ REFUSED = [
     ("resnet50_cost", {"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),
     ("resnet50_cost", {"schedule_epochs": 0}, "schedule_epochs 0; allowed: above 0"),
     ("resnet50_cost", {"variant": "tuned", "data_resident": True}, "data_resident True; allowed: False"),
+    ("gpt_tokens", {"model": "gpt3"}, "model 'gpt3'; allowed: nanogpt_char, nanogpt_char_small, gpt2_124m"),
+    ("gpt_tokens", {"sequence_length": 65}, "sequence_length 65; allowed: 0 to 64"),
+    ("gpt_tokens", {"lora_rank": -1}, "lora_rank -1; allowed: 0 to 128"),
+    ("gpt_tokens", {"dataset": None}, "dataset None; allowed: a text"),
+    ("gpt_tokens", {"model": "nanogpt_char"}, "a part is no longer than a sequence of 256 tokens"),
 ]
 
 

@@ -29,6 +29,9 @@ VALUES = {  # of each chart's table, between its low and high
     "resnet50-batches": "images_per_second",
     "resnet50-scaling": "efficiency",
     "resnet50-money": "per_million",
+    "gpt-tokens": "tokens_per_second",
+    "gpt-ladder": "ratio",
+    "gpt-batches": "tokens_per_second",
     "your-network-rates": "samples_per_second",
     "your-network-batch-sizes": "samples_per_second",
     "your-network-elsewhere": "samples_per_second",
@@ -46,6 +49,7 @@ QUANTITIES = {
     | {"cpu_200_epochs_seconds", "accelerator_200_epochs_seconds", "amp_refused", "compile_refused"},
     "segmentation_scaling": set(),
     "resnet50_cost": {"real_rate", "best_accuracy", "epochs_to_best", "on_demand_per_hour"},
+    "gpt_tokens": {"cpu_tokens", "accelerator_tokens", "ladder_tf32", "nanogpt_char_small_loss"},
     "your_network": set(),
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchbook.commands import doctor
 from benchbook.frameworks import devices
-from benchbook.studies.datasets import Collection, Dataset, Pictures, triangles
+from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
 from benchbook.studies.plan import plans
 
 PLANS = plans()
@@ -25,6 +25,8 @@ def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Datas
 
 GREY, COLOURED = images((28, 28)), images((16, 16, 3))
 PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
+TOKENS = numpy.random.default_rng(3).integers(0, 65, 10_000, dtype=numpy.uint8)
+TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65))))  # 6 sequences of 16 in the test
 SMALL = {
     "mnist_speedup": (GREY, {"variant": "controlled"}),
     "vae_stability": (GREY, {"variant": "controlled"}),
@@ -32,6 +34,7 @@ SMALL = {
     "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
     "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
     "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
+    "gpt_tokens": (TEXT, {"variant": "controlled", "sequence_length": 16, "epoch_steps": 2, "parity_batch_size": 8}),
 }
 # What training changes, and what rows call parameters: with Keras, and MobileNetV2 everywhere, moving statistics too.
 PARAMETERS = {
@@ -41,8 +44,9 @@ PARAMETERS = {
     "simclr_epochs": (11_497_792, 11_497_792),
     "segmentation_scaling": (1_309_142, 1_309_142 + 2 * 1594),
     "resnet50_cost": (23_508_032 + 2048 * 3 + 3, 23_508_032 + 2048 * 3 + 3),
+    "gpt_tokens": (804_096, 804_096),
 }
-RESIDENT = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling")  # those that can be
+RESIDENT = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling", "gpt_tokens")  # can be
 ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # as its article
 WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
@@ -71,9 +75,10 @@ def test_a_row_says_what_is_trained_on_which_data(study, framework):
     workload, (data, options) = made(study, framework), SMALL[study]
     found = workload.description()
     assert (workload.trainable_parameters(), found["parameters"]) == PARAMETERS[study]
-    assert (found["dataset"], found["dataset_samples"]) == (data.name, 20)
+    assert (found["dataset"], found["dataset_samples"]) == (data.name, 16 if study == "gpt_tokens" else 20)
     assert (found["batch_size"], found["num_workers"], found["precision"]) == (8, 0, "fp32")
-    assert found["image_size"] == (options.get("image_size") or data.train_images.shape[1])
+    size = options.get("sequence_length") or options.get("image_size") or data.train_images.shape[1]
+    assert found["sequence_length" if study == "gpt_tokens" else "image_size"] == size
     assert found["flops_per_sample"] > 1e6
 
 
@@ -113,6 +118,7 @@ def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framewor
     workload.restore(fresh)
     found = workload.evaluate()
     expected = {"simclr_epochs": ("knn", 20 + 6), "segmentation_scaling": ("iou", 6), "vae_stability": (None, 6)}
+    expected["gpt_tokens"] = None, 6
     count = len(PICTURES.test) if study == "resnet50_cost" else 6
     assert (found.metric, found.samples) == expected.get(study, ("top1", count))
     assert found.metric is None or 0 <= float(found.accuracy) <= 1

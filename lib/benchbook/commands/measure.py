@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from benchbook.judging import verdicts, wording
+from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.rows import ceilings, records
@@ -90,9 +90,7 @@ def _say_results(points: list, lines) -> None:
     names = [point.name for point in points]
     peaks = study.rates(evidence).set_index("point")["peak_memory_bytes"]
     shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
-    trained = evidence.newest(STUDY).query("phase == 'train'").drop_duplicates("point", keep="last")
-    tokens = {row["point"]: row["settings"].get("sequence_length") for row in trained.to_dict("records")}
-    for line in lines.to_dict("records"):
+    for line in lines.assign(tokens_per_second=statistics.tokens_per_second(lines)).to_dict("records"):
         if line["status"] != "ok":
             typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
             continue
@@ -100,7 +98,7 @@ def _say_results(points: list, lines) -> None:
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
         typer.echo(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
         said = [f"{1000 * line['batch_size'] / rate:,.3g} ms per step of {line['batch_size']:.0f}"]
-        said += [f"{tokens[point] * rate:,.3g} tokens/s"] if tokens.get(point) else []
+        said += [f"{line['tokens_per_second']:,.3g} tokens/s"] if line["tokens_per_second"] > 0 else []
         said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
         said += [f"{shares[point]:.0%} of this machine's matrix products"] if shares.get(point, 0) > 0 else []
         typer.echo(f"  {', '.join(said)}")

@@ -94,6 +94,12 @@ class Device:
         """Return whether work runs on the host's own cores."""
         return self.kind == "cpu"
 
+    @property
+    def longest_product(self) -> int | None:
+        """Return the longest inner dimension at which its matrix products are right; None: they are at any."""
+        products = self.features.longest_products.items()
+        return next((longest for name, longest in products if self.name.startswith(name)), None)
+
     def has_units(self, precision: str) -> bool:
         """Return False where this device is known to lack the hardware of a precision, which it could only imitate."""
         units = PRECISIONS[precision].units

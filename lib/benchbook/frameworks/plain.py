@@ -67,7 +67,7 @@ class SGD(Optimizer):
 
 @dataclass
 class Adam(Optimizer):
-    """Adam at its usual decays of 0.9 and 0.999.
+    """Adam, whose mean of gradients decays by 0.9.
 
     Source: https://arxiv.org/abs/1412.6980, algorithm 1; at the end of its section 2 the form that Keras computes,
     where epsilon is added before the correction of the second moment.
@@ -77,20 +77,24 @@ class Adam(Optimizer):
         epsilon: keeps the division finite.
         corrected_late: Keras's form.
         weight_decay: apart from the gradient, as AdamW has it (https://arxiv.org/abs/1711.05101).
+        kept: the decay of the mean of squares.
+        is_decayed: whether weight decay takes a parameter of this name.
     """
 
     rate: Callable[[int], float]
     epsilon: float = 1e-8
     corrected_late: bool = False
     weight_decay: float = 0.0
+    kept: float = 0.999
+    is_decayed: Callable[[str], bool] = lambda name: True
 
     def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
         first, second = self.state.get(name, (0.0, 0.0))
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        first, second = 0.9 * first + 0.1 * gradient, self.kept * second + (1 - self.kept) * gradient**2
         self.state[name] = first, second
-        root = (1 - 0.999**self.num_steps) ** 0.5
+        root = (1 - self.kept**self.num_steps) ** 0.5
         epsilon = self.epsilon / root if self.corrected_late else self.epsilon
-        weight = weight * (1 - rate * self.weight_decay)
+        weight = weight * (1 - rate * self.weight_decay * self.is_decayed(name))
         return weight - rate / (1 - 0.9**self.num_steps) * first / (numpy.sqrt(second) / root + epsilon)
 
 
@@ -142,6 +146,7 @@ class Plain:
         is_sum: whether `loss` adds up a batch's losses.
         coarser: times the least share of a gradient that a tensor has to have to be judged alone
             (`parity.judging.Tolerance`), for networks whose layers nobody looked at.
+        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
         may_draw: whether the network may draw at random in training other than by dropout's layers, which are put off:
             its first step is then computed twice, and one that differs is compared with nothing.
     """
@@ -158,6 +163,15 @@ class Plain:
     is_sum: bool = False
     coarser: float = 1.0
     may_draw: bool = False
+    most_norm: float = 0.0
+
+    def clipped(self, gradients: Arrays) -> Arrays:
+        """Return the gradients, of a norm of at most `most_norm` together."""
+        if not self.most_norm:
+            return gradients
+        norm = sum(float(numpy.vdot(part, part)) for part in gradients.values()) ** 0.5
+        scale = min(1.0, self.most_norm / norm)
+        return {name: scale * part for name, part in gradients.items()}
 
 
 class LabelsByImage:

@@ -46,6 +46,8 @@ class Settings:
         compiled: the network goes through the framework's compiler.
         autotuned: several algorithms are tried for each convolution, on an NVIDIA GPU with torch.
         graphs: what was compiled is replayed as a graph of the GPU (CUDA graphs), not launched kernel by kernel.
+        fused_attention: attention is one operation of the framework, not written out; for a transformer.
+        padded: a vocabulary is filled up to a multiple of 64, as matrix units have it; for a transformer.
 
     Raises:
         ValueError: an unknown precision.
@@ -57,6 +59,8 @@ class Settings:
     compiled: bool = False
     autotuned: bool = False
     graphs: bool = False
+    fused_attention: bool = False
+    padded: bool = False
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:

@@ -17,8 +17,8 @@ SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every sec
 _DESCRIPTION = [
     *POINT_KEY,
     *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
-    *["model", "parameters", "dataset", "dataset_samples", "image_size", "batch_size", "num_workers"],
-    *["device_count", "flops_per_sample", "settings", "session", "commit"],
+    *["model", "parameters", "dataset", "dataset_samples", "image_size", "sequence_length", "batch_size"],
+    *["num_workers", "device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
 _NUMBERS = ["samples_per_second", "spread", "low", "high", "session_width", "seconds_per_step", "input_share_waited"]
 _NUMBERS += ["waited_low", "waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
@@ -112,6 +112,11 @@ def divide(
     for values, places in table.groupby(key, sort=False).indices.items():
         values = values if isinstance(values, tuple) else (values,)
         yield values, {name: column[places] for name, column in columns.items()}
+
+
+def tokens_per_second(table: pandas.DataFrame) -> pandas.Series:
+    """Return the tokens a second of windows or points: sequences a second times their length; missing for images."""
+    return table["samples_per_second"].astype(float) * table["sequence_length"].astype(float)
 
 
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:

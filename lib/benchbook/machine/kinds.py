@@ -25,6 +25,7 @@ class Features:
         group_backend: what torch's processes talk through when several such devices train together; None: they cannot.
         own_chip: whether the device is a chip of its own, which its driver names; else it is the machine's.
         aborts: whether an operation that it lacks may end the whole process, so that nothing can catch it.
+        longest_products: by the first words of a chip's name, the longest inner dimension at which products are right.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
     """
@@ -40,6 +41,7 @@ class Features:
     group_backend: str | None = None
     own_chip: bool = True
     aborts: bool = False
+    longest_products: dict[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
 
@@ -62,6 +64,8 @@ KINDS: dict[str, Features] = {
         energy_boundary="soc",
         own_chip=False,
         aborts=True,
+        # Source: https://github.com/pytorch/pytorch/issues/193487 (mended in torch 2.14 for products of two matrices)
+        longest_products={"Apple M1": 32_766, "Apple M2": 32_766},
     ),
     # The same GPU as TensorFlow's plug-in drives it, and as MLX does.
     "metal": Features(

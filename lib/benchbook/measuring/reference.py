@@ -261,6 +261,7 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
         inputs, target = plain.inputs(batch)
         with naming_refusals():
             loss, gradients, updated = network.differentiate(inputs, target)
+            gradients = plain.clipped(gradients)
             again, slopes = network.repeat(inputs, target) if plain.may_draw and not number else (loss, {})
         if abs(again - loss) > ROUNDING * abs(loss):
             raise NotImplementedError(DRAWS)

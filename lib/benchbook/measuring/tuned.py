@@ -63,7 +63,7 @@ BRINGS = {"graphs": {"compiled": True}}  # a graph is made of compiled code, whe
 ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that decide
 CONFIRM_SECONDS = 2.0  # of such a window, where the plan does not say
 ONLY_TUNED = ("data_resident", "joint_views")  # parameters that the reference does not have
-STATED = {"channels_last", "fused", "autotuned", "graphs"}  # settings of rows; precision and compiler are columns
+STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"}  # settings of rows: those are columns
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ def choose(
     window_seconds: float = 0.0,
     trial: Callable[..., Workload] | None = None,
     plain: Settings = Settings(),  # noqa: B008 (it is immutable)
+    changes: Sequence[dict] | None = None,
 ) -> Choice:
     """Return what a tuned point measures, and tell the run: what was tried, what it promised, and what was chosen.
 
@@ -121,18 +122,20 @@ def choose(
         window_seconds: how long a window that decides lasts, at least; 0: CONFIRM_SECONDS.
         trial: what the search tries in place of `tuned`: smaller batches, say.
         plain: the reference's settings.
+        changes: what the search tries; None takes `candidates`.
 
     Raises:
         ValueError: no time for a search.
     """
     if devices.can_keep_memory(device):
         devices.keep_memory()
+    changes = candidates(device) if changes is None else changes
     choice = _chosen_before(run, {REFERENCE: reference, TUNED: tuned})
     is_first = choice is None
     if choice is None:
         with run.during("setup"):
             make = trial or tuned
-            settings, trials = fastest(lambda some: make(settings=some), device, search_seconds, parity_steps)
+            settings, trials = fastest(lambda one: make(settings=one), device, search_seconds, parity_steps, changes)
         choice = Choice(TUNED, tuned, settings, trials, None)
     if choice.is_tuned:  # in each kernel: one alone shows a range, which confirms nothing
         with run.during(confirmation.PHASE):
@@ -141,7 +144,7 @@ def choose(
         choice = replace(choice, confirmed=confirmation.ratio(records.read(run.path)))
         if is_first and not (choice.confirmed and choice.confirmed.low > 1):
             choice = Choice(REFERENCE, reference, plain, choice.trials, choice.confirmed)
-    names = STATED & {name for change in candidates(device) for name in change}  # where there was a choice
+    names = STATED & {name for change in changes for name in change}  # where there was a choice
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
     if devices.can_keep_memory(device):
         stated |= {"keeps_memory": True}  # whatever was chosen

@@ -20,6 +20,7 @@ HASH = re.compile(r"-([0-9a-f]{8})$")
 
 # How a reader says a part of a point's name: by its beginning, and whole.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
+SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
 SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
 NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "data on the device"}
 NAMES |= {"torch": "torch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX", "not_trainable": "head alone"}

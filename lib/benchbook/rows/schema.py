@@ -199,6 +199,7 @@ class Row(BaseModel):
     dataset_samples: Count = None
     batch_size: Size = None
     image_size: Size = None
+    sequence_length: Size = None  # tokens of a sample that is a sequence
     settings: Annotated[Settings, BeforeValidator(_parsed)] | None = None  # in a file, JSON with sorted keys
     # window
     phase: Phase

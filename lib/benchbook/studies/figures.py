@@ -71,6 +71,8 @@ MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with it
 SAID = {
     "batch_size": "batch {:.0f}".format,
     "image_size": "{:.0f} px".format,
+    "sequence_length": "{:.0f} tokens".format,
+    "lora_rank": "LoRA of rank {}".format,
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,
     "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",

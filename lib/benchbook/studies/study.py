@@ -20,7 +20,7 @@ from benchbook.record import articles, naming
 from benchbook.rows import ceilings, records
 from benchbook.studies import figures
 
-COUNTS = ["batch_size", "image_size", "num_workers", "device_count", "dataset_samples", "parameters"]
+COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
 
 
 @dataclass(frozen=True)

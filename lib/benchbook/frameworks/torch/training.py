@@ -106,6 +106,7 @@ class TorchWorkload(Workload):
         optimizer, scheduler: the schedule steps once an epoch, or with every step.
         rate_by_step: which of the two.
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
+        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
         plain: what training is held against; None: it cannot be checked.
         settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
     """
@@ -115,6 +116,7 @@ class TorchWorkload(Workload):
     optimizer: torch.optim.Optimizer
     scheduler: torch.optim.lr_scheduler.LRScheduler
     loss_is_sum: bool = False
+    most_norm: float = 0.0
     rate_by_step: bool = False
     plain: Plain | None = None
 
@@ -156,6 +158,9 @@ class TorchWorkload(Workload):
         self.optimizer.zero_grad()
         loss = self.loss(self._outputs(*inputs), target)
         self.scaler.scale(loss).backward()
+        if self.most_norm:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.most_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.rate_by_step:

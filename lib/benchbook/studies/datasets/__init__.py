@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 
 from benchbook.studies.datasets import pictures
-from benchbook.studies.datasets.embedded import digits, shapes, triangles
+from benchbook.studies.datasets.embedded import digits, excerpt, shapes, triangles
 from benchbook.studies.datasets.pictures import Collection, Pictures
-from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, roots
+from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
 
 # What stands in, in `quick`, where a data set cannot be had.
-EMBEDDED = {"mnist": "digits", "cifar10": "shapes"}
-_MAKERS = {"digits": digits, "shapes": shapes}
-NAMES = (*PUBLISHED, "image_folder", *_MAKERS)
+EMBEDDED = {"mnist": "digits", "cifar10": "shapes", "tinyshakespeare": "excerpt"}
+_MAKERS = {"digits": digits, "shapes": shapes, "excerpt": excerpt}
+TEXTS = ("tinyshakespeare", "excerpt")
+NAMES = tuple(name for name in (*PUBLISHED, "image_folder", *_MAKERS) if name not in TEXTS)
 
 __all__ = [
     "EMBEDDED",
@@ -24,9 +25,11 @@ __all__ = [
     "Dataset",
     "DatasetUnavailable",
     "Pictures",
+    "Text",
     "check_place",
     "collect",
     "load",
+    "load_text",
     "shapes",
     "triangles",
 ]
@@ -47,6 +50,18 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     check_place(name, data_root)
     if name == "image_folder":
         return pictures.image_folder(data_root)
+    return _have(name, data_root, allow_embedded)
+
+
+def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text:
+    """Return a text by name: tinyshakespeare, or excerpt, its beginning, which needs no file; see `load`."""
+    if name not in TEXTS:
+        raise ValueError(f"unknown text {name!r}; allowed: {', '.join(TEXTS)}")
+    _check_roots(data_root)
+    return _have(name, data_root, allow_embedded)
+
+
+def _have(name: str, data_root: str, allow_embedded: bool) -> Dataset | Text:
     if name in _MAKERS:
         return _MAKERS[name]()
     try:
@@ -93,6 +108,10 @@ def check_place(name: str, data_root: str = "") -> None:
     if name == "image_folder":
         pictures.list_folder(data_root)
         return
+    _check_roots(data_root)
+
+
+def _check_roots(data_root: str) -> None:
     for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
         if folder and not Path(folder).expanduser().is_dir():
             raise ValueError(f"{source} {folder!r} is not a folder")

@@ -1,4 +1,4 @@
-"""Data sets that need no download: scikit-learn's digits, and images that are drawn from a seed."""
+"""Data sets that need no download: scikit-learn's digits, images drawn from a seed, and the beginning of a text."""
 
 import importlib.util
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 from PIL import Image, ImageDraw
 
-from benchbook.studies.datasets.sources import Dataset
+from benchbook.studies.datasets.sources import Dataset, Text
 
 # Which points are inside an outline, from how far they lie below and to the right of its centre, in extents.
 OUTLINES = {
@@ -88,6 +88,11 @@ def _masks(outlines: numpy.ndarray, size: int, random: numpy.random.Generator) -
         chosen = outlines == number
         inside[chosen] = is_inside(down[chosen], right[chosen])
     return inside
+
+
+def excerpt() -> Text:
+    """Return the first 24,000 characters of tiny Shakespeare."""
+    return Text.parse("tinyshakespeare-excerpt", (Path(__file__).parent / "excerpt.txt").read_bytes())
 
 
 def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZE, seed: int = 42) -> Dataset:

@@ -50,6 +50,29 @@ class Dataset:
         return replace(self, test_images=self.test_images[tested], test_labels=self.test_labels[tested])
 
 
+@dataclass(frozen=True)
+class Text:
+    """A text, a token for each of its characters; its last tenth is the test.
+
+    Attributes:
+        name: what rows call it; an embedded stand-in has a name of its own.
+        train, test: tokens, uint8, shape (n,).
+        characters: by token.
+    """
+
+    name: str
+    train: numpy.ndarray
+    test: numpy.ndarray
+    characters: str
+
+    @classmethod
+    def parse(cls, name: str, content: bytes) -> "Text":
+        """Return the text of a file, its characters numbered in their order; those beyond ASCII have a token a byte."""
+        characters, tokens = numpy.unique(numpy.frombuffer(content, numpy.uint8), return_inverse=True)
+        tokens, end = tokens.astype(numpy.uint8), int(0.9 * len(tokens))
+        return cls(name, tokens[:end], tokens[end:], bytes(characters).decode("latin-1"))
+
+
 def roots(data_root: str) -> list[Path]:
     """Return the folders to look in, in that order; the last is the cache."""
     named = [data_root, os.environ.get("BENCHBOOK_DATA", "")]
@@ -129,9 +152,9 @@ class Published:
     files: dict[str, str]
     address: str
     archives: dict[str, str]
-    parse: Callable[[list[bytes]], Dataset]
+    parse: Callable[[list[bytes]], Dataset | Text]
 
-    def load(self, data_root: str = "") -> Dataset:
+    def load(self, data_root: str = "") -> Dataset | Text:
         """Return the data set, from the first root that holds all files intact, else downloaded.
 
         Raises:
@@ -190,7 +213,8 @@ def _parse_cifar10(files: list[bytes]) -> Dataset:
     return Dataset("cifar10", *train, numpy.ascontiguousarray(images[-1]), labels[-1])
 
 
-# Names, addresses and checksums are torchvision's (torchvision/datasets/mnist.py, cifar.py).
+# Names, addresses and checksums are torchvision's (torchvision/datasets/mnist.py, cifar.py), and nanoGPT's
+# (data/shakespeare_char/prepare.py), which publishes no checksum: it is that of the file in 2026.
 PUBLISHED = {
     "mnist": Published(
         title="MNIST",
@@ -224,5 +248,13 @@ PUBLISHED = {
         address="https://www.cs.toronto.edu/~kriz/",
         archives={"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
         parse=_parse_cifar10,
+    ),
+    "tinyshakespeare": Published(
+        title="tiny Shakespeare",
+        folders=("tinyshakespeare", ""),
+        files={"input.txt": "6fb458f1232090904fb40fe944165e91"},
+        address="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",
+        archives={"input.txt": "6fb458f1232090904fb40fe944165e91"},
+        parse=lambda files: Text.parse("tinyshakespeare", files[0]),
     ),
 }

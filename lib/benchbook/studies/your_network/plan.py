@@ -101,6 +101,7 @@ class Plan:
             "dataset": "example" if self.example else "synthetic",
             "dataset_samples": STEPS * self.batch_size,
             "image_size": None if self.example else self.image_size,
+            "sequence_length": self.sequence_length,
             "num_workers": 0,
         }
 

@@ -1,0 +1,241 @@
+"""A GPT in torch, trained as nanoGPT trains it; see `plan`."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload
+from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
+from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
+from benchbook.studies.plan import Inputs
+
+MULTIPLE = 64  # of a padded vocabulary
+DEVIATION = 0.02  # of first weights
+# Of fresh weights every token attends to all others alike, so that no fault of attention shows: where both are
+# compared, queries and keys are larger, and scores have this variance.
+SCORES = 1.5
+
+
+class Adapted(nn.Linear):
+    """A frozen dense layer, and an adapter of low rank that is trained: x W + x A B, where B begins as zeros.
+
+    Source: https://arxiv.org/abs/2106.09685, its alpha being the rank.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, rank: int) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.down = nn.Parameter(torch.empty(rank, inputs))
+        self.up = nn.Parameter(torch.empty(outputs, rank))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the layer's outputs."""
+        return super().forward(hidden) + F.linear(F.linear(hidden, self.down), self.up)
+
+
+class Attention(nn.Module):
+    """Each token sees itself and those before it: (n, tokens, width) to the same."""
+
+    def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
+        super().__init__()
+        sizes = shape.width, 3 * shape.width, shape.has_biases
+        self.inward = Adapted(*sizes, lora_rank) if lora_rank else nn.Linear(*sizes)
+        self.outward = nn.Linear(shape.width, shape.width, shape.has_biases)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.heads, self.mix = shape.heads, self.in_one if fused else self.written_out
+        self.register_buffer("later", torch.ones(shape.context, shape.context).triu(1).bool(), persistent=False)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what each token takes of the others."""
+        parts = self.inward(hidden).unflatten(2, (3, self.heads, -1))
+        query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (n, heads, tokens, width of a head)
+        return self.outward(self.mix(query, key, value).transpose(1, 2).flatten(2))
+
+    def written_out(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return the values, weighted by the softmax of scaled scores; tokens that come later have none."""
+        length, width = query.shape[-2:]
+        scores = (query / math.sqrt(width)) @ key.transpose(-2, -1)
+        scores = scores.masked_fill(self.later[:length, :length], -math.inf)
+        return self.dropout(scores.softmax(-1)) @ value
+
+    def in_one(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return the same from torch's one operation."""
+        dropped = self.dropout.p if self.dropout.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropped, is_causal=True)
+
+
+class Block(nn.Module):
+    """Attention and two dense layers, each a branch behind a layer norm: (n, tokens, width) to the same."""
+
+    def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
+        super().__init__()
+        width, bias = shape.width, shape.has_biases
+        self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+        self.attention = Attention(shape, fused, lora_rank)
+        self.wide, self.outward = nn.Linear(width, 4 * width, bias), nn.Linear(4 * width, width, bias)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what both branches add."""
+        hidden = hidden + self.dropout(self.attention(self.norm1(hidden)))
+        return hidden + self.dropout(self.outward(F.gelu(self.wide(self.norm2(hidden)))))
+
+
+class Network(nn.Module):
+    """A GPT: tokens (n, tokens) to the logits of each token that follows, (n, tokens, vocabulary).
+
+    Args:
+        shape: its sizes.
+        vocabulary: different tokens.
+        fused_attention, padded: see `Settings`; tokens that only fill the vocabulary up have no probability.
+        lora_rank: see `Plan`.
+    """
+
+    def __init__(
+        self, shape: Shape, vocabulary: int, fused_attention: bool = False, padded: bool = False, lora_rank: int = 0
+    ) -> None:
+        super().__init__()
+        rows = -(-vocabulary // MULTIPLE) * MULTIPLE if padded else vocabulary
+        self.tokens, self.positions = nn.Embedding(rows, shape.width), nn.Embedding(shape.context, shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.blocks = nn.ModuleList(Block(shape, fused_attention, lora_rank) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
+        closed = torch.zeros(rows)
+        closed[vocabulary:] = -math.inf
+        self.register_buffer("closed", closed if rows > vocabulary else None, persistent=False)
+        for name, part in self.named_parameters() if lora_rank else ():
+            part.requires_grad_(name.endswith((".down", ".up")))
+
+    @torch.no_grad()
+    def draw(self, seed: int, vocabulary: int) -> None:
+        """Draw the first weights, the same ones whatever the vocabulary is filled up to."""
+        torch.manual_seed(seed)
+        for name, part in self.named_parameters():
+            if name.endswith("bias") or name.endswith(".up") or name == "tokens.weight":
+                part.zero_()
+            elif "norm" not in name:
+                part.normal_(std=DEVIATION / math.sqrt(2 * len(self.blocks)) if "outward" in name else DEVIATION)
+        self.tokens.weight[:vocabulary].normal_(std=DEVIATION)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return logits; the last layer's weights are the embedding's."""
+        hidden = self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
+        for block in self.blocks:
+            hidden = block(hidden)
+        return F.linear(self.norm(hidden), self.tokens.weight, self.closed)
+
+
+def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of all tokens that follow."""
+    return F.cross_entropy(logits.flatten(0, 1), following.flatten())
+
+
+def build(plan: Plan) -> TorchWorkload:
+    """Return the study's workload on torch; see `Plan`."""
+    settings, shape = plan.settings, plan.shape
+    model = Network(shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
+    model.draw(plan.seed, plan.vocabulary)
+    model.to(STORED[settings.precision]).to(plan.device.kind)
+    options = {"betas": (0.9, shape.kept), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
+    optimizer = torch.optim.AdamW(decayed_apart(model), plan.rate(shape.warm_up), **options)
+    train, test = _inputs(plan)
+    return TorchWorkload(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak),
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns() | _counts(plan, model),
+        metric=None,
+        rate_by_step=True,
+        most_norm=MOST_NORM,
+        plain=_plain(plan, model),
+        settings=settings,
+    )
+
+
+def decayed_apart(model: nn.Module) -> list[dict]:
+    """Return what is trained in two groups: weight decay takes matrices, not biases and layer norms."""
+    trained = [part for part in model.parameters() if part.requires_grad]
+    matrices, others = ([part for part in trained if (part.dim() > 1) == wanted] for wanted in (True, False))
+    groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def _counts(plan: Plan, model: Network) -> dict:
+    """Return the network's parameters and operations; what only fills the vocabulary up is not counted."""
+    filling = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width
+    every = sum(part.numel() for part in model.parameters()) - filling
+    positions = 0 if plan.lora_rank else model.positions.weight.numel()
+    trained = sum(part.numel() for part in model.parameters() if part.requires_grad) - positions
+    trained -= 0 if plan.lora_rank else filling
+    counted = every - model.positions.weight.numel()
+    return {"parameters": every, "flops_per_sample": plan.flops_per_sample(counted, trained)}
+
+
+def _plain(plan: Plan, model: Network) -> Plain:
+    """Return what training is held against."""
+
+    def settle(make: object, begun: Arrays) -> Arrays:
+        """Return weights at which attention differs from token to token, and adapters do something."""
+        random, larger = numpy.random.default_rng(plan.seed), math.sqrt(SCORES / plan.shape.width) / DEVIATION
+        settled = {}
+        for name, part in begun.items():
+            if name.endswith(".up"):
+                settled[name] = random.normal(scale=DEVIATION, size=part.shape)
+            elif name.endswith("inward.weight") and not plan.lora_rank:
+                values = 2 * len(part) // 3  # queries and keys come first
+                settled[name] = numpy.concatenate([part[:values] * larger, part[values:]])
+        return begun | settled
+
+    return Plain(
+        make_network=lambda: PlainNetwork(plan.shape.heads, model),
+        loss=plain_loss,
+        make_optimizer=plan.plain_optimizer,
+        batch_size=min(plan.batch_size, plan.parity_batch_size),
+        labels=plan.labels if plan.dataset else None,
+        settle=settle,
+        steps_passed=plan.shape.warm_up,
+        most_norm=1.0,
+    )
+
+
+def _inputs(plan: Plan) -> Inputs:
+    """Return functions to an epoch's training batches and to the test batches."""
+    kind = plan.device.kind
+    if plan.dataset is None:
+        tokens = torch.from_numpy(plan.random_tokens()).to(kind)
+        batch = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        return lambda epoch: itertools.repeat(batch, plan.epoch_steps), lambda: [batch]
+    text = plan.dataset
+    if plan.data_resident:
+        train, test = (torch.from_numpy(part.copy()).to(kind) for part in (text.train, text.test))
+        return lambda epoch: _taken(train, plan.order(epoch), plan), lambda: _taken(test, plan.test_order(), plan)
+    train, test = text.train, text.test
+    return lambda epoch: _loaded(train, plan.order(epoch), plan), lambda: _loaded(test, plan.test_order(), plan)
+
+
+def _taken(tokens: torch.Tensor, order, plan: Plan) -> Iterator[Batch]:
+    """Yield batches of tokens that lie on the device, where they are gathered."""
+    span = torch.arange(plan.length + 1, device=tokens.device)
+    for starts in order:
+        sequences = tokens[torch.from_numpy(starts).to(tokens.device)[:, None] + span].long()
+        yield sequences[:, :-1], sequences[:, 1:]
+
+
+def _loaded(tokens: numpy.ndarray, order, plan: Plan) -> Iterator[Batch]:
+    """Yield batches that are gathered on the host, from pinned memory where that is faster."""
+    for starts in order:
+        rows = [tokens[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
+        sequences = torch.from_numpy(numpy.stack(rows))
+        sequences = sequences.pin_memory() if plan.device.features.pins_memory else sequences
+        sequences = sequences.to(plan.device.kind, non_blocking=True)
+        yield sequences[:, :-1], sequences[:, 1:]

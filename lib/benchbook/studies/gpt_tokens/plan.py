@@ -1,0 +1,241 @@
+"""What is to be built: the networks' shapes, nanoGPT's protocol, and one point's choices, the same for every framework.
+
+Source: https://github.com/karpathy/nanoGPT at 3adf61e: train.py, config/train_shakespeare_char.py, and the README for
+the small network; GPT-2's shape is that of https://cdn.openai.com/better-language-models/language_models.pdf.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy
+
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import Adam
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.machine.precisions import PRECISIONS
+from benchbook.measuring import tuned
+from benchbook.studies import datasets
+from benchbook.studies.datasets import Text
+from benchbook.studies.plan import StudyPlan
+
+SYNTHETIC = "synthetic"
+WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
+EPOCH_STEPS = 250  # between two tests
+MOST_TEST_SEQUENCES = 64  # in a batch of the test
+SWITCHES = ("fused_attention", "fused", "compiled", "padded", "graphs")  # of `Settings`, that a transformer has
+FOR_IMAGES = {"channels_last", "autotuned"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A network's sizes, and the constants of its training.
+
+    Attributes:
+        layers, heads, width, context: blocks, heads of each, numbers for a token, and the most tokens of a sequence.
+        vocabulary: different tokens; 0: those of the text.
+        has_biases: in dense layers and layer norms.
+        dropout: share that is dropped of embeddings, attention and each branch.
+        peak: the highest learning rate; the lowest is a tenth of it.
+        warm_up, steps: of the learning rate: its rise, and the end of its fall.
+        kept: decay of Adam's mean of squares.
+    """
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    vocabulary: int = 0
+    has_biases: bool = False
+    dropout: float = 0.0
+    peak: float = 1e-3
+    warm_up: int = 100
+    steps: int = 5000
+    kept: float = 0.99
+
+
+SHAPES = {
+    "nanogpt_char": Shape(layers=6, heads=6, width=384, context=256, dropout=0.2),
+    "nanogpt_char_small": Shape(layers=4, heads=4, width=128, context=64, steps=2000),
+    "gpt2_124m": Shape(
+        layers=12, heads=12, width=768, context=1024, vocabulary=50_257, has_biases=True,
+        peak=6e-4, warm_up=2000, steps=600_000, kept=0.95,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(StudyPlan):
+    """A point's choices: AdamW, weight decay on matrices alone, gradients of norm 1 at most.
+
+    `reference` gathers each batch on the host, as nanoGPT does, and writes attention out in float32. `controlled` takes
+    the same batches in the same order. A batch is made of places in the text that are drawn with replacement.
+
+    Attributes:
+        dataset: from `load`; None trains on one batch of random tokens that lies on the device.
+        batch_size: sequences in a step.
+        model: a key of `SHAPES`.
+        sequence_length: tokens of a sequence; 0: the model's context.
+        lora_rank: above 0 all weights are frozen, and adapters of this rank are trained in each attention.
+        epoch_steps: steps that are called an epoch.
+        num_test_sequences: of the test; 0: all.
+        parity_batch_size: sequences in a batch that is repeated in float64, which is slow.
+    """
+
+    MODEL = "nanogpt_char_small"
+    FRAMEWORKS = ("torch",)
+    VARIANTS = ("reference", "controlled", "tuned")
+
+    dataset: Text | None = field(kw_only=False)
+    batch_size: int = 12
+    model: str = MODEL
+    sequence_length: int = 0
+    lora_rank: int = 0
+    epoch_steps: int = EPOCH_STEPS
+    num_test_sequences: int = 0
+    parity_batch_size: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("model", self.model in SHAPES, ", ".join(SHAPES))
+        shape, longest = self.shape, self.device.longest_product
+        self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
+        self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
+        for name, least in (("epoch_steps", 1), ("num_test_sequences", 0), ("parity_batch_size", 1)):
+            self.require(name, getattr(self, name) >= least, f"{least} or more")
+        if longest:  # a weight's gradient is a product over all tokens of a step
+            right = self.batch_size * self.length <= longest
+            allowed = f"up to {longest // self.length}: {self.device.name} multiplies wrongly beyond {longest} tokens"
+            self.require("batch_size", right, allowed)
+        if self.dataset and min(len(self.dataset.train), len(self.dataset.test)) <= self.length:
+            raise ValueError(f"{self.dataset.name}: a part is no longer than a sequence of {self.length} tokens")
+        self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} has no vocabulary of its own)")
+
+    @classmethod
+    def smallest(cls, device: Device) -> Workload:
+        """Return the workload at its smallest."""
+        text = datasets.load_text("excerpt")
+        return cls.build(text, device, "controlled", data_resident=True, batch_size=4, sequence_length=16)
+
+    @property
+    def shape(self) -> Shape:
+        """Return the network's sizes."""
+        return SHAPES[self.model]
+
+    @property
+    def length(self) -> int:
+        """Return the tokens of a sequence."""
+        return self.sequence_length or self.shape.context
+
+    @property
+    def vocabulary(self) -> int:
+        """Return the number of different tokens."""
+        return self.shape.vocabulary or len(self.dataset.characters)
+
+    @property
+    def workers(self) -> int:
+        """Return 0: nanoGPT's batches are made by the training thread."""
+        return 0
+
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework."""
+        return {
+            "model": self.model,
+            "dataset": self.dataset.name if self.dataset else SYNTHETIC,
+            "dataset_samples": self.epoch_steps * self.batch_size if self.dataset else None,
+            "sequence_length": self.length,
+            "num_workers": self.workers,
+        }
+
+    def flops_per_sample(self, parameters: int, trained: int) -> float:
+        """Return the operations of training on a sequence: 6N + 12 L d T for each of its T tokens.
+
+        Of frozen weights no gradient is computed, a third of their part.
+
+        Source: https://arxiv.org/abs/2204.02311, appendix B, with nanoGPT's N.
+
+        Args:
+            parameters: N, without those of positions.
+            trained: how many of them are trained.
+        """
+        shape = self.shape
+        products = 4 * parameters + 2 * trained
+        return self.length * (products + 12.0 * shape.layers * shape.width * self.length)
+
+    def rate(self, step: int) -> float:
+        """Return a step's learning rate: a line up, then half a cosine down to a tenth."""
+        shape, lowest = self.shape, self.shape.peak / 10
+        if step < shape.warm_up:
+            return shape.peak * (step + 1) / (shape.warm_up + 1)
+        fallen = min(1.0, (step - shape.warm_up) / (shape.steps - shape.warm_up))
+        return lowest + (shape.peak - lowest) * (1 + math.cos(math.pi * fallen)) / 2
+
+    def plain_optimizer(self) -> Adam:
+        """Return what updates are held against: AdamW with nanoGPT's constants once more."""
+        small = self.model != "gpt2_124m"
+        peak, kept = (1e-3, 0.99) if small else (6e-4, 0.95)
+
+        def is_matrix(name: str) -> bool:
+            return not name.endswith("bias") and "norm" not in name
+
+        # Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
+        return Adam(lambda step: peak, weight_decay=0.1, kept=kept, is_decayed=is_matrix)
+
+    def order(self, epoch: int) -> numpy.ndarray:
+        """Return where the sequences of each batch of an epoch begin, shape (steps, n)."""
+        random = numpy.random.default_rng([self.seed, epoch])
+        return random.integers(len(self.dataset.train) - self.length, size=(self.epoch_steps, self.batch_size))
+
+    def test_order(self) -> list[numpy.ndarray]:
+        """Return where the sequences of each batch of the test begin: one after the other, each token once."""
+        starts = numpy.arange(0, len(self.dataset.test) - self.length, self.length)
+        starts = starts[: self.num_test_sequences or None]
+        return numpy.split(starts, range(MOST_TEST_SEQUENCES, len(starts), MOST_TEST_SEQUENCES))
+
+    def labels(self, batch: tuple, place: int) -> numpy.ndarray:
+        """Return which targets of a batch on the host are the tokens that follow its inputs in the text, bool, (n,)."""
+        epoch, number = divmod(place, self.epoch_steps)
+        places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
+        text = self.dataset.train
+        return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
+
+    def random_tokens(self) -> numpy.ndarray:
+        """Return a batch of random tokens, int64, shape (n, length + 1)."""
+        random = numpy.random.default_rng([self.seed, 0])
+        return random.integers(self.vocabulary, size=(self.batch_size, self.length + 1))
+
+
+build, source = Plan.build, Plan.source
+
+
+def load(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
+    """Return the text to train on; None for random tokens.
+
+    Raises:
+        ValueError, DatasetUnavailable: see `datasets.load_text`.
+    """
+    if dataset == SYNTHETIC:
+        return None
+    if dataset not in datasets.TEXTS:
+        raise ValueError(f"dataset {dataset!r}; allowed: {SYNTHETIC}, {', '.join(datasets.TEXTS)}")
+    return datasets.load_text(dataset, data_root, allow_embedded)
+
+
+def candidates(device: Device) -> list[dict]:
+    """Return what a search tries on a device: its precisions, then what a transformer has."""
+    general = [change for change in tuned.candidates(device) if not FOR_IMAGES & change.keys()]
+    precisions = [change for change in general if "precision" in change]
+    switches = [change for change in general if "precision" not in change]
+    return [*precisions, {"fused_attention": True}, {"padded": True}, *switches]
+
+
+def read_settings(text: str) -> Settings:
+    """Return settings written as words with blanks between: precisions, of which the last counts, and `SWITCHES`.
+
+    Raises:
+        ValueError: another word.
+    """
+    words = text.split()
+    if unknown := [word for word in words if word not in (*PRECISIONS, *SWITCHES)]:
+        raise ValueError(f"ladder {unknown[0]!r}; allowed: {', '.join((*PRECISIONS, *SWITCHES))}")
+    precision = ["fp32", *(word for word in words if word in PRECISIONS)][-1]
+    return Settings(precision, **{word: True for word in words if word in SWITCHES})

@@ -1,0 +1,247 @@
+"""What the GPT study says: tokens a second, what each setting brings, and time and money to a published loss."""
+
+import numpy
+import pandas
+
+from benchbook.judging import statistics, wording
+from benchbook.record import estimate
+from benchbook.studies import quantities
+from benchbook.studies import tables as shared
+from benchbook.studies.charts import Bars, Lines, Points
+from benchbook.studies.findings import Says
+from benchbook.studies.study import Evidence, Study, once
+
+NAME = "gpt_tokens"
+TITLES = {
+    "nanogpt_char": "nanoGPT's character model",
+    "nanogpt_char_small": "nanoGPT's small character model",
+    "gpt2_124m": "GPT-2 small",
+}
+TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
+TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
+_SETTINGS = ["lora_rank", "ladder"]
+_WORK = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "lora_rank"]
+_POINT = [*_WORK, "variant", "precision", "batch_size", "ladder"]
+_CURVE = ["machine", "device", "framework", "variant", "source", "model", "network", "dataset", "precision"]
+_CURVE += ["batch_size", "run_id", "repeat"]
+
+
+@once
+def rates(evidence: Evidence) -> pandas.DataFrame:
+    """Return one line per point: tokens a second, memory, energy and money, or how it ended.
+
+    Returns:
+        Columns: machine, chip, device, framework, source, model, network (its title), dataset, sequence_length,
+        lora_rank, variant, precision, batch_size, ladder, parameters, tokens_per_second, low, high, interval (its
+        kind), num_windows, verdict, joules_per_million (tokens; missing without a sensor), energy_boundary,
+        dollars_per_billion (tokens, at the price on demand), peak_memory_bytes, session, session_width,
+        status, message, point.
+    """
+    printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
+    rows = evidence.newest(NAME).query("phase == 'train'")
+    peaks = rows.groupby(["machine", "point"])["peak_memory_bytes"].max()
+    measured = evidence.points(NAME).join(peaks, on=["machine", "point"])
+    both = [shared.with_settings(part, _SETTINGS) for part in (measured, printed.assign(num_samples=0))]
+    columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second", "low", "high"]
+    columns += ["interval", "num_windows", "verdict", "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
+    columns += ["session", "session_width", "status", "message", "point"]
+    table = shared.beside_printed(*map(_titled, both), columns, _POINT)
+    length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
+    hourly = table["machine"].map(estimate.on_demand(evidence.prices)).astype(float)
+    return table.assign(
+        tokens_per_second=rate,
+        low=table["low"].astype(float) * length,
+        high=table["high"].astype(float) * length,
+        joules_per_million=table["energy_per_sample"].astype(float) / length * 1e6,
+        dollars_per_billion=estimate.rent(1e9 / rate, hourly),
+        ladder=table["ladder"].fillna(""),
+    ).drop(columns=["samples_per_second", "energy_per_sample"])
+
+
+def ladder(evidence: Evidence) -> pandas.DataFrame:
+    """Return how many times as fast controlled points with some settings are as the one without.
+
+    Returns:
+        Columns: machine, device, framework, network, dataset, sequence_length, batch_size, step (the last setting that
+        was added), ladder (all of them), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
+    """
+    alike, lines = [*_WORK, "batch_size"], []
+    table = rates(evidence)
+    climbed = table[table["variant"].eq("controlled") & table["status"].eq("ok") & table["tokens_per_second"].notna()]
+    climbed = climbed.fillna({"lora_rank": 0}).to_dict("records")
+    bases = {tuple(line[name] for name in alike): line for line in climbed if not line["ladder"]}
+    for line in climbed:
+        if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
+            step = {"step": line["ladder"].split()[-1]}
+            lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
+    columns = ["machine", "device", "framework", "network", "dataset", "sequence_length", "batch_size", "step"]
+    columns += ["ladder", "tokens_per_second", "ratio", "low", "high", "interval", "num_windows", "verdict"]
+    return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
+
+
+@once
+def curves(evidence: Evidence) -> pandas.DataFrame:
+    """Return the test loss of each run with the training that came before it.
+
+    Returns:
+        Columns: machine, device, framework, variant, source, model, network, dataset, precision, batch_size, run_id,
+        repeat, steps, loss, minutes (of training windows alone), joules (missing if a window has none), dollars (at
+        the price on demand; missing without one).
+    """
+    lines, listed = [], estimate.on_demand(evidence.prices)
+    for _, run in evidence.newest(NAME).groupby(["run_id", "repeat"], sort=True):
+        trains = run["phase"].eq("train") & run["seconds"].notna()
+        sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
+        spent = run.assign(steps=sums["steps"], minutes=sums["seconds"] / 60, joules=sums["energy_joules"])
+        lines += spent[spent["phase"].eq("evaluate") & spent["loss"].notna()].to_dict("records")
+    table = pandas.DataFrame(lines, columns=[*_CURVE, "steps", "loss", "minutes", "joules"])
+    per_hour = table["machine"].map(listed).astype(float)
+    table = _titled(table).assign(dollars=table["minutes"].astype(float) / 60 * per_hour)
+    return table.astype(dict.fromkeys(("loss", "minutes", "joules"), float))
+
+
+def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return when each run on the whole text first had its network's published loss, never continued.
+
+    Args:
+        table: from `curves`.
+
+    Returns:
+        Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing where it was not had).
+    """
+    lines, ends = [], ["steps", "minutes", "joules", "dollars"]
+    own = table[table["model"].isin(TARGETS) & table["dataset"].eq(TEXT)]
+    for _, curve in own.groupby(["run_id", "repeat"], sort=True):
+        target = TARGETS[curve["model"].iloc[0]]
+        had = curve[curve["loss"] <= target].sort_values("steps").head(1).to_dict("records")
+        when = {name: had[0][name] if had else numpy.nan for name in ends}
+        lines.append(curve.iloc[0].to_dict() | {"target": target, "best_loss": curve["loss"].min()} | when)
+    return pandas.DataFrame(lines, columns=[*_CURVE, "target", "best_loss", *ends]).astype({"minutes": float})
+
+
+def claimed(evidence: Evidence) -> list[dict]:
+    """Return rates of GPT-2 small, what each step of the ladder brings to it, and the best losses, for claims."""
+    table, values = rates(evidence), []
+    whole = table[table["source"].eq("measured") & table["status"].eq("ok") & table["model"].eq("gpt2_124m")]
+    whole = whole[whole["tokens_per_second"].notna() & whole["lora_rank"].fillna(0).eq(0)]
+    for line in whole[whole["variant"].eq("reference")].to_dict("records"):
+        processor = "cpu" if line["device"] == "cpu" else "accelerator"
+        values.append(quantities.between(line, f"{processor}_tokens", "tokens_per_second"))
+    chips = table.set_index("machine")["chip"].to_dict()
+    for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records"):
+        place = {"chip": chips[line["machine"]], "source": "measured"}
+        values.append(quantities.between(line | place, f"ladder_{line['step']}", "ratio"))
+    best = curves(evidence).query("dataset == @TEXT").sort_values("loss").drop_duplicates(["machine", "model"])
+    return values + [
+        quantities.exact(line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"])
+        for line in best.to_dict("records")
+    ]
+
+
+def largest(evidence: Evidence) -> pandas.DataFrame:
+    """Return the lines of `rates` of the largest network that was trained: rates of different networks say nothing."""
+    table = rates(evidence)
+    trained = table[table["source"].eq("measured") & table["status"].eq("ok") & table["lora_rank"].fillna(0).eq(0)]
+    return table[table["model"].isin(trained.sort_values("parameters").tail(1)["model"])]
+
+
+def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return lines with what people call their network, and the text where that is not the whole one."""
+    titles = table["model"].map(TITLES).fillna(table["model"])
+    network = titles.mask(table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text")
+    return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
+
+
+def _minutes(minutes: float) -> str:
+    return wording.duration(60 * minutes)
+
+
+RATE = Says(
+    "{network} ({variant}, {precision}, batch {batch_size:.0f}) trains {value} tokens a second on {place}",
+    "No GPT was trained here yet",
+    "tokens_per_second",
+    best="most",
+    where="status == 'ok'",
+)
+TARGET = Says(
+    "{network} has a test loss of {target:.3g} after {value}, on {place}", "", "minutes", _minutes, best="least"
+)
+LABEL = ("network", "variant", "precision", "batch_size", "sequence_length", "dataset", "lora_rank", "ladder")
+CURVE_LABEL = ("network", "variant", "precision", "dataset")
+STUDY = Study(
+    name=NAME,
+    title="GPT",
+    says=((largest, RATE), (lambda evidence: to_target(curves(evidence)), TARGET)),
+    charts=(
+        Bars(
+            "gpt-tokens",
+            "Tokens a second",
+            "Of each network and setting. The table has memory, joules a million tokens and dollars a billion.",
+            table=rates,
+            title=RATE,
+            column="tokens_per_second",
+            label=LABEL,
+            usual={"lora_rank": 0, "ladder": ""},
+            text="{tokens_per_second:,.3g}",
+            xlabel="tokens a second, training",
+        ),
+        Bars(
+            "gpt-ladder",
+            "What does each setting bring?",
+            "Each line adds a setting to those of the one before; the batches are the same, on the device.",
+            table=ladder,
+            title=Says("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
+            column="ratio",
+            label=("network", "batch_size", "ladder"),
+            usual={"ladder": ""},
+            text="{ratio:.2f}x",
+            reference=1,
+            xlabel="tokens a second over those of float32 with attention written out",
+        ),
+        Lines(
+            "gpt-loss",
+            "What does a loss take?",
+            "The test loss by minutes of training alone; tests are off the clock.",
+            table=curves,
+            title=Says("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
+            x="minutes",
+            y="loss",
+            by=["machine", "device", "variant", "precision", "network", "dataset", "run_id", "repeat"],
+            label=CURVE_LABEL,
+            xlabel="minutes of training",
+            ylabel="test loss (nats a token)",
+        ),
+        Bars(
+            "gpt-target",
+            "Minutes and money to the published loss",
+            "Read off raw curves, never continued: a run that did not have its network's published loss has no bar.",
+            table=lambda evidence: to_target(curves(evidence)),
+            lines=lambda table, evidence: table[table["minutes"].notna()],
+            title=TARGET,
+            column="minutes",
+            label=CURVE_LABEL,
+            text=lambda line: (
+                _minutes(line["minutes"]) + (f", {wording.price(line['dollars'])}" if line["dollars"] > 0 else "")
+            ),
+            least_first=True,
+            xlabel="minutes of training to 1.47 (character model) and 1.88 (small)",
+        ),
+        Points(
+            "gpt-batches",
+            "Which batch is the fastest, and which is the largest?",
+            "A cross where memory did not hold the batch.",
+            table=rates,
+            title=RATE,
+            x="batch_size",
+            y="tokens_per_second",
+            by=[name for name in _POINT if name != "batch_size"],
+            label=tuple(name for name in LABEL if name != "batch_size"),
+            usual={"lora_rank": 0, "ladder": ""},
+            xlabel="sequences in a step",
+            ylabel="tokens a second, training",
+            batches=True,
+            from_zero=True,
+        ),
+    ),
+    quantities=claimed,
+)

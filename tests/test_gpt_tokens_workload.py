@@ -1,0 +1,234 @@
+"""GPT: its sizes, its schedule and operations, one function in all settings, and faults that parity has to see."""
+
+import dataclasses
+import math
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.torch.training import flops_per_sample
+from benchbook.frameworks.workload import Settings
+from benchbook.judging import statistics
+from benchbook.measuring import parity
+from benchbook.studies import datasets
+from benchbook.studies.gpt_tokens import network_torch
+from benchbook.studies.gpt_tokens import plan as gpt
+from benchbook.studies.gpt_tokens.network_torch import Adapted, Attention, Network
+from fakes import CPU, run
+from rows import make_row, make_rows
+
+SMALL = "nanogpt_char_small"
+pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
+
+
+@pytest.fixture(scope="module")
+def text():
+    return datasets.load_text("excerpt")
+
+
+@pytest.fixture
+def with_biases(monkeypatch):
+    """Let the small network have biases, as GPT-2 has."""
+    monkeypatch.setitem(gpt.SHAPES, SMALL, dataclasses.replace(gpt.SHAPES[SMALL], has_biases=True))
+
+
+def small(text, *words: str, **options):
+    """Return the small network on short sequences, computed with the settings of these words."""
+    sizes = {
+        "batch_size": 4,
+        "sequence_length": 32,
+        "data_resident": True,
+        "settings": gpt.read_settings(" ".join(words)),
+    }
+    return gpt.build(text, CPU, "controlled", **sizes | options)
+
+
+def meta(model: str, **options) -> Network:
+    """Return a network of full size without memory."""
+    shape = gpt.SHAPES[model]
+    with torch.device("meta"):
+        return Network(shape, shape.vocabulary or 65, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "parameters", "trained"),
+    [
+        ("gpt2_124m", {}, 124_439_808, 124_439_808),  # as transformers counts GPT-2
+        ("gpt2_124m", {"lora_rank": 8}, 124_734_720, 294_912),  # as PEFT counts its default for GPT-2, at rank 8
+        ("nanogpt_char", {}, 10_745_088, 10_745_088),  # nanoGPT prints 10.65M, without the 98,304 of positions
+        (SMALL, {}, 804_096, 804_096),  # nanoGPT prints 0.80M
+    ],
+)
+def test_a_network_has_as_many_parameters_as_others_count(model, options, parameters, trained):
+    network = meta(model, **options)
+    assert sum(part.numel() for part in network.parameters()) == parameters
+    assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
+
+
+@pytest.mark.parametrize(("model", "lora_rank"), [("gpt2_124m", 0), ("gpt2_124m", 8), ("nanogpt_char", 0)])
+def test_operations_of_the_formula_are_those_that_torch_counts(model, lora_rank):
+    network, length = meta(model, lora_rank=lora_rank), 256
+    made = gpt.Plan(None if model == "gpt2_124m" else datasets.load_text("excerpt"), CPU, model=model,
+                    sequence_length=length, lora_rank=lora_rank)  # fmt: skip
+    own = network_torch._counts(dataclasses.replace(made, settings=Settings()), network) if made.dataset is None else {}
+    counted = flops_per_sample(network, torch.zeros(2, length, dtype=torch.long, device="meta"))
+    if made.dataset is not None:  # the excerpt has fewer characters than the text
+        every = sum(part.numel() for part in network.parameters()) - network.positions.weight.numel()
+        own = {"flops_per_sample": made.flops_per_sample(every, every)}
+    assert own["flops_per_sample"] == pytest.approx(counted, rel=0.02)
+
+
+def test_the_learning_rate_rises_and_falls_as_nanogpt_has_it(text):
+    made = gpt.Plan(text, CPU)
+    expected = {0: 1e-3 / 101, 99: 1e-3 * 100 / 101, 100: 1e-3, 1050: 5.5e-4, 2000: 1e-4, 5000: 1e-4}
+    assert {step: made.rate(step) for step in expected} == pytest.approx(expected)
+
+
+def test_the_first_loss_is_that_of_a_guess_and_all_variants_take_the_same_batches(text):
+    reference, controlled = gpt.build(text, CPU, batch_size=4), small(text, sequence_length=0)
+    for loaded, resident in zip(reference.batches(1), controlled.batches(1), strict=True):
+        assert all(map(torch.equal, loaded, resident))
+        assert torch.equal(loaded[0][:, 1:], loaded[1][:, :-1])  # each token's target is the one after it
+    first, same = (float(made.step(next(iter(made.batches(0))))) for made in (reference, controlled))
+    assert first == pytest.approx(math.log(len(text.characters)), abs=0.2)
+    assert first == pytest.approx(same, rel=1e-6)
+
+
+def test_the_test_has_each_token_once(text):
+    batches = [*small(text).test_batches()]
+    inputs = torch.cat([batch[0].flatten() for batch in batches])
+    assert inputs.tolist() == text.test[: len(inputs)].tolist()
+    assert 0 < len(text.test) - len(inputs) <= 33
+    assert small(text, num_test_sequences=3).evaluate().samples == 3
+
+
+@pytest.mark.parametrize("words", ["fused_attention", "padded", "fused", "fused_attention padded fused"])
+def test_every_setting_trains_the_same_function(text, words):
+    plain, other = small(text), small(text, *words.split())
+    losses = [
+        [float(made.step(batch)) for batch, _ in zip(made.batches(0), range(5), strict=False)]
+        for made in (plain, other)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert other.description()["parameters"] == plain.description()["parameters"]
+    assert other.description()["flops_per_sample"] == plain.description()["flops_per_sample"]
+
+
+def passes(workload, folder, precision="", num_steps=2) -> bool:
+    return parity.check(workload, run(folder), num_steps, precision).passed
+
+
+@pytest.mark.parametrize("words", ["", "amp_bf16", "fused_attention padded fused"])
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_a_right_network_passes(text, tmp_path, with_biases, words, lora_rank):
+    assert passes(small(text, *words.split(), lora_rank=lora_rank), tmp_path)
+
+
+def later(diagonal):
+    def plant(workload, monkeypatch):
+        for block in workload.model.blocks:
+            block.attention.later = torch.ones(64, 64).triu(diagonal).bool()
+
+    return plant
+
+
+def unscaled(workload, monkeypatch):
+    right = Attention.written_out
+    for block in workload.model.blocks:
+        mix = lambda query, key, value, own=block.attention: right(own, query * query.shape[-1] ** 0.5, key, value)  # noqa: E731
+        monkeypatch.setattr(block.attention, "mix", mix)
+
+
+def without_positions(workload, monkeypatch):
+    def forward(self, tokens):
+        hidden = self.tokens(tokens)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return F.linear(self.norm(hidden), self.tokens.weight)
+
+    monkeypatch.setattr(Network, "forward", forward)
+
+
+def decayed_biases(workload, monkeypatch):
+    for group in workload.optimizer.param_groups:
+        group["weight_decay"] = 0.1
+
+
+def undecayed(workload, monkeypatch):
+    for group in workload.optimizer.param_groups:
+        group["weight_decay"] = 0.0
+
+
+def unclipped(workload, monkeypatch):
+    workload.most_norm = 0.0
+
+
+def other_momentum(workload, monkeypatch):
+    for group in workload.optimizer.param_groups:
+        group["betas"] = (0.5, 0.99)
+
+
+def targets_not_shifted(workload, monkeypatch):
+    own = workload.train_batches
+    workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in own(epoch))
+
+
+def rough_gelu(workload, monkeypatch):
+    monkeypatch.setattr(network_torch.F, "gelu", F.relu)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        later(2), later(64), unscaled, without_positions, decayed_biases, undecayed, unclipped, other_momentum,
+        targets_not_shifted, rough_gelu,
+    ],
+    ids=["mask off by one", "no mask", "no 1/sqrt(d)", "no positions", "decayed biases", "no decay", "no clipping",
+         "other momentum", "targets not shifted", "another activation"],
+)  # fmt: skip
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
+def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant, precision):
+    workload = small(text, precision)
+    plant(workload, monkeypatch)
+    assert not passes(workload, tmp_path)
+
+
+def test_faults_of_other_settings_fail(text, tmp_path, monkeypatch):
+    own = F.scaled_dot_product_attention
+    seeing = small(text, "fused_attention")
+    with monkeypatch.context() as patch:
+        patch.setattr(F, "scaled_dot_product_attention", lambda *given, is_causal, **named: own(*given, **named))
+        assert not passes(seeing, tmp_path / "causal")
+    opened = small(text, "padded")
+    opened.model.closed = torch.zeros_like(opened.model.closed)
+    assert float(opened.step(next(iter(opened.batches(0))))) > float(small(text).step(next(iter(opened.batches(0)))))
+    adapted = small(text, lora_rank=4)
+    half = lambda self, hidden: nn.Linear.forward(self, hidden) + F.linear(F.linear(hidden, self.down), self.up) / 2  # noqa: E731
+    monkeypatch.setattr(Adapted, "forward", half)
+    assert not passes(adapted, tmp_path / "adapters")
+
+
+def test_an_m1_is_refused_steps_of_more_tokens_than_its_products_hold(text):
+    options = {"model": "nanogpt_char", "batch_size": 128}
+    for chip in ("Apple M1 Pro", "Apple M2"):
+        with pytest.raises(ValueError, match=f"batch_size 128; allowed: up to 127: {chip} multiplies wrongly"):
+            gpt.Plan(datasets.load_text("excerpt"), Device("mps", chip), **options)
+    for device in (Device("mps", "Apple M3"), Device("cpu", "Apple M1"), Device("cuda", "NVIDIA A100")):
+        assert gpt.Plan(text, device, **options).batch_size == 128
+
+
+def test_tokens_a_second_are_sequences_times_their_length_and_images_have_none():
+    rows = make_rows([make_row(samples_per_second=10.0, sequence_length=64), make_row(samples_per_second=10.0)])
+    assert statistics.tokens_per_second(rows).tolist()[0] == 640
+    assert numpy.isnan(statistics.tokens_per_second(rows).tolist()[1])
+
+
+def test_what_a_search_tries_is_a_transformers():
+    tried = [next(iter(change)) for change in gpt.candidates(Device("cuda", "NVIDIA A100", capability=8.0))]
+    assert tried == ["precision"] * 3 + ["fused_attention", "padded", "fused", "compiled", "graphs"]
+    with pytest.raises(ValueError, match="ladder 'channels_last'; allowed: fp64, "):
+        gpt.read_settings("tf32 channels_last")
