@@ -215,6 +215,28 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     rank.communicate()
 
 
+def test_a_gpu_of_others_is_left_out_and_a_lost_one_stops_no_command(monkeypatch):
+    """NVML counts devices that a container may not open; a lost one answers nothing."""
+    import pynvml
+
+    def refuse(number):
+        raise pynvml.NVMLError(number)
+
+    def opened(index):
+        return refuse(pynvml.NVML_ERROR_NO_PERMISSION) if index == 0 else index
+
+    for name in dir(pynvml):
+        if name.startswith(("nvmlDeviceGet", "nvmlSystemGet")):
+            monkeypatch.setattr(pynvml, name, lambda *arguments: refuse(pynvml.NVML_ERROR_GPU_IS_LOST))
+    for name, answer in {"Init": None, "Shutdown": None, "DeviceGetCount": 2}.items():
+        monkeypatch.setattr(pynvml, f"nvml{name}", lambda answer=answer: answer)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", opened)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert nvidia.kinds() == [(nvidia.UNNAMED, None)]
+    assert [set(each.values()) for each in nvidia.gpus()] == [{None}]
+    assert len(condition.read()["gpus"]) == len(condition.sample()["gpus"]) == 1
+
+
 def test_reasons_are_the_librarys_own_bits():
     assert nvidia.REASONS["hw_thermal_slowdown"] == pynvml.nvmlClocksEventReasonHwThermalSlowdown
     assert nvidia.REASONS["sw_thermal_slowdown"] == pynvml.nvmlClocksEventReasonSwThermalSlowdown

@@ -42,9 +42,9 @@ def jax_is(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
 
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    survey._answered.cache_clear()
+    survey.ANSWERS.clear()
     yield put
-    survey._answered.cache_clear()
+    survey.ANSWERS.clear()
 
 
 def test_planning_and_running_import_no_framework(tmp_path):
@@ -105,6 +105,11 @@ def devices(kind):
     planned = CliRunner().invoke(cli.app, ["plan", "--profile", "paper", "--studies", "calibrate"])
     assert planned.exit_code == 0
     assert "Left out: 'neuron' of jax" in " ".join(planned.output.split())
+    named = CliRunner().invoke(cli.app, ["plan", "--profile", "first-contact", "--studies", "calibrate"])
+    assert named.exit_code == 0  # torch's points remain
+    assert "Left out: 'neuron' of jax" in " ".join(named.output.split())
+    with pytest.raises(DeviceUnavailable, match="jax is not measured on 'neuron' here"):
+        profiles.read("first-contact", "segmentation_scaling")  # whose only points compute with JAX on the best device
 
 
 def test_a_framework_that_cannot_be_imported_is_missing_as_in_this_process(jax_is):

@@ -254,6 +254,20 @@ def test_counter_of_a_board_that_is_divided_or_may_not_be_read_is_not_taken(driv
     assert isinstance(sensors.open_sensor(CUDA), NoSensor)
 
 
+@pytest.mark.parametrize(("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)])
+def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(driver, monkeypatch, name, read):
+    driver(2)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: ("NVIDIA B", "NVIDIA A")[handle])
+    gpus = [sensors.open_sensor(Device("cuda", name, index=index)) for index in (0, 1)]
+    assert [getattr(each, "monitor", None) and each.monitor.gpu_indices[0] for each in gpus] == (read or [None, None])
+
+
+def test_another_library_called_pynvml_leaves_energy_missing(driver, monkeypatch):
+    driver(2)
+    monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")  # by which Zeus knows NVIDIA's own
+    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
+
+
 def test_a_gpu_without_a_counter_of_energy_has_its_power_sampled_ten_times_a_second(driver, monkeypatch):
     driver(2, readable=False)
     asked = []

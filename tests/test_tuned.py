@@ -3,6 +3,7 @@
 Where it is not, the reference is measured.
 """
 
+import importlib
 import json
 import os
 import platform
@@ -168,16 +169,19 @@ def test_the_reference_of_parity_is_computed_once_for_all_trials(monkeypatch):
     assert len(references) == 1
 
 
-def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch):
+def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch, tmp_path):
     """As Metal's assertions do; the kind of device says that this may happen, and its trials go apart."""
     monkeypatch.setitem(devices.KINDS, "cpu", replace(devices.KINDS["cpu"], aborts=True))
     digits = datasets.load("digits")
+    (tmp_path / "of_a_user.py").write_text("BATCH_SIZE = 16\ndef batch_size():\n    return BATCH_SIZE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    users = importlib.import_module("of_a_user").batch_size  # a process of its own has to import it from there
     few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
 
     def build(settings):  # as in a notebook's cell: pickle alone could not send it
         if settings.channels_last:
             os.abort()
-        return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=16, settings=settings)
+        return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings)
 
     settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}, {"precision": "tf32"}])
     outcomes = trials.set_index(["channels_last", "precision"])

@@ -84,7 +84,7 @@ def study(
     if cluster_site:
         lines = cluster.run(points, machine, cluster_site, retry, say)
     else:
-        _say_refused(points)
+        _say_refused()
         _say_first_use(points)
         name = identity.identify(machine).name
         left_out = session.measure(points, name, retry, until)
@@ -130,7 +130,7 @@ def plan(
     points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
     _say_left_out(profile, studies, points)
     if not cluster_site:
-        _say_refused(points)
+        _say_refused()
         _say_first_use(points)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = lines.assign(
@@ -298,11 +298,11 @@ def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> N
         say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
 
 
-def _say_refused(points: list[profiles.Point]) -> None:
-    """Say which accelerator is here and not measured, and why."""
-    for framework in sorted({point.parameters.get("framework", "torch") for point in points}):
-        if refused := survey.ask(framework).refused:
-            say(f"Left out: {refused.kind!r} of {framework}: {refused.reason}")
+def _say_refused() -> None:
+    """Say which accelerator is here and not measured by a framework that was asked, and why."""
+    for framework, answer in survey.ANSWERS.items():
+        if answer.refused:
+            say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
 
 
 def _say_first_use(points: list[profiles.Point]) -> None:

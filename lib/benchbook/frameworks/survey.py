@@ -6,7 +6,6 @@ study imports no framework. Each framework gets a process of its own: their libr
 one that crashes leaves the others answered.
 """
 
-import functools
 import json
 import subprocess
 import sys
@@ -52,6 +51,9 @@ class Answer:
     refused: Refused | None = None
 
 
+ANSWERS: dict[str, Answer] = {}  # of the frameworks that were asked; each is asked once
+
+
 def kinds(framework: str) -> tuple[str, ...]:
     """Return the kinds of device this machine has for a framework, the fastest first.
 
@@ -89,12 +91,15 @@ def ask(framework: str) -> Answer:
 
     A framework that this process has imported is asked here: if its device is exclusive, this process may hold it.
     """
-    return _look(framework) if framework in sys.modules else _answered(framework)
+    if framework in sys.modules:
+        return _look(framework)
+    if framework not in ANSWERS:
+        ANSWERS[framework] = _answered(framework)
+    return ANSWERS[framework]
 
 
-@functools.cache
 def _answered(framework: str) -> Answer:
-    """Return the answer of a process that asks the framework and ends; it is started once."""
+    """Return the answer of a process that asks the framework and ends."""
     command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     if done.returncode:

@@ -25,6 +25,7 @@ REASONS = {
     "display_clock_setting": 0x100,
 }
 THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+UNNAMED = "NVIDIA GPU"  # whose name NVML withholds
 
 
 def names() -> list[str]:
@@ -36,8 +37,8 @@ def kinds() -> list[tuple[str, int | None]]:
     """Return name and bytes of memory of every GPU of this computer, shown or not."""
     with _handles() as (pynvml, handles):
         memories = [_ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles]
-        kept = zip(handles, memories, strict=True)
-        return [(pynvml.nvmlDeviceGetName(handle), getattr(memory, "total", None)) for handle, memory in kept]
+        names = (_ask(pynvml, pynvml.nvmlDeviceGetName, handle) or UNNAMED for handle in handles)
+        return [(name, getattr(memory, "total", None)) for name, memory in zip(names, memories, strict=True)]
 
 
 def gpus() -> list[dict]:
@@ -52,11 +53,27 @@ def states() -> list[dict]:
         return [_state(pynvml, handles[place]) for place in _visible(pynvml, handles)]
 
 
+def numbers(name: str, index: int, count: int) -> list[int]:
+    """Return the numbers, among the visible GPUs, of those that CUDA counts from an index on.
+
+    CUDA counts the fastest first and NVML by slot, so that two kinds of GPU are told apart by their names.
+
+    Args:
+        name: of the first that CUDA counts.
+        index, count: which of them.
+    """
+    with _handles() as (pynvml, handles):
+        shown = [_ask(pynvml, pynvml.nvmlDeviceGetName, handles[place]) for place in _visible(pynvml, handles)]
+    if len(set(shown)) > 1 and name not in shown:
+        return []  # none of them is known to be meant
+    return sorted(range(len(shown)), key=lambda number: shown[number] != name)[index : index + count]
+
+
 def is_divided(index: int) -> bool:
     """Return whether a visible GPU is divided into instances (MIG), so that its counters are of all of them.
 
     Args:
-        index: among the visible GPUs, as CUDA counts them.
+        index: among the visible GPUs; see `numbers`.
     """
     with _handles() as (pynvml, handles):
         places = _visible(pynvml, handles)
@@ -70,7 +87,7 @@ def power_reader(index: int) -> Callable[[], float] | None:
     """Return what reads the watts of a visible GPU that has no counter of energy, as those before Volta.
 
     Args:
-        index: among the visible GPUs, as CUDA counts them.
+        index: among the visible GPUs; see `numbers`.
 
     Returns:
         None where there is a counter, or no power either.
@@ -185,7 +202,9 @@ def _handles() -> Iterator[tuple]:
         yield pynvml, []
         return
     try:
-        yield pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        count = _ask(pynvml, pynvml.nvmlDeviceGetCount) or 0
+        handles = [_ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+        yield pynvml, [handle for handle in handles if handle is not None]  # not those of others, nor a lost one
     finally:
         pynvml.nvmlShutdown()
 
@@ -194,7 +213,7 @@ def _limits(pynvml, handle) -> dict:
     milliwatts = _ask(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     return {
         "name": _ask(pynvml, pynvml.nvmlDeviceGetName, handle),
-        "driver": pynvml.nvmlSystemGetDriverVersion(),
+        "driver": _ask(pynvml, pynvml.nvmlSystemGetDriverVersion),
         "memory_bytes": getattr(_ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle), "total", None),
         "power_limit_watts": None if milliwatts is None else milliwatts / 1000,
         "max_sm_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),

@@ -202,9 +202,9 @@ def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # importing Zeus takes seconds
-    gpus = [*range(device.index, device.index + device.count)] if counter == "nvml" else []
-    if any(nvidia.is_divided(gpu) for gpu in gpus):
-        return NO_SENSOR  # the counter is of the whole board, which others compute on as well
+    gpus = nvidia.numbers(device.name, device.index, device.count) if counter == "nvml" else []
+    if (counter == "nvml" and len(gpus) < device.count) or any(nvidia.is_divided(gpu) for gpu in gpus):
+        return NO_SENSOR  # unknown which GPU is meant, or the counter is of a board that others compute on as well
     readers = [read for gpu in gpus if (read := nvidia.power_reader(gpu))]
     if gpus and len(readers) == len(gpus):
         return PowerSensor(readers)
@@ -218,7 +218,7 @@ def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
         for gpu in gpus:  # some virtual GPUs have a counter that may not be read: known now, and not in a window
             if monitor.gpus.supports_get_total_energy_consumption(gpu):
                 monitor.gpus.get_total_energy_consumption(gpu)
-    except (ValueError, IndexError, RuntimeError, ZeusBaseError):  # no driver, no such GPU, or no permission
+    except (ImportError, ValueError, IndexError, RuntimeError, ZeusBaseError):  # another pynvml, no permission
         return NO_SENSOR
     if counter == "nvml":
         return ZeusSensor(monitor, "nvml")

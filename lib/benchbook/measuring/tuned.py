@@ -16,6 +16,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -344,9 +345,10 @@ def _ask_apart(end: float, folder: Path, build: Callable, question: str, *given)
     task, answer = folder / "task", folder / "answer"
     task.write_bytes(cloudpickle.dumps((folder, {}, build, question, *given)))
     command = [sys.executable, "-m", "benchbook.measuring.tuned", str(task), str(answer)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # a network may be in a user's file
     seconds = max(LEAST_SECONDS, end - time.monotonic())
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds, env=environment)
     except subprocess.TimeoutExpired:
         return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
     if done.returncode == 0:

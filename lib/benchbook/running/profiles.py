@@ -71,8 +71,8 @@ def read(
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
-        DeviceUnavailable: a device that is not on this machine, or a framework of a study that was named; of all
-            studies those whose framework is not installed are left out, unless none remains.
+        DeviceUnavailable: a study that was named has neither its framework nor its device here; of all studies such
+            are left out, unless none remains.
     """
     path = layout.profile(profile)
     content = profile_files.read(path)
@@ -87,7 +87,7 @@ def read(
     for study in chosen:
         try:
             points |= {(study, point.name): point for point in points_of(study, content[study], device, kinds)}
-        except devices.FrameworkMissing as error:
+        except devices.DeviceUnavailable as error:
             missing = error
             if studies != "all":
                 raise
@@ -203,12 +203,18 @@ def points_of(
         entry: what a profile says of it, as `profile_files.read` returns it.
         device, kinds: see `read`.
     """
-    defaults, points = declared(study), []
+    defaults, points, missing = declared(study), [], None
     for choices in entry["points"]:
         choices = {"device": "all"} | entry.get("parameters", {}) | choices
         limit = round(60 * choices.pop(profile_files.LIMIT, entry[profile_files.LIMIT]))
         wanted = choices.pop("framework", defaults.get("framework"))
-        places = _places(wanted, choices.pop("device"), device, kinds)
+        try:
+            places = _places(wanted, choices.pop("device"), device, kinds)
+        except devices.DeviceUnavailable as error:
+            if not isinstance(wanted, list):
+                raise
+            missing = error
+            continue
         lists = {name: value if isinstance(value, list) else [value] for name, value in choices.items()}
         for *values, place in itertools.product(*lists.values(), places):
             overrides = dict(zip(lists, values, strict=True)) | place
@@ -218,10 +224,11 @@ def points_of(
                 if ".py:" in parameters[name]:  # a profile says where a file lies in the project
                     parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
-            here = kinds is survey.kinds  # only this machine can be asked
-            compiles = here and survey.compiles_first(place["device"], place.get("framework", "torch"))
+            compiles = kinds is survey.kinds and survey.compiles_first(place["device"], place.get("framework", "torch"))
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)
             points.append(Point(study, name, parameters, entry.get("num_kernels", 1), longest))
+    if missing and not points:
+        raise missing
     return points
 
 
@@ -290,4 +297,5 @@ def _devices(
         return kinds(framework)
     if wanted not in ("all", "best") and chosen not in ("all", wanted):
         return ()
-    return (devices.choose_kind(wanted if chosen == "all" else chosen, kinds(framework), framework),)
+    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # only this machine can be asked
+    return (devices.choose_kind(wanted if chosen == "all" else chosen, kinds(framework), framework, refused),)
