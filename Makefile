@@ -5,6 +5,7 @@ STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
 RETRY ?=
+DRY ?=
 DEADLINE ?=
 EXECUTOR ?= local
 SITE ?=
@@ -38,7 +39,7 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study plan report test test-slow lint bench lab lock pack picture clean
+.PHONY: help setup study plan report test test-slow lint bench lab lock pack share picture clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -77,6 +78,9 @@ lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-roo
 
 pack: $(READY) ## Zip this machine's rows and manifests, checked, to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"
+
+share: $(READY) ## Show this machine's rows, ask, and send them as a pull request on GitHub: MACHINE=name; DRY=1 sends nothing
+	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
 
 picture: report ## Take the README's picture again: the report's start page, in Chromium
 	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,760 \

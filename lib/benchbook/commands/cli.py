@@ -12,7 +12,7 @@ import pandas
 import psutil
 import typer
 
-from benchbook.commands import measure, record
+from benchbook.commands import measure, record, share
 from benchbook.commands.output import say, say_table, short, within
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
@@ -29,6 +29,7 @@ app.command()(measure.measure)
 app.command()(record.predict)
 app.command()(record.chips)
 app.command()(record.sources)
+app.command()(share.share)
 
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with

@@ -69,7 +69,7 @@ def pack(
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
-    rows = _checked(contents, say)
+    rows = checked(contents, say)
     contents = {name: _without_messages(name, content, say) for name, content in contents.items()}
     path = path or layout.outputs() / f"{machine_name}.zip"
     write_zip(path, contents)
@@ -98,7 +98,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
     """
     contents = read_zip(path)
     try:
-        rows = _checked(contents, say)
+        rows = checked(contents, say)
         own_name = _own_name(rows["machine"].iloc[0], contents)
         if own_name != rows["machine"].iloc[0]:
             contents, rows = _renamed(contents, own_name), rows.assign(machine=own_name)
@@ -141,7 +141,7 @@ def _write(contents: dict[str, bytes], runs: Path) -> None:
         raise
 
 
-def _checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas.DataFrame:
+def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas.DataFrame:
     """Return the rows of files of one machine: measured, at their places, believable, and with nothing private."""
     for name, content in contents.items():
         check_name(name)
