@@ -265,7 +265,13 @@ def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
     records.append(folder / "Z-r.csv", row | {"samples": 60_000, "seconds": 30.0, "samples_per_second": 2000.0})
     (folder / "Z-r.json").write_text(json.dumps({"process_seconds": 42.0}))
     images = 6 * 60_000  # repeats of an epoch, in each of three kernels that take 12 s beside
-    expected = pytest.approx(3 * (images / 2000 + 12))
+    expected = pytest.approx(3 * (images / 2000 + 12 + session.START_SECONDS))
+    assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
+    for number, seconds in ((1, 500.0), (2, 100.0), (3, 110.0), (4, 120.0)):  # of this very point, the first long ago
+        again = row | {"run_id": f"Z-{number}", "point": point.name, "seconds": 1.0}
+        records.append(folder / f"Z-{number}.csv", again | {"samples": 2000, "samples_per_second": 2000.0})
+        (folder / f"Z-{number}.json").write_text(json.dumps({"process_seconds": seconds}))
+    expected = pytest.approx(3 * (110 + session.START_SECONDS))
     assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
 
 

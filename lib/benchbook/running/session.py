@@ -31,6 +31,7 @@ IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set 
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a kernel at its limit, and to show what was measured
+START_SECONDS = 2.5  # of a run before its process begins, and between two
 
 
 class Missing(RuntimeError):
@@ -212,22 +213,22 @@ def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.D
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take.
 
-    A point is estimated from this machine's own rows of the same study and device, where there are any, and of those
-    that are most alike: planned images over the median rate, which falls with the area of an image, and for each kernel
-    what its process took beside the windows. Its time limit is the upper bound either way.
+    A point that this machine has run takes as long again. Another one is estimated from the rows of the same study and
+    device, where there are any, and of those that are most alike: planned images over the median rate, which falls
+    with the area of an image, and for each kernel what the study's processes took beside the windows. Its time limit
+    is the upper bound either way.
 
     Returns:
         Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
-    measured = statistics.summarise(rows)
-    beside = _seconds_beside_windows(rows, machine_name)
+    measured, taken = statistics.summarise(rows), _process_seconds(rows, machine_name)
     estimates = [
         {
             "study": point.study,
             "point": point.name,
             "num_kernels": point.num_kernels,
-            "seconds": _estimate(point, measured, beside),
+            "seconds": _estimate(point, measured, taken),
             "limit_seconds": point.num_kernels * point.time_limit_seconds,
         }
         for point in points
@@ -235,8 +236,10 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     return pandas.DataFrame(estimates, columns=["study", "point", "num_kernels", "seconds", "limit_seconds"])
 
 
-def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float | None:
-    plan = point.parameters
+def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
+    plan, of_study = point.parameters, taken[taken["study"] == point.study]
+    if len(again := of_study[of_study["point"] == point.name].tail(point.num_kernels)):
+        return point.num_kernels * (again["seconds"].mean() + START_SECONDS)
     same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
     alike = measured[same & measured["samples_per_second"].notna()]
     for name in ALIKE:
@@ -256,19 +259,23 @@ def _estimate(point: Point, measured: pandas.DataFrame, beside: float) -> float 
     windows = plan["num_repeats"] * plan["num_windows"]
     seconds = 60 * plan.get("sustained_minutes", 0) or windows * max(lasting, window / rates.median())
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
-    return point.num_kernels * (seconds + pauses + beside)
+    beside = (of_study if len(of_study) else taken)["beside"].median() + START_SECONDS
+    return point.num_kernels * (seconds + pauses + (0.0 if math.isnan(beside) else beside))
 
 
-def _seconds_beside_windows(rows: pandas.DataFrame, machine_name: str) -> float:
-    """Return the median seconds a run's process took beside its training windows; 0 where no manifest tells."""
-    training = rows[rows["phase"] == "train"].groupby("run_id")["seconds"].sum()
-    by_run = manifests.every(layout.runs(machine_name))
-    beside = [
-        by_run[run_id]["process_seconds"] - seconds
-        for run_id, seconds in training.items()
-        if by_run.get(run_id, {}).get("process_seconds") is not None
-    ]
-    return float(pandas.Series(beside).median()) if beside else 0.0
+def _process_seconds(rows: pandas.DataFrame, machine_name: str) -> pandas.DataFrame:
+    """Return the seconds that each run's process took, as far as manifests tell, and those beside its training windows.
+
+    Returns:
+        Columns: study, point, seconds, beside; the oldest run first.
+    """
+    seconds = rows["seconds"].where(rows["phase"] == "train", 0.0).astype(float)
+    trained = seconds.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()
+    described = manifests.every(layout.runs(machine_name))
+    took = [described.get(run_id, {}).get("process_seconds") for run_id in trained["run_id"]]
+    trained = trained.assign(beside=pandas.Series(took, trained.index, float) - trained["seconds"])
+    trained["seconds"] += trained["beside"]
+    return trained.dropna(subset="seconds").sort_values("run_id")
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
