@@ -9,6 +9,7 @@ FILES = (
     "CITATION.cff",
     "docs/examples/*.py",
     "notebooks/*.ipynb",
+    "notebooks/budgets.yaml",
     "notebooks/profiles/*.yaml",
     "outputs/published/**/*.csv",
 )

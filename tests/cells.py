@@ -13,6 +13,7 @@ from matplotlib import pyplot
 from traitlets.config import Config
 
 from benchbook.machine import layout
+from benchbook.rows import points
 from benchbook.running import profiles
 from processes import framework_of
 
@@ -39,7 +40,7 @@ def main() -> None:
     for point in profiles.read_points(Path(sys.argv[1])):
         if framework_of(point) == sys.argv[2]:
             print(point.study, point.name, flush=True)
-            run_cells(layout.notebook(point.study), point.parameters)
+            run_cells(layout.notebook(point.study), points.nested(point.study, point.parameters))
 
 
 if __name__ == "__main__":

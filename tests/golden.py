@@ -35,7 +35,7 @@ from benchbook.record import articles
 from benchbook.record.forecast import Question
 from benchbook.record.model import Unknown
 from benchbook.report import answers, claim_outcomes, headline, machines
-from benchbook.rows import crosschecks, manifests, records
+from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
 from benchbook.studies import findings
 from benchbook.studies import predictions as learned
@@ -247,7 +247,7 @@ def first_losses(point: profiles.Point) -> dict:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(cell["source"], names)
             if "parameters" in cell["metadata"].get("tags", []):
-                names |= point.parameters
+                names |= points.nested(point.study, point.parameters)
     workload, batches = names["workload"], protocol.endless(names["workload"])
     workload.enter()
     taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]

@@ -1,9 +1,12 @@
 """Notebooks: the template they follow, and the same rows whichever way one is run."""
 
 import io
+import json
 import subprocess
 import sys
+import time
 import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -11,14 +14,16 @@ import pandas
 import pytest
 
 from benchbook.machine import identity, layout
-from benchbook.rows import records
+from benchbook.measuring import protocol
+from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from processes import run_cells
 
 NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
-SECTIONS = ["Setup", "Data", "Model", "Warm-up", "Measurement", "Result", "Rows and reading"]
+SECTIONS = ["Setup and data", "Model and training step", "Measurement and result", "Explore"]
+OLD_SECTIONS = ["Setup", "Data", "Model", "Warm-up", "Measurement", "Result", "Rows and reading"]  # without a budget
 # What differs between two runs of the same work: the clock, who ran it, and the process's memory.
 CLOCK = {"session", "run_id", "started_at", "seconds", "input_seconds", "samples_per_second", "peak_memory_bytes"}
 CLOCK |= {"page_faults"}
@@ -52,16 +57,20 @@ def test_every_parameter_is_typed_literal_and_explained(path):
     tokens = tokenize.generate_tokens(io.StringIO(tagged[0].source).readline)
     explained = [token for token in tokens if token.type == tokenize.COMMENT and token.start[1] > 0]
     parameters = [line for line in tagged[0].source.splitlines() if not line.startswith("#")]
-    assert len(explained) == len(parameters) == len(profiles.declared(path.stem.partition("_")[2]))
+    assert len(explained) == len(parameters) == len(points.in_notebook(path.stem.partition("_")[2]))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_study_has_the_templates_sections_in_order(path):
-    assert headings_of(path, "##") == SECTIONS
-    assert 12 <= len(nbformat.read(path, as_version=4).cells) <= 16
+    is_new = points.BUDGET in points.in_notebook(path.stem.partition("_")[2])
+    assert headings_of(path, "##") == (SECTIONS if is_new else OLD_SECTIONS)
+    assert len(nbformat.read(path, as_version=4).cells) <= (12 if is_new else 16)
 
 
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if "90_" not in path.name], ids=lambda path: path.stem)
+WITHOUT_END = [path for path in STUDIES if "experiment.end()" not in path.read_text()] + NOTEBOOKS[:1]
+
+
+@pytest.mark.parametrize("path", WITHOUT_END, ids=lambda path: path.stem)
 def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
     lines = "\n".join(cell.source for cell in cells_of(path, "code")).splitlines()
     others = [
@@ -72,10 +81,88 @@ def test_a_run_has_ended_before_rows_of_other_runs_are_read(path):
     assert not [line for line in lines if "records.merge(" in line]
 
 
+def run_code(path: Path, parameters: dict) -> Iterator[tuple[str, dict]]:
+    """Run a notebook's code cells; yield each one's source, and all names, before it is run."""
+    names = {"__name__": "__main__"}
+    for cell in cells_of(path, "code"):
+        yield cell.source, names
+        exec(cell.source, names)
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= parameters
+
+
+SMALL = {"samples_per_window": 640, "num_windows": 2, "num_warmup_steps": 1, "num_parity_steps": 0, "explore": False}
+STEP_SECONDS = 0.05
+RESIDENT = {"variant": "controlled", "data_resident": True, "dataset": "digits", "device": "cpu"}
+
+
+class Clock:
+    """What `time` is for the notebook and the library, where nothing but a training step takes time.
+
+    Attributes:
+        steps: the source of the cell that took each step.
+    """
+
+    def __init__(self) -> None:
+        self.now, self.steps, self.source = 0.0, [], ""
+
+    def __getattr__(self, name: str):
+        return getattr(time, name)
+
+    def perf_counter(self) -> float:
+        self.now += 1e-9
+        return self.now
+
+    def watched(self, step: Callable) -> Callable:
+        def taken(workload, batch):
+            self.now += STEP_SECONDS
+            self.steps.append(self.source)
+            return step(workload, batch)
+
+        return taken
+
+
+def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list]:
+    """Return a notebook's names after its last cell, and the source of the cell that took each step."""
+    from benchbook.frameworks.torch.training import TorchWorkload
+
+    clock = Clock()
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
+    given = RESIDENT | {"budget": SMALL | {"try_seconds": try_seconds}}
+    with monkeypatch.context() as patched:
+        patched.setattr(protocol, "time", clock)
+        patched.setattr(TorchWorkload, "step", clock.watched(TorchWorkload.step))
+        for clock.source, names in run_code(layout.notebook("mnist_speedup"), given):
+            if "time" in names:
+                names["time"] = clock
+    return names, clock.steps
+
+
+def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(tmp_path, monkeypatch):
+    names, steps = measured(tmp_path / "with", monkeypatch, 0.5)
+    rows, rate = names["rows"], 64 / STEP_SECONDS
+    assert names["trial"].table["samples_per_second"].tolist() == pytest.approx([rate] * 4)  # of 1, 2, 4 and 8 steps
+    assert rows.loc[rows["phase"] == "train", "samples_per_second"].tolist() == pytest.approx([rate] * 2)
+    assert [source for source in steps if "workload.step(batch)" in source] == steps[1:16]
+    without, fewer = measured(tmp_path / "without", monkeypatch, 0.0)
+    assert len(steps) - len(fewer) == 1 + 2 + 4 + 8
+    assert without["rows"]["loss"].tolist() == rows["loss"].tolist()  # weights, random numbers and order came back
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_plain_papermill_with_a_parameter_that_is_not_declared_is_an_error(tmp_path):
+    command = [sys.executable, "-m", "papermill", str(layout.notebook("mnist_speedup")), str(tmp_path / "out.ipynb")]
+    done = subprocess.run([*command, "-p", "batch_sise", "32"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "mnist_speedup has no parameter 'batch_sise' (value 32); allowed: variant, framework" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.notebook
 def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
     sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
+    sizes |= {"try_seconds": 0.05, "explore": False}
     parameters = profiles.declared("mnist_speedup") | {"device": "cpu", "dataset": "digits"} | sizes
     point = Point("mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 1, 120)
     rows = {}
@@ -85,7 +172,7 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
         outputs.mkdir()
         run(point, outputs)
         rows[run.__name__] = records.merge(records.find(outputs / "runs")).drop(columns=list(CLOCK))
-    assert rows["run_all"]["phase"].tolist() == ["setup", "parity", "compile", "warmup", "train", "evaluate"]
+    assert rows["run_all"]["phase"].tolist() == ["setup", "compile", "parity", "warmup", "train", "evaluate", "parity"]
     for way in ("run_papermill", "run_executor"):
         pandas.testing.assert_frame_equal(rows[way], rows["run_all"])
 
@@ -100,9 +187,8 @@ def run_papermill(point: Point, outputs: Path) -> None:
     """Run the notebook as a reader would, who changes a few parameters."""
     defaults = profiles.declared(point.study)
     changed = {name: value for name, value in point.parameters.items() if value != defaults[name]}
-    given = [word for name, value in changed.items() for word in ("-p", name, str(value))]
-    notebook = str(layout.notebook(point.study))
-    command = [sys.executable, "-m", "papermill", notebook, str(outputs / "out.ipynb"), *given]
+    notebook, given = str(layout.notebook(point.study)), json.dumps(points.nested(point.study, changed))
+    command = [sys.executable, "-m", "papermill", notebook, str(outputs / "out.ipynb"), "-y", given]
     subprocess.run(command, check=True, capture_output=True, cwd=outputs)
 
 

@@ -13,6 +13,7 @@ from papermill.parameterize import parameterize_notebook
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
+from benchbook.rows import points
 from benchbook.running import profile_files, profiles
 from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -314,9 +315,9 @@ def test_committed_profile_uses_only_words_that_are_read(profile):
         assert set(entry) <= {"points", "parameters", "num_kernels", "time_limit_minutes"}
 
 
-@pytest.mark.parametrize("shared", ["", "  parameters: {search_seconds: 0}\n"])
+@pytest.mark.parametrize("shared", ["", "  parameters: {budget: {search_seconds: 0}}\n"])
 def test_a_tuned_point_without_time_for_a_search_is_refused_with_its_line(tmp_path, monkeypatch, shared):
-    own = "" if shared else ", search_seconds: [10, 0]"
+    own = "" if shared else ", budget: {search_seconds: 0}"
     text = f"mnist_speedup:\n  time_limit_minutes: 1\n{shared}  points:\n    - {{variant: reference}}\n"
     (tmp_path / "mine.yaml").write_text(f"{text}    - {{variant: tuned{own}}}\n")
     monkeypatch.setattr(layout, "profile", lambda name: tmp_path / "mine.yaml")
@@ -355,7 +356,7 @@ def test_declared_parameters_are_what_papermill_itself_finds(study):
         import papermill
 
         found = papermill.inspect_notebook(str(layout.notebook(study)))
-    declared = profiles.declared(study)
+    declared = points.in_notebook(study)
     assert list(found) == list(declared)
     assert {name: ast.literal_eval(entry["default"]) for name, entry in found.items()} == declared
     assert {name: entry["inferred_type_name"] for name, entry in found.items()} == {
@@ -378,18 +379,52 @@ def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together()
     [
         ({"batch_sise": 128}, "has no parameter 'batch_sise' \\(value 128\\); allowed: variant, "),
         ({"batch_size": "many"}, "batch_size is 'many'; allowed: a value of type int"),
-        ({"batch_size": 128, "data_resident": True}, ""),
+        ({"num_windows": 3}, r"num_windows is a key of budget; allowed: budget=\{'num_windows': 3\}"),
+        ({"budget": {"windows": 3}}, r"budget has no key 'windows' \(value 3\); allowed: num_repeats, "),
+        ({"budget": {"num_windows": "3"}}, "num_windows is '3'; allowed: a value of type int"),
+        ({"budget": 3}, "budget is 3; allowed: a profile's name or a dict of its keys"),
+        ({"budget": "quickly"}, "unknown profile 'quickly'; allowed: "),
+        ({"batch_size": 128, "data_resident": True, "budget": {"num_windows": 3}}, ""),
     ],
 )
 def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
     notebook = parameterize_notebook(load_notebook_node(str(layout.notebook("mnist_speedup"))), given)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    names = profiles.declared("mnist_speedup") | given | {"In": ["", *cells[:3]]}
+    names = points.in_notebook("mnist_speedup") | given | {"In": ["", *cells[:3]]}
     if complaint:
         with pytest.raises(ValueError, match=complaint):
             profiles.collect("mnist_speedup", names)
     else:
-        assert profiles.collect("mnist_speedup", names)["batch_size"] == 128
+        collected = profiles.collect("mnist_speedup", names)
+        assert {name: collected[name] for name in ("batch_size", "num_windows")} == {
+            "batch_size": 128,
+            "num_windows": 3,
+        }
+        assert collected.keys() == profiles.declared("mnist_speedup").keys()
+
+
+def test_a_budget_may_be_the_one_that_a_profile_has_for_the_study():
+    shared = profile_files.read(layout.profile("paper"))["mnist_speedup"]["parameters"]["budget"]
+    assert shared["num_parity_steps"] == 20
+    assert profiles.flat("mnist_speedup", {"seed": 2, "budget": "paper"}) == {"seed": 2} | shared
+
+
+def test_a_points_budget_goes_key_by_key_before_its_studys_and_nobody_looks_on(project):
+    (layout.root() / "notebooks" / "budgets.yaml").write_text(
+        "toy: {num_windows: 1, try_seconds: 3.0, explore: true}\n"
+    )
+    notebook = layout.notebook("toy")
+    notebook.write_text(notebook.read_text().replace("num_windows: int = 1", "budget: str = ''"))
+    project({"budget": {"num_windows": 4}}, {"budget": {"explore": True}}, parameters={"budget": {"try_seconds": 0}})
+    first, second = [point for point in profiles.read("mine") if point.parameters["device"] == "cpu"]
+    assert [first.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [4, 0.0, False]
+    assert [second.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [1, 0.0, True]
+    assert first.name != second.name == points.point_name("toy", DEFAULTS | {"device": "cpu"})
+    project({"budget": {"num_window": 4}})
+    with pytest.raises(
+        profile_files.ProfileError, match=r"line \d: toy: budget has no key 'num_window' .value 4.; allow"
+    ):
+        profiles.read("mine")
 
 
 GOOD = "toy:\n  time_limit_minutes: 1\n  points:\n    - {device: cpu}\n"

@@ -82,7 +82,7 @@ def test_a_run_starts_with_a_marker_at_its_points_place_and_the_device_that_was_
     assert (record.common["device"], record.common["device_name"]) == ("cpu", CPU.name)
     settings = record.append(seconds=1.0)["settings"]  # the parameters that have no column
     assert settings["num_windows"] == 2
-    assert not set(settings) & {*records.COLUMNS, *points.PLACES}
+    assert not set(settings) & {*records.COLUMNS, *points.UNMEASURED}
 
 
 def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
@@ -318,7 +318,7 @@ def test_manifest_has_parameters_environment_and_condition_before_and_after():
     record.end()
     manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
     expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
-    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.PLACES}
+    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.UNMEASURED}
     assert manifest["environment"] == identity.environment()
     assert manifest["machine"] == identity.as_dictionary(identity.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())

@@ -123,6 +123,10 @@ class Workload:
         """Train on one batch and return its mean loss, unread: a scalar that may lie on the device."""
         raise NotImplementedError
 
+    def step_functions(self) -> list[Callable]:
+        """Return the functions that hold a training step's code, for a reader to see."""
+        return [type(self).step]
+
     def steps_taken(self) -> int:
         """Return the steps that the optimiser has taken, by its own count; only differences of it mean something."""
         raise NotImplementedError

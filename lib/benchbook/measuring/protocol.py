@@ -177,34 +177,56 @@ class Plan:
         return intervals.windows_width(rates) > self.widest_interval
 
 
-def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
-    """Make the first call, which builds kernels and graphs, then some steps; end with fresh weights again.
+@contextmanager
+def undone(workload: Workload) -> Iterator[Iterator]:
+    """Yield batches, epoch after epoch, to train on in a `with` block; afterwards the workload is what it was before.
 
-    Both are rows, phases `compile` and `warmup`. Where a sensor reads energy, the idle device's watts come before them,
-    phase `idle`, and are in all later rows. Weights, optimiser, schedule, random state and data order
-    afterwards are what they were before.
+    Weights, optimiser, schedule, random state and data order come back, and the loader ends.
+    """
+    fresh, batches = workload.snapshot(), endless(workload)
+    workload.enter()
+    try:
+        yield batches
+    finally:
+        batches.close()
+        workload.restore(fresh)
+
+
+def first_step(workload: Workload, record: Run) -> dict:
+    """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and undo it.
+
+    Where a sensor reads energy, the idle device's watts come before it, phase `idle`, and are in all later rows.
 
     Args:
         workload: with fresh weights.
         record: the run that takes the rows.
-        num_steps: steps after the first call; 0 makes the first call alone.
+
+    Returns:
+        The row.
+    """
+    record.describe(**workload.description())
+    record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
+    return _step_undone(workload, record, "compile", 1)
+
+
+def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> None:
+    """Take some steps, as a row of phase `warmup`, and undo them; before them the first, if it was not taken yet.
+
+    Args:
+        workload: with fresh weights.
+        record: the run that takes the rows.
+        num_steps: steps after the first call.
+        has_begun: whether `first_step` was called.
 
     Raises:
         ValueError: a negative number of steps.
     """
     if num_steps < 0:
         raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
-    record.describe(**workload.description())
-    record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
-    sensor = sensors.open_sensor(workload.device)
-    fresh, batches = workload.snapshot(), endless(workload)
-    for phase, count in (("compile", 1), ("warmup", num_steps)):
-        if count:
-            with record.during(phase):
-                taken = list(itertools.islice(batches, count))
-                record.append(**train_window(workload, sensor, taken))
-    batches.close()
-    workload.restore(fresh)
+    if not has_begun:
+        first_step(workload, record)
+    if num_steps:
+        _step_undone(workload, record, "warmup", num_steps)
     misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks that refuse instead do not have it
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
@@ -213,6 +235,13 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10) -> None:
             f"Not computed on {workload.device.kind}: {sum(misplaced.values())} operations of each step, for which "
             f"{workload.device.framework} has no kernel there. Their inputs and outputs are copied: {most}"
         )
+
+
+def _step_undone(workload: Workload, record: Run, phase: str, num_steps: int) -> dict:
+    """Append a window of steps on batches that were made before, and undo them."""
+    with record.during(phase), undone(workload) as batches:
+        taken = list(itertools.islice(batches, num_steps))
+        return record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:

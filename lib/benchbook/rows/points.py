@@ -5,13 +5,18 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 
-# Parameters that say where a run finds its files: they do not change what is measured.
-PLACES = frozenset({"data_root"})
+BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
+# Parameters that change nothing that is measured: where a run finds its files, and what a notebook shows besides.
+UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
 FILES = frozenset({"network", "example", "loss"})
 # How the one comment line of a parameters cell ends: what is declared below it is left out of a point's readable name.
@@ -27,8 +32,28 @@ NAMES |= {"torch": "torch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "ML
 
 
 def declared(study: str) -> dict:
-    """Return the parameters a study's notebook declares, with their defaults."""
+    """Return a study's parameters with their defaults: those of its notebook, with the budget's keys in its place."""
+    return {name: value for name, value in in_notebook(study).items() if name != BUDGET} | budget(study)
+
+
+def in_notebook(study: str) -> dict:
+    """Return the parameters that a study's notebook itself declares, with their defaults."""
     return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(_parameters_cell(study)).body}
+
+
+def budget(study: str) -> dict:
+    """Return the keys of a study's budget with their defaults; empty where its notebook has no budget."""
+    if BUDGET not in in_notebook(study):
+        return {}
+    return _unless_changed(_budgets, layout.root() / "notebooks" / "budgets.yaml")[study]
+
+
+def nested(study: str, parameters: dict) -> dict:
+    """Return parameters as a notebook takes them: what belongs to its budget inside of it."""
+    keys = budget(study)
+    inside = {name: value for name, value in parameters.items() if name in keys}
+    outside = {name: value for name, value in parameters.items() if name not in keys}
+    return outside | ({BUDGET: inside} if keys else {})
 
 
 def unnamed(study: str) -> set[str]:
@@ -47,12 +72,13 @@ def unnamed(study: str) -> set[str]:
             f"{study}: line {number} of the parameters cell is {line!r}; allowed: one comment line, ending in "
             f"{UNNAMED_BELOW!r}"
         )
-    return {node.target.id for node in ast.parse(source).body if comments and node.lineno > comments[0]}
+    below = {node.target.id for node in ast.parse(source).body if comments and node.lineno > comments[0]}
+    return below | budget(study).keys()
 
 
 def public(parameters: dict) -> dict:
     """Return parameters as they may be published: without where files lie, and files by their names alone."""
-    kept = {name: value for name, value in parameters.items() if name not in PLACES}
+    kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
     return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
 
@@ -119,11 +145,23 @@ def _word(name: str, value: object) -> str:
 
 
 def _parameters_cell(study: str) -> str:
-    notebook = layout.notebook(study)
-    return _cell_of(notebook, notebook.stat().st_mtime_ns)
+    return _unless_changed(_tagged_cell, layout.notebook(study))
 
 
-@functools.lru_cache(maxsize=16)  # a profile asks for each of its points, a report for each older run
-def _cell_of(notebook: Path, changed: int) -> str:
+def _tagged_cell(notebook: Path) -> str:
     cells = layout.cells(notebook)
     return next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+
+
+def _budgets(path: Path) -> dict[str, dict]:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _unless_changed(read: Callable[[Path], Any], path: Path) -> Any:
+    """Return what `read` makes of a file: a profile asks for each of its points, a report for each older run."""
+    return _cached(read, path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached(read: Callable[[Path], Any], path: Path, changed: int) -> Any:
+    return read(path)

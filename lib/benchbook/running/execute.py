@@ -22,7 +22,7 @@ from benchbook.machine import layout, processes, slurm, temporary
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs
 from benchbook.measuring.runs import Run
-from benchbook.rows import marker, records
+from benchbook.rows import marker, points, records
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 
@@ -128,7 +128,7 @@ def _supervise(
     point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
 ) -> tuple[str, str]:
     """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
-    command = kernel.command(layout.notebook(point.study), notebook, point.parameters)
+    command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
     deadline = time.monotonic() + point.time_limit_seconds
     with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
         environment = os.environ | {

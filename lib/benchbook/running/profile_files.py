@@ -36,14 +36,25 @@ def _plain(value: object) -> object:
     return value
 
 
+def _single(value: object) -> object:
+    if isinstance(value, list | dict):
+        raise PydanticCustomError("plain", "a text or a number")
+    return value
+
+
 Minutes = Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
 
 
 class Parameters(BaseModel):
-    """What one point, or all of a study, give the notebook: values that its parameters cell declares."""
+    """What one point, or all of a study, give the notebook: values that its parameters cell declares.
+
+    Attributes:
+        budget: values of keys that the study has in notebooks/budgets.yaml; a point's go before its study's.
+    """
 
     model_config = ConfigDict(extra="allow")
     time_limit_minutes: Minutes = 1
+    budget: dict[str, Annotated[Any, AfterValidator(_single)]] = {}
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain)]]
 
 

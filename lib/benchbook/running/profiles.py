@@ -9,19 +9,20 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.rows import records
-from benchbook.rows.points import FILES, declared, point_name, setting
+from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
 
 VERBOSE = "BENCHBOOK_VERBOSE"  # where this is set, people see the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
+UNATTENDED = {"try_seconds": 1.0, "explore": False}  # of a budget, unless a profile says otherwise
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 
@@ -146,7 +147,7 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
 
 
 def collect(study: str, names: dict) -> dict:
-    """Return a notebook's parameters by name, as they stand now.
+    """Return a notebook's parameters by name, as they stand now, with the keys of its budget among them.
 
     papermill only warns of a parameter that the notebook does not declare, and would measure with the defaults.
 
@@ -155,10 +156,53 @@ def collect(study: str, names: dict) -> dict:
         names: the notebook's `globals()`.
 
     Raises:
-        ValueError: papermill was given a parameter that is not declared, or one of another type.
+        ValueError: papermill was given a parameter that is not declared, or one has another type.
     """
-    check(study, _injected(names.get("In", ())))
-    return {name: names[name] for name in declared(study)}
+    flat(study, _injected(names.get("In", ())))
+    return declared(study) | flat(study, {name: names[name] for name in in_notebook(study)})
+
+
+def flat(study: str, parameters: dict) -> dict:
+    """Return parameters as a notebook takes them, checked, with the keys of a budget in the place of it.
+
+    Args:
+        study: the study.
+        parameters: some of those that the notebook declares; `budget` is a dict of keys, or the name of a profile.
+
+    Raises:
+        ValueError: an unknown parameter, key or profile, or a value of another type; says what is allowed.
+    """
+    own, keys = in_notebook(study), budget(study)
+    unknown = next((name for name in parameters if name not in own), None)
+    if unknown in keys:
+        raise ValueError(
+            f"{study}: {unknown} is a key of budget; allowed: budget={{{unknown!r}: {parameters[unknown]!r}}}"
+        )
+    if unknown is not None:
+        raise _unknown(f"{study} has no parameter", unknown, parameters[unknown], own)
+    plain = {name: value for name, value in parameters.items() if name != BUDGET}
+    inside = parameters.get(BUDGET, {})
+    if isinstance(inside, str):
+        inside = _budget_of(inside, study)
+    if not isinstance(inside, dict):
+        raise ValueError(f"{study}: budget is {quoted(inside)}; allowed: a profile's name or a dict of its keys")
+    unknown = next((key for key in inside if key not in keys), None)
+    if unknown is not None:
+        raise _unknown(f"{study}: budget has no key", unknown, inside[unknown], keys)
+    check(study, plain | inside)
+    return plain | inside
+
+
+def _budget_of(profile: str, study: str) -> dict:
+    """Return the budget that a profile has for all points of a study."""
+    content = profile_files.read(layout.profile(profile))
+    if study not in content:
+        raise ValueError(f"budget {profile!r} has no study {study}; allowed: a profile that has it, or a dict of keys")
+    return content[study].get("parameters", {}).get(BUDGET, {})
+
+
+def _unknown(complaint: str, name: object, value: object, allowed: Iterable[str]) -> ValueError:
+    return ValueError(f"{complaint} {quoted(name)} (value {quoted(value)}); allowed: {', '.join(allowed)}")
 
 
 def _injected(cells: Sequence[str]) -> dict:
@@ -174,7 +218,7 @@ def _injected(cells: Sequence[str]) -> dict:
 
 
 def check(study: str, parameters: dict) -> None:
-    """Refuse parameters that a study's notebook does not declare, or not with that type.
+    """Refuse parameters, the keys of a budget among them, that a study does not have, or not with that type.
 
     Raises:
         ValueError: names the parameter, its value, and what is allowed.
@@ -182,9 +226,7 @@ def check(study: str, parameters: dict) -> None:
     defaults = declared(study)
     for name, value in parameters.items():
         if name not in defaults:
-            raise ValueError(
-                f"{study} has no parameter {quoted(name)} (value {quoted(value)}); allowed: {', '.join(defaults)}"
-            )
+            raise _unknown(f"{study} has no parameter", name, value, defaults)
         wanted = type(defaults[name])
         right = type(value) is wanted or (wanted is float and type(value) is int)
         if not right or (wanted is float and not math.isfinite(value)):
@@ -204,8 +246,9 @@ def points_of(
         device, kinds: see `read`.
     """
     defaults, points, missing = declared(study), [], None
-    for choices in entry["points"]:
-        choices = {"device": "all"} | entry.get("parameters", {}) | choices
+    defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
+    for point in entry["points"]:
+        choices = {"device": "all"} | _choices(entry, point)
         limit = round(60 * choices.pop(profile_files.LIMIT, entry[profile_files.LIMIT]))
         wanted = choices.pop("framework", defaults.get("framework"))
         try:
@@ -232,6 +275,13 @@ def points_of(
     return points
 
 
+def _choices(entry: dict, point: dict) -> dict:
+    """Return what a study and one of its points say, the point's before the study's, with the budget's keys."""
+    both = entry.get("parameters", {}), point
+    plain = {name: value for part in both for name, value in part.items() if name != BUDGET}
+    return plain | {key: value for part in both for key, value in part.get(BUDGET, {}).items()}
+
+
 def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> None:
     """Refuse a study without a notebook, and a value that its notebook does not declare, before any device is asked.
 
@@ -246,10 +296,10 @@ def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> 
                 line = point.lines[parameter]
                 for value in values if isinstance(values, list) else [values]:
                     if parameter != profile_files.LIMIT:
-                        check(study, {parameter: value})
+                        flat(study, {parameter: value})
         for point in content[study]["points"]:
             line = point.line
-            _check_search(content[study].get("parameters", {}) | point)
+            _check_search(_choices(content[study], point))
     except ValueError as error:
         raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
 

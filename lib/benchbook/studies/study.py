@@ -273,3 +273,8 @@ class Study:
     def draw(self, evidence: Evidence) -> list[Drawing]:
         """Return the drawings of the charts for which the evidence has enough numbers."""
         return [drawing for chart in self.charts if (drawing := chart.draw(evidence)).figure]
+
+    def lead(self, evidence: Evidence) -> Drawing | None:
+        """Return the drawing of the first chart for which the evidence has enough numbers."""
+        drawings = (chart.draw(evidence) for chart in self.charts)
+        return next((drawing for drawing in drawings if drawing.figure), None)

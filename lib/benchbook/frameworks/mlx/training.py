@@ -257,6 +257,9 @@ class MlxWorkload(Workload):
     def step(self, batch: tuple) -> mx.array:
         return self.network.train(*batch)
 
+    def step_functions(self) -> list[Callable]:
+        return [type(self.network)._step]
+
     def steps_taken(self) -> int:
         return int(self.network.optimizer.state["step"].item())
 

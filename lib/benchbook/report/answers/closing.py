@@ -1,10 +1,12 @@
-"""How a study's notebook ends: its result in two sentences, and this machine among others."""
+"""How a study's notebook ends: its result with the limits, and this machine among others."""
 
 import math
 
 import pandas
+from IPython.display import Markdown
 
 from benchbook.judging import wording
+from benchbook.judging.parity import Agreement
 from benchbook.record import chips
 from benchbook.report import answers, headline
 from benchbook.report.answers import page
@@ -12,6 +14,7 @@ from benchbook.report.answers.marks import MEASURED, PREDICTED, PUBLISHED, TASKS
 from benchbook.studies import figures, findings
 from benchbook.studies.study import Drawing, Evidence, Study
 
+ONE_DAY = "This is one machine on one day; the manifest next to the rows holds its condition."
 LOOKS = {MEASURED: ("o", "cpu"), PUBLISHED: ("s", "published"), PREDICTED: ("d", "accelerator")}  # marker, colour
 
 
@@ -34,6 +37,20 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
     bounds = bounds if ends[0] != ends[1] else "one window"
     rate = f"{wording.number(point['samples_per_second'])} images a second"
     return f"{called} trains {rate}{findings.hedged(evidence, [point], bounds)}. {wording.energy(point)}."
+
+
+def reading(evidence: Evidence, rows: pandas.DataFrame, agreement: Agreement, *more: str, limits: str = "") -> Markdown:
+    """Return what a run found, with its interval, and then the limits of that.
+
+    Args:
+        evidence, rows: see `sentences`.
+        agreement: with float64.
+        more: sentences of the study.
+        limits: sentences of the study, before the one that holds for all.
+    """
+    passed = "agrees" if agreement.passed else "does NOT agree, so its speed says nothing"
+    found = [sentences(evidence, rows), *more, f"Training {passed} with float64 ({agreement.reason})."]
+    return Markdown(f"**Result.** {' '.join(found)}\n\n**Limits.** {limits} {ONE_DAY}".strip())
 
 
 def among_others(evidence: Evidence, study: Study) -> Drawing:

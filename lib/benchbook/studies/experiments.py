@@ -1,0 +1,253 @@
+"""What the cells of a study's notebook call: begin a run, load, build, try, measure, look at other settings."""
+
+import functools
+import inspect
+import itertools
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import pandas
+from IPython.display import Code, DisplayHandle, display
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.judging.parity import Agreement
+from benchbook.machine import layout
+from benchbook.measuring import parity, protocol, runs, sensors, tuned
+from benchbook.measuring.runs import Run
+from benchbook.studies import figures
+from benchbook.studies.plan import StudyPlan
+from benchbook.studies.study import Drawing, Evidence
+
+DRAWN_EVERY_SECONDS = 1.0  # a figure takes a tenth of that
+EXPLORED_SECONDS = 1.0  # of the window at each setting that is tried out
+TRIED = ["samples", "loss", "samples_per_second"]
+DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # so that a row says what a failed run tried
+
+
+@dataclass
+class Trial:
+    """A notebook's own loop: what it trains on, and its loss and throughput, drawn while it trains.
+
+    Attributes:
+        batches: epoch after epoch.
+        seconds: trained so far, without what drawing takes.
+        table: samples (seen so far), loss and samples_per_second of each stretch that was added.
+    """
+
+    batches: Iterator
+    seconds: float = 0.0
+    table: pandas.DataFrame = field(default_factory=lambda: pandas.DataFrame(columns=TRIED))
+    _shown: DisplayHandle | None = None
+    _drawn_at: float = -DRAWN_EVERY_SECONDS
+
+    def add(self, loss: float, samples: int, seconds: float) -> None:
+        """Add a stretch of steps: the last one's loss, the samples and the seconds of all of them."""
+        self.seconds += seconds
+        seen = self.table["samples"].max() if len(self.table) else 0
+        self.table.loc[len(self.table)] = [seen + samples, loss, samples / seconds]
+        if time.monotonic() - self._drawn_at >= DRAWN_EVERY_SECONDS:
+            self.show()
+
+    def show(self) -> None:
+        """Draw what was added, in the place of what was drawn before."""
+        if self._shown:
+            self._shown.update(self)
+        else:
+            self._shown = display(self, display_id=True)
+        self._drawn_at = time.monotonic()
+
+    def __str__(self) -> str:
+        """Return the last stretch in numbers."""
+        samples, loss, rate = self.table.iloc[-1]
+        return f"{rate:,.4g} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
+
+    __repr__ = __str__
+
+    def _repr_png_(self) -> bytes:
+        with figures.style():
+            figure, axes = figures.canvas(2.8, panels=2)
+            for part, name in zip(axes, TRIED[1:], strict=True):
+                part.plot(self.table["samples"], self.table[name], "o-", color=figures.MACHINES[0], markersize=3)
+                part.set(xlabel="samples seen", ylabel=name.replace("_", " "))
+            axes[0].set_title(str(self))
+            axes[1].set_ylim(bottom=0)
+        return figures.render(figure)
+
+
+@dataclass
+class Experiment:
+    """One run of a study, as the cells of its notebook see it.
+
+    Attributes:
+        parameters: see `begin`.
+        device: that trains, with its framework.
+        run: takes the rows.
+        workload: what `build` returned; its `step` is what a reader may call, and what is timed.
+        agreement: with float64, from `measure`.
+    """
+
+    parameters: dict
+    device: Device
+    run: Run
+    workload: Workload | None = None
+    agreement: Agreement | None = None
+    _plan: type[StudyPlan] | None = None
+    _build: Callable[..., Workload] | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """Return what computes, with what, and where the rows go, in a line."""
+        common = self.run.common
+        software = f"{common['framework']} {common['framework_version']}"
+        return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
+
+    @property
+    def try_seconds(self) -> float:
+        """Return how long the notebook's own loop should train."""
+        return self.parameters["try_seconds"]
+
+    def load(self, make: Callable[..., Any], *given: Any) -> Any:
+        """Return a data set, made by a function of these arguments; its time is a row of phase `setup`.
+
+        The function is told where the data lies, and whether others may stand in, if these are parameters.
+        """
+        named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
+        with self.run.during("setup"):
+            with protocol.window(self.device) as window:
+                data = make(*given, **named)
+            self.run.append(dataset=data.name, dataset_samples=len(data.train_labels), **window.columns())
+        return data
+
+    def build(self, plan: type[StudyPlan], data: Any, **choices: Any) -> Workload:
+        """Return the workload of the parameters, after its first step, which is undone and a row of phase `compile`.
+
+        For `tuned`, settings are tried one after the other on this device first; what is faster and passes parity
+        stays. Then windows of what was chosen and of the reference alternate: where it is not faster, the reference is
+        measured. See `benchbook.measuring.tuned`.
+
+        Args:
+            plan: of the study; parameters of the names of its fields are its choices.
+            data: from `load`.
+            choices: more of them.
+        """
+        given = self.parameters
+        known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
+        choices = {name: value for name, value in given.items() if name in known} | choices
+        plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
+        reference = functools.partial(plan.build, data, self.device, **plain)
+        build, settings = (
+            functools.partial(plan.build, data, self.device, **choices, variant=given["variant"]),
+            Settings(),
+        )
+        if given["variant"] == "tuned":
+            limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
+            limits |= {"window_seconds": given["window_seconds"]}
+            choice = tuned.choose(self.run, self.device, build, reference, **limits)
+            display(choice.trials)
+            print(choice)
+            build, settings = choice.build, choice.settings
+        self._plan, self._build = plan, build
+        with self.run.during("setup"):
+            self.workload = self._build(settings=settings)
+        protocol.first_step(self.workload, self.run)
+        return self.workload
+
+    def source(self) -> Code:
+        """Return the code of the network and of a training step."""
+        parts = [self._plan.source(self.device), *self.workload.step_functions()]
+        return Code("\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts), language="python")
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Yield batches to train on, and what draws the losses; afterwards the workload is what it was before."""
+        with protocol.undone(self.workload) as batches:
+            trial = Trial(batches)
+            yield trial
+        if trial.seconds:
+            trial.show()
+
+    def wait(self, output: Any) -> None:
+        """Wait until the device has computed an output: until then a clock says nothing."""
+        self.device.backend.synchronize(self.device, output)
+
+    def measure(self, **amount: Any) -> pandas.DataFrame:
+        """Compare the first steps with float64, warm up, and measure the windows of the budget, each a row.
+
+        Args:
+            amount: more fields of `protocol.Plan`.
+
+        Returns:
+            The run's rows.
+        """
+        known = {each.name for each in fields(protocol.Plan)}
+        plan = protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
+        self.agreement = parity.check(self.workload, self.run, self.parameters["num_parity_steps"])
+        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], has_begun=True)
+        return protocol.measure_windows(self.workload, self.run, plan)
+
+    def end(self) -> Evidence:
+        """End the run, and return what this machine has measured in the study, with what was published."""
+        self.run.end()
+        print(f"Rows: {self.run.path.relative_to(layout.outputs())}")
+        return Evidence.of_machine(self.run.common["machine"], self.run.common["study"])
+
+    def explore(self, **choice: Iterable) -> Drawing | None:
+        """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
+
+        Each trains for about a second. No row is written. Without `explore` in the budget nothing is trained.
+        """
+        if not self.parameters["explore"]:
+            print("Not explored: the budget has explore False.")
+            return None
+        [(name, values)] = choice.items()
+        table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in values])
+        with figures.style():
+            figure, axes = figures.canvas(1.2 + 0.4 * len(table))
+            bars = axes.barh(table[name].astype(str), table["samples_per_second"].fillna(0), color=figures.MACHINES[0])
+            axes.bar_label(bars, table["text"], padding=4)
+            axes.invert_yaxis()
+            axes.set(xlabel="samples a second, from one window", ylabel=name.replace("_", " "))
+            axes.set_title(f"{self.device.name}: throughput by {name.replace('_', ' ')}")
+        return Drawing.titled(figure, table, "Bars of throughput")
+
+    def _explored(self, name: str, value: Any) -> dict:
+        """Return the rate at a value, or what the device or the framework said to it."""
+        settings, changed = self.workload.settings, {name: value}
+        if name == "precision":
+            settings, changed = replace(settings, precision=value), {}
+        try:
+            workload = self._build(**changed, settings=settings)
+            batches = protocol.endless(workload)
+
+            def train(count: int) -> dict:
+                return protocol.train_window(workload, sensors.NO_SENSOR, itertools.islice(batches, count))
+
+            train(1)  # builds kernels
+            count = protocol.steps_lasting(EXPLORED_SECONDS, lambda count: train(count)["seconds"])
+            rate = train(count)["samples_per_second"]
+            batches.close()
+            return {"samples_per_second": rate, "text": f"{rate:,.4g}"}
+        except Exception as error:  # what a device lacks may raise anything
+            return {"samples_per_second": None, "text": runs.refusal(error)["message"][:60]}
+
+
+def begin(study: str, parameters: dict) -> Experiment:
+    """Begin a run of a study.
+
+    Args:
+        study: its name.
+        parameters: from `profiles.collect`, the keys of the budget among them.
+
+    Raises:
+        DeviceUnavailable: this machine has no such device; says which it has.
+    """
+    framework = devices.choose_framework(parameters.get("framework", "torch"))
+    device = devices.pick(parameters["device"], framework)
+    run = runs.start(study, parameters, device)
+    run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
+    return Experiment(parameters, device, run)
