@@ -46,7 +46,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
     project = installed / "benchbook" / "project"
     for pattern in (
         "notebooks/*.ipynb",
-        "notebooks/profiles/*.yaml",
+        "notebooks/**/*.yaml",
         "outputs/published/**/*.csv",
         "docs/examples/*.py",
     ):
