@@ -27,7 +27,8 @@ def every(both):
 
 @pytest.fixture(scope="module")
 def both():
-    """Return the marks, and what is not predicted, of MobileNetV2 at two image sizes, a failure and all published."""
+    """Return the marks, and what is not predicted, of MobileNetV2 at two image sizes, a failure, a network of one's own
+    in two batch sizes, a stand-in for MNIST, and all published."""
     mobilenet = {"study": "mobilenetv2_energy", "framework": "tensorflow", "image_size": 128, "dataset": "cifar10"}
     runs = [("desk", "run-1", {}), ("desk", "run-2", {}), ("small", "run-3", {"image_size": 64})]
     lines = [
@@ -39,12 +40,11 @@ def both():
     ]
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
+    network = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "dataset": "example"}
+    windows = [(network | {"point": f"b{size}", "samples_per_second": rate}) for size, rate in ((8, 50.0), (16, 100.0))]
+    windows += [{"point": "digits", "dataset": "digits-28px"}]
+    lines += [make_row(run_id=own["point"], index=index, **own) for own in windows for index in range(6)]
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
-    return gathered(rows)
-
-
-def gathered(rows):
-    """Return marks with their prices, and what is not predicted."""
     marks, refused = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     return answers.priced(marks, datetime.date.today()), refused
 
@@ -209,29 +209,15 @@ def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     assert bought["hours_to_break_even"] == pytest.approx(bought["usd"] / offers["usd_per_hour"].median())
 
 
-@pytest.fixture(scope="module")
-def own_network():
-    """Return the marks over a network of one's own, in two batch sizes, and a stand-in for MNIST."""
-    network = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "dataset": "example"}
-    lines = [
-        make_row(machine="desk", point=f"b{size}", run_id=f"b{size}", index=index, samples_per_second=rate, **network)
-        for size, rate in ((8, 50.0), (16, 100.0))
-        for index in range(6)
-    ]
-    lines += [make_row(machine="desk", run_id="m", index=index, dataset="digits-28px") for index in range(6)]
-    rows = pandas.concat([make_rows(lines), articles.rows()], ignore_index=True)
-    return gathered(rows)[0]
-
-
-def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(own_network):
-    (mark,) = of(own_network, "own", source="measured")
+def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(every):
+    (mark,) = of(every, "own", source="measured")
     assert (mark.seconds, mark.here, mark.counted) == (1e6 / 100, True, 4e9)  # of its fastest point
     assert "4 billion operations" in mark.apart.replace("4.0", "4")
-    (row,) = [row for row in content("own", own_network)["rows"] if row["mark"] == mark]
+    (row,) = [row for row in content("own", every)["rows"] if row["mark"] == mark]
     assert row["data"]["counted"] == 4e9
 
 
-def test_data_that_stand_in_are_named_on_the_mark(own_network):
-    (mark,) = of(own_network, "mnist", source="measured")
+def test_data_that_stand_in_are_named_on_the_mark(every):
+    (mark,) = of(every, "mnist", source="measured")
     assert "8 x 8 scans of digits" in mark.name
-    assert not any("scans" in other.name for other in of(own_network, "mnist", source="published"))
+    assert not any("scans" in other.name for other in of(every, "mnist", source="published"))

@@ -54,9 +54,10 @@ QUANTITIES = {
 }
 
 
-def each_input(test):
-    with_print = pytest.mark.parametrize("published", [False, True], ids=["alone", "with print"])
-    return with_print(pytest.mark.parametrize("rows", PARTS)(test))
+INPUTS = [("nothing", False), ("nothing", True), ("one machine", False), ("two machines", True)]
+each_input = pytest.mark.parametrize(
+    ("rows", "published"), INPUTS, ids=["nothing", "print alone", "one", "two and print"]
+)
 
 
 @functools.cache
@@ -91,7 +92,7 @@ def test_a_chart_draws_whatever_there_is(study, chart, rows, published):
 
 @each_chart
 def test_a_charts_tables_have_the_same_columns_whatever_there_is(study, chart):
-    every = [drawn(study.name, chart.name, rows, published) for rows in PARTS for published in (False, True)]
+    every = [drawn(study.name, chart.name, rows, published) for rows, published in INPUTS]
     assert len({tuple(drawing.table) for drawing in every}) == 1
     for name in every[0].tables:
         assert len({tuple(drawing.tables[name]) for drawing in every}) == 1
@@ -115,9 +116,10 @@ def test_bounds_are_around_their_values(study, chart, rows, published):
 @each_chart
 def test_the_same_rows_give_the_same_files(study, chart, tmp_path):
     for folder in ("first", "second"):
-        chart.draw(given(study.name, "two machines", True)).save(tmp_path / folder, chart.name)
+        drawing = chart.draw(given(study.name, "two machines", True))
+        drawing.save(tmp_path / folder, chart.name)
     files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    if chart.draw(given(study.name, "two machines", True)).figure:
+    if drawing.figure:
         assert {f"{chart.name}.{ending}" for ending in ("csv", "json", "svg")} <= set(files)
     for file in files:
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
@@ -126,11 +128,9 @@ def test_the_same_rows_give_the_same_files(study, chart, tmp_path):
 @each_chart
 def test_a_failure_before_the_first_window_is_drawn(study, chart):
     known = ("machine", "chip", "device", "framework", "variant", "status", "study", "run_id", "point", "session")
-    rows = [row for row in machine(study.name) if row["status"] == "out_of_memory"]
-    bare = [
-        {name: row.get(name) if name in (*known, "source", "phase", "schema_version") else None for name in row}
-        for row in rows
-    ]
+    known += ("source", "phase", "schema_version")
+    failed = [row for row in machine(study.name) if row["status"] == "out_of_memory"]
+    bare = [dict.fromkeys(row) | {name: row.get(name) for name in known} for row in failed]
     bare = [row | {"settings": {}, "repeat": 0, "index": 0} for row in bare]
     drawing = chart.draw(evidence(bare))
     if drawing.figure is not None:
