@@ -250,7 +250,7 @@ def searches(monkeypatch):
     """Let every search promise PROMISED for CHOSEN, whatever is true; return the limits that were asked for."""
     limits = []
 
-    def fastest(build, device, time_limit_seconds, parity_steps):
+    def fastest(build, device, time_limit_seconds, parity_steps, changes):
         build(CHOSEN)
         limits.append(time_limit_seconds)
         trial = vars(CHOSEN) | {"outcome": "taken", "ratio": PROMISED, "reason": None}

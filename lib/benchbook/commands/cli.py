@@ -17,7 +17,7 @@ from benchbook.commands.output import say, say_table, short, within
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, verdicts, wording
+from benchbook.judging import confirmation, statistics, verdicts, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
@@ -324,13 +324,14 @@ def _print_summary(lines: pandas.DataFrame) -> None:
 
     titles = {name: study.title for name, study in studies.every().items()}
     measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
-    shown = []
+    shown, rates = [], [f"{statistics.in_units(line)[-1]}/s" for line in measured.to_dict("records")]
     for line in measured.to_dict("records"):
         has_rate = pandas.notna(line["samples_per_second"])
         cells = {"study": titles.get(line["study"], line["study"])}
         cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
-        cells["images/s"] = wording.rate(line["samples_per_second"]) if has_rate else None
-        bounds = wording.bounds(line["low"], line["high"], line["interval"], wording.rate) if has_rate else ""
+        rate, low, high, unit = statistics.in_units(line)
+        cells |= dict.fromkeys(rates) | {f"{unit}/s": wording.rate(rate) if has_rate else None}
+        bounds = wording.bounds(low, high, line["interval"], wording.rate) if has_rate else ""
         cells["95 % interval"] = bounds.removeprefix("95 % interval ")
         epoch = line["dataset_samples"] / line["samples_per_second"] if has_rate else None
         cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
@@ -365,7 +366,7 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         }
     )
     for study, group in shown.groupby(lines["study"]):
-        say_table(f"{study}, images/s: A is {a}, B is {b}", group)
+        say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
             if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):

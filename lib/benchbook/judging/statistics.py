@@ -119,6 +119,13 @@ def tokens_per_second(table: pandas.DataFrame) -> pandas.Series:
     return table["samples_per_second"].astype(float) * table["sequence_length"].astype(float)
 
 
+def in_units(line: Mapping) -> tuple[float, float, float, str]:
+    """Return a point's rate with its bounds, and of what: tokens where its samples are sequences, else images."""
+    length = line.get("sequence_length")
+    size, unit = (1.0, "images") if pandas.isna(length) else (float(length), "tokens")
+    return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
+
+
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """Split step time into a fixed part and a part per sample.
 

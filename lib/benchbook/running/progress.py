@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from benchbook.judging import verdicts, wording
+from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout
 from benchbook.measuring.runs import Run
 from benchbook.rows import manifests, records
@@ -72,5 +72,6 @@ class Line:
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]
-        rate = f"  {wording.rate(best['samples_per_second'])} images/s"
+        rate, _, _, unit = statistics.in_units(best)
+        rate = f"  {wording.rate(rate)} {unit}/s"
         return rate + (f" ({best['verdict']})" if best["verdict"].is_doubtful else "")

@@ -5,7 +5,7 @@ import math
 import pandas
 from IPython.display import Markdown
 
-from benchbook.judging import wording
+from benchbook.judging import statistics, wording
 from benchbook.judging.parity import Agreement
 from benchbook.record import chips
 from benchbook.report import answers, headline
@@ -32,10 +32,11 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
     called = f"This point ({', '.join(word for word in settings if pandas.notna(word))})"
     if pandas.isna(point["samples_per_second"]):
         return f"{called} measured no window: {point['status'].replace('_', ' ')}."
-    ends = [wording.number(point[end]) for end in ("low", "high")]
-    bounds = f"{wording.bounds(point['low'], point['high'], point['interval'])}, n={point['num_windows']}"
+    rate, low, high, unit = statistics.in_units(point)
+    ends = [wording.number(end) for end in (low, high)]
+    bounds = f"{wording.bounds(low, high, point['interval'])}, n={point['num_windows']}"
     bounds = bounds if ends[0] != ends[1] else "one window"
-    rate = f"{wording.number(point['samples_per_second'])} images a second"
+    rate = f"{wording.number(rate)} {unit} a second"
     return f"{called} trains {rate}{findings.hedged(evidence, [point], bounds)}. {wording.energy(point)}."
 
 
