@@ -4,6 +4,7 @@ PROFILE ?= quick
 STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
+LIKE ?=
 RETRY ?=
 DRY ?=
 DEADLINE ?=
@@ -35,7 +36,7 @@ BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
 $(shell test -x $(BIN)/python || rm -f $(READY)) # an interpreter that is gone is installed once more
-CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
+CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE) $(if $(LIKE),--like "$(LIKE)")
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
@@ -47,7 +48,7 @@ help: ## Show this list
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt those of a file of yours
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
 	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from benchbook.commands import cli
 from benchbook.judging import compare
+from benchbook.judging.intervals import Interval
 from benchbook.rows import points, records
 from rows import make_row, make_rows
 
@@ -160,9 +161,18 @@ def test_a_point_without_a_partner_is_named():
     assert compare.unpaired(make_rows(a), make_rows(a)) == {"a": [], "b": []}
 
 
+def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_points_counts():
+    a = [*windows(100, point=named("cpu"), num_kernels=1), *windows(point=named("cpu", num_windows=6))]
+    b = windows(machine="attic", point=named("cpu", num_windows=2, allow_embedded=False))
+    lines = compare.table(make_rows(a), make_rows(b))
+    assert lines["point"].tolist() == [named("cpu", num_windows=6)]
+    assert lines["a"].item() == pytest.approx(1000, rel=0.02)
+    assert compare.unpaired(make_rows(a), make_rows(b)) == {"a": [], "b": []}
+
+
 def test_other_work_is_not_compared():
     others = [{"dataset": "digits"}, {"settings": '{"weights": "random"}'}, {"device": "cuda"}, {"framework": "jax"}]
-    others += [{"point": named("cpu", batch_size=32)}, {"point": named("cpu", num_windows=2)}, {"precision": "tf32"}]
+    others += [{"point": named("cpu", batch_size=32)}, {"batch_size": 32}, {"precision": "tf32"}]
     for changed in others:
         with pytest.raises(ValueError, match="no point of A"):
             pair(windows(point=named("cpu")), windows(**{"machine": "attic", "point": named("cpu")} | changed))
@@ -186,16 +196,24 @@ def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_shoul
     runs([window for some in few for window in some])
     command = ["compare", "session:s1", "session:s2", "--fail-if-slower", "10"]
     done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
-    assert done.exit_code == 0
-    assert "Not decided, for too few windows or kernels were measured: reference-cpu" in done.output
+    assert done.exit_code == 4
+    assert "Undecided, because the interval contains 0.9 or there is none: reference-cpu" in done.output
 
 
-def test_slower_is_slower_with_the_whole_interval():
-    lines = pandas.DataFrame({"interval": ["interval", "interval", "range"], "high": [0.89, 0.91, 0.5]})
-    assert compare.slower(lines, 10).index.tolist() == [0]
-    assert compare.slower(lines, 0).index.tolist() == [0, 1]
+@pytest.mark.parametrize(
+    ("low", "high", "kind", "expected"),
+    [
+        (0.80, 0.89, "interval", compare.SLOWER),
+        (0.80, 0.91, "interval", compare.UNDECIDED),
+        (0.91, 1.20, "interval", compare.NOT_SLOWER),
+        (0.40, 0.50, "range", compare.UNDECIDED),
+    ],
+)
+def test_slower_and_not_slower_are_decided_by_the_whole_interval(low, high, kind, expected):
+    ratio = Interval((low + high) / 2, low, high, kind)
+    assert compare.decide(ratio, 10) == expected
     with pytest.raises(ValueError, match=r"percent -1; allowed: 0 to less than 100"):
-        compare.slower(lines, -1)
+        compare.decide(ratio, -1)
 
 
 def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
@@ -217,6 +235,6 @@ def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
     assert typed("session:s1", "session:s2", "--fail-if-slower", "50").exit_code == 0
     assert typed("session:s2", "session:s1", "--fail-if-slower", "10").exit_code == 0
     assert "Not compared" not in done.output
-    assert "Not decided" not in late.output
+    assert "Undecided" not in late.output
     runs(windows(session="s2", point="tuned-cpu-12345678"))
-    assert "the same settings: tuned-cpu-12345678 of session:s2" in typed("session:s1", "session:s2").output
+    assert "the same settings: tuned, CPU of session:s2" in typed("session:s1", "session:s2").output

@@ -1,6 +1,8 @@
 import ast
 import itertools
+import json
 import re
+import shutil
 import warnings
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from papermill.parameterize import parameterize_notebook
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
-from benchbook.rows import points
+from benchbook.rows import points, records
 from benchbook.running import profile_files, profiles
 from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -22,6 +24,8 @@ from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.segmentation_scaling import plan as segmentation
 from benchbook.studies.simclr_epochs import plan as simclr
 from benchbook.studies.vae_stability import plan as vae
+from rows import COMMITTED as COMMITTED_ROWS
+from rows import make_row
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -334,6 +338,41 @@ def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(mo
     assert order[0] == ("calibrate", "torch")
     assert order[1][0] == "mnist_speedup"  # the first answer waits for nothing else
     assert order[order.index(("calibrate", "tensorflow")) + 1] == ("mobilenetv2_energy", "tensorflow")
+
+
+def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(tmp_path, monkeypatch):
+    shutil.copytree(COMMITTED_ROWS, tmp_path / "runs" / COMMITTED_ROWS.name)
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    there = {path.name for path in COMMITTED_ROWS.glob("*/*") if path.is_dir()}
+
+    def like(device="all", kinds=("cpu",), studies="all", name=COMMITTED_ROWS.name):
+        said = []
+        points = profiles.like(name, studies, device, lambda framework: kinds, said.append)
+        return {point.name: point for point in points}, said
+
+    points, said = like()
+    assert set(points) == there
+    assert said == []
+    assert points["reference-cpu-73e5d841"].num_kernels == 2
+    assert {point.study for point in like(studies="mnist_speedup")[0].values()} == {"mnist_speedup"}
+    with pytest.raises(ValueError, match="none of its points can be run here"):
+        like(kinds=("cuda",))
+    with pytest.raises(ValueError, match=f"machine 'attic' has no rows.*{COMMITTED_ROWS.name}"):
+        like(name="attic")
+
+
+def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    for device, seconds in (("mps", 100), ("cpu", 600)):
+        parameters = profiles.declared("mnist_speedup") | {"device": device}
+        point = profiles.point_name("mnist_speedup", parameters)
+        row = make_row(run_id=f"20260101T000000Z-{device}", device=device, point=point)
+        path = layout.point("desk", "mnist_speedup", point) / f"{row['run_id']}.csv"
+        path.parent.mkdir(parents=True)
+        records.append(path, row)
+        path.with_suffix(".json").write_text(json.dumps({"parameters": parameters, "process_seconds": seconds}))
+    points = profiles.like("desk", "all", "all", lambda framework: ("cuda", "cpu"), print)
+    assert {point.parameters["device"]: point.time_limit_seconds for point in points} == {"cuda": 1800, "cpu": 6000}
 
 
 def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypatch):

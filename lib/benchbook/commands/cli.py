@@ -18,10 +18,11 @@ from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, statistics, verdicts, wording
+from benchbook.judging.intervals import Interval
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
-from benchbook.rows.points import point_title, setting
+from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -43,6 +44,7 @@ MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: nam
 Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
 SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
+Like = Annotated[str, typer.Option(help="a machine whose points to run, in place of a profile's; then compare")]
 
 
 @app.callback()
@@ -58,6 +60,7 @@ def study(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
+    like: Like = "",
     retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
@@ -79,8 +82,7 @@ def study(
     cluster_site = cluster.chosen(executor, site)
     if cluster_site and math.isfinite(deadline):
         raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
-    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
-    _say_left_out(profile, studies, points)
+    points = _points(profile, like, studies, device, cluster_site)
     left_out = []
     if cluster_site:
         lines = cluster.run(points, machine, cluster_site, retry, say)
@@ -98,12 +100,14 @@ def study(
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+    if like:
+        _compare_with(like, lines["machine"].iloc[0])
     if left_out:
         for each in left_out:
             say(f"Left out: {each.point.title} ({each.reason})")
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
-    following = {"smoke": "quick", "quick": "paper"}.get(profile)
+    following = {"smoke": "quick", "quick": "paper"}.get("" if like else profile)
     if (lines["status"] != "ok").any():
         say("Next: see the failures above and in the report; RETRY=1 runs them again.")
         raise typer.Exit(SOME_FAILED)
@@ -119,6 +123,7 @@ def plan(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
+    like: Like = "",
     price: Annotated[
         float, typer.Option(help="US dollars for an hour of this machine; 0: none", callback=within(0, 1e6))
     ] = 0.0,
@@ -128,20 +133,22 @@ def plan(
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
     cluster_site = cluster.chosen(executor, site)
     name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
-    points = profiles.read(profile, studies, device, cluster_site.kinds if cluster_site else survey.kinds)
-    _say_left_out(profile, studies, points)
+    points = _points(profile, like, studies, device, cluster_site)
     if not cluster_site:
         _say_refused()
         _say_first_use(points)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = lines.assign(
-        point=lines["point"].map(point_title),
+        point=lines["point"].map(setting),
         seconds=lines["seconds"].map(wording.duration),
         limit_seconds=lines["limit_seconds"].map(wording.duration),
     )
     names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
     for study, group in shown.groupby("study", sort=False):
-        say_table(f"{study}, profile {profile}, on {name}", group.drop(columns="study").rename(columns=names))
+        say_table(
+            f"{study}, {f'as {like}' if like else f'profile {profile}'}, on {name}",
+            group.drop(columns="study").rename(columns=names),
+        )
     if cluster_site:
         say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
@@ -189,30 +196,34 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[
         float | None,
-        typer.Option(help="exit 1 if B is slower than A by more than so many percent", callback=within(0, 100)),
+        typer.Option(
+            help="exit 1 if B is slower than A by more than so many percent, 4 if that is undecided",
+            callback=within(0, 100),
+        ),
     ] = None,
 ) -> None:
     """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
     from benchbook.report import tables
 
-    folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder) if folder.exists() else [], say)
-    sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
-    lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
+    lines = _compare_sides(a, b)
     if csv:
         verdicts.as_columns(lines).map(tables.harmless).to_csv(csv, index=False)
-    _print_comparison(lines, a, b)
-    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
-        if points:
-            say(f"Not compared, for the other has no point of the same settings: {', '.join(points)} of {name}")
-    if fail_if_slower is not None and len(open_points := lines[lines["interval"] != "interval"]):
-        say(
-            f"Not decided, for too few windows or kernels were measured: {', '.join(open_points['point'])}. More"
-            " kernels help."
-        )
-    if fail_if_slower is not None and len(late := comparison.slower(lines, fail_if_slower)):
-        say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {', '.join(late['point'])}")
-        raise typer.Exit(1)
+    if fail_if_slower is not None:
+        decided = [
+            comparison.decide(Interval.from_row(line, "ratio"), fail_if_slower) for line in lines.to_dict("records")
+        ]
+        named = {word: ", ".join(lines["point"][[each == word for each in decided]]) for word in decided}
+        if comparison.UNDECIDED in named:
+            say(
+                f"Undecided, because the interval contains {1 - fail_if_slower / 100:g} or there is none:"
+                f" {named[comparison.UNDECIDED]}. More kernels help."
+            )
+        if comparison.SLOWER in named:
+            say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {named[comparison.SLOWER]}")
+        if {*named} != {comparison.NOT_SLOWER}:
+            raise typer.Exit(
+                measure.STATUSES[comparison.SLOWER if comparison.SLOWER in named else comparison.UNDECIDED]
+            )
 
 
 @app.command()
@@ -291,12 +302,19 @@ def _write_report() -> Path:
     return page
 
 
-def _say_left_out(profile: str, studies: str, points: list[profiles.Point]) -> None:
-    """Say which of all studies have no point here: their framework is not installed, or has not the device."""
+def _points(
+    profile: str, like: str, studies: str, device: str, cluster_site: cluster.Site | None
+) -> list[profiles.Point]:
+    """Return a profile's points, or those of another machine; say what has no place here."""
+    kinds = cluster_site.kinds if cluster_site else survey.kinds
+    if like:
+        return profiles.like(like, studies, device, kinds, say)
+    points = profiles.read(profile, studies, device, kinds)
     present = {point.study for point in points}
     absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
     if absent:
         say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+    return points
 
 
 def _say_refused() -> None:
@@ -351,12 +369,34 @@ def _print_findings(studied: list[str]) -> None:
         say(findings[study])
 
 
+def _compare_with(like: str, machine: str) -> None:
+    """Print how a machine compares with the one whose points it ran, if any of their points are alike."""
+    try:
+        _compare_sides(f"machine:{like}", f"machine:{machine}")
+    except ValueError as error:
+        say(f"Not compared with {like}: {error}")
+
+
+def _compare_sides(a: str, b: str) -> pandas.DataFrame:
+    """Print the comparison of two sides, and return it."""
+    folder = layout.outputs() / "runs"
+    rows = records.gather(records.find(folder) if folder.exists() else [], say)
+    sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
+    lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
+    _print_comparison(lines, a, b)
+    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
+        if points:
+            shown = "; ".join(map(setting, points))
+            say(f"Not compared, for the other has no point of the same settings: {shown} of {name}")
+    return lines
+
+
 def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
     shown = pandas.DataFrame(
         {
-            "point": lines["point"].map(point_title),
-            "A": lines["a"].map("{:,.0f}".format),
-            "B": lines["b"].map("{:,.0f}".format),
+            "setting": lines["point"].map(setting),
+            "A": lines["a"].map(wording.rate),
+            "B": lines["b"].map(wording.rate),
             "B / A": lines["ratio"].map("{:.3f}".format),
             "95 % interval": [
                 f"{line.low:.3f} to {line.high:.3f}" + (" (range)" if line.interval == "range" else "")
@@ -370,10 +410,11 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
             if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
-                say(f"{line['point']} of {name}: {line[f'variant_{side}']}")
+                say(f"{setting(line['point'])} of {name}: {line[f'variant_{side}']}")
             if line[f"stability_{side}"].is_doubtful:
-                say(f"{line['point']} of {name}: {line[f'stability_{side}']}")
+                say(f"{setting(line['point'])} of {name}: {line[f'stability_{side}']}")
     for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
         note = f"; {line['energy_note']}" if line["energy_note"] else ""
         bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
-        say(f"{line['point']}: B takes {line['energy_ratio']:.3g} times the energy of A per image ({bounds}{note})")
+        times = f"{line['energy_ratio']:.3g} times the energy of A"
+        say(f"{setting(line['point'])}: B takes {times} per image ({bounds}{note})")

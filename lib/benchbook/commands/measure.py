@@ -1,21 +1,26 @@
 """The command `benchbook measure`: one network of the user's own, measured as a study is."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchbook.judging import statistics, verdicts, wording
+from benchbook.commands.output import say, within
+from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
+from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
 from benchbook.rows import ceilings, records
-from benchbook.running import profiles, session
+from benchbook.running import execute, profiles, session, versions
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
+NOT_OF_THE_POINT = ("tuned", "kernels", "minutes", "machine", "against", "percent")
 FIRST_NUMBER_POLL_SECONDS = 0.3
+STATUSES = {compare.NOT_SLOWER: 0, compare.SLOWER: 1, compare.UNDECIDED: 4}
 
 
 def measure(
@@ -37,17 +42,27 @@ def measure(
     ] = False,
     kernels: Annotated[int, typer.Option(help="starts of a process; an interval takes two")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
-    minutes: Annotated[int, typer.Option(help="that a process may take at most")] = 30,
+    minutes: Annotated[int, typer.Option(help="that a process, or all with --against, may take at most")] = 30,
     machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",
+    against: Annotated[
+        str, typer.Option(help="a commit of the network: run both by turns; exit 1 if slower now, 4 if undecided")
+    ] = "",
+    percent: Annotated[
+        float, typer.Option(help="with --against: slower by more than so many", callback=within(0, 99))
+    ] = 5.0,
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
-    given = {name: value for name, value in locals().items() if name not in ("tuned", "kernels", "minutes", "machine")}
+    given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
     given |= {name: _absolute(given[name]) for name in loading.NAMED}
     given |= {"variant": "tuned" if tuned else "reference"}
     for option, value, most in (("kernels", kernels, 9), ("minutes", minutes, 24 * 60)):
         if not 1 <= value <= most:
             raise ValueError(f"{option} {value}; allowed: 1 to {most}")
     choices.check(given)
+    if against:
+        if tuned or batch_sizes:
+            raise ValueError("--against; allowed without --tuned and --batch-sizes")
+        raise typer.Exit(STATUSES[_compare(given, against, percent, minutes, identify(machine).name)])
     entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
@@ -64,6 +79,22 @@ def measure(
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
         raise typer.Exit(3)
+
+
+def _compare(given: dict, commit: str, percent: float, minutes: int, machine: str) -> str:
+    """Run the network by turns with that of a commit; print and return what `compare.decide` says."""
+    deadline, trial = time.monotonic() + 60 * minutes, versions.Trial(percent)
+    with execute.only_one(layout.state(machine) / ".study.lock"), awake():
+        versions.run(trial, lambda: versions.measure_round(given, commit, deadline), say)
+    if not trial.rounds:
+        raise ValueError(f"minutes {minutes}; no round of {given['network']!r} ended within them")
+    ratio, rounds = trial.ratio, f"{trial.num_rounds} rounds of a kernel each"
+    bounds = wording.bounds(ratio.low, ratio.high, ratio.kind)
+    words = {compare.UNDECIDED: "undecided whether it is slower"}.get(trial.decision, trial.decision)
+    say(f"Speed here / at {commit}: {ratio.value:.3f} ({bounds}; {rounds}): {words} by more than {percent:g} %.")
+    if trial.decision == compare.UNDECIDED:
+        say(f"About {trial.needed} kernels of each would decide; --minutes allows more.")
+    return trial.decision
 
 
 def _absolute(name: str) -> str:

@@ -18,12 +18,14 @@ from benchbook.rows.points import point_work
 # What two points must have in common to be compared across machines: the work that their names stand for, and what was
 # loaded, for where a data set or weights could not be had others stand in.
 ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
+ALIKE += ["batch_size", "image_size", "device_count"]
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
     *("ratio", "low", "high", "interval", "verdict", "note", "variant_a", "variant_b", "stability_a", "stability_b"),
     *("energy_a", "energy_b", "energy_ratio", "energy_low", "energy_high", "energy_interval", "energy_note"),
 ]
 TOO_FEW = "too few windows or kernels"
+SLOWER, NOT_SLOWER, UNDECIDED = "slower", "not slower", "undecided"
 
 
 def resolve(side: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
@@ -122,8 +124,9 @@ def table(
     """Compare two sets of rows, point by point.
 
     The same point on the same machine is one pair. Sets of two different machines are paired by what a point
-    does (ALIKE) and by whether it ran on the CPU or on an accelerator. What a tuned point chose may differ: both are
-    the best that their device can do, and variant_a and variant_b say whether that was faster than the reference.
+    does (ALIKE) and by whether it ran on the CPU or on an accelerator; how much was measured may differ, and of points
+    that are alike the one that measured more images counts. What a tuned point chose may differ: both are the best that
+    their device can do, and variant_a and variant_b say whether that was faster than the reference.
 
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
@@ -149,12 +152,9 @@ def table(
 
 def unpaired(a: pandas.DataFrame, b: pandas.DataFrame) -> dict[str, list[str]]:
     """Return the points of each side, "a" and "b", that the other has nothing to pair with; see `table`."""
-    sides = [_points(statistics.summarise(side)) for side in (a, b)]
-    pairs = _pairs(*sides)
-    return {
-        name: sorted({*side["point"]} - {*side.loc[side["place"].isin(pairs[f"place_{name}"]), "point"]})
-        for name, side in zip("ab", sides, strict=True)
-    }
+    a, b = _keyed(*(_points(statistics.summarise(side)) for side in (a, b)))
+    alone = {"a": a.loc[~a["key"].isin(b["key"]), "point"], "b": b.loc[~b["key"].isin(a["key"]), "point"]}
+    return {name: sorted(set(points)) for name, points in alone.items()}
 
 
 def outcome(ratio: Interval) -> str:
@@ -164,27 +164,32 @@ def outcome(ratio: Interval) -> str:
     return "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
 
 
-def slower(lines: pandas.DataFrame, percent: float) -> pandas.DataFrame:
-    """Return the lines whose B is slower than A by more than so many percent, the whole interval beyond."""
+def decide(ratio: Interval, percent: float) -> str:
+    """Return whether B is slower than A by more than so many percent: SLOWER, NOT_SLOWER or UNDECIDED.
+
+    It is decided where the whole interval lies on one side of that bound.
+    """
     if not 0 <= percent < 100:
         raise ValueError(f"percent {percent!r}; allowed: 0 to less than 100")
-    return lines[(lines["interval"] == "interval") & (lines["high"] < 1 - percent / 100)]
+    bound = 1 - percent / 100
+    if ratio.kind != intervals.INTERVAL or ratio.low < bound <= ratio.high:
+        return UNDECIDED
+    return SLOWER if ratio.high < bound else NOT_SLOWER
 
 
 def _points(summary: pandas.DataFrame) -> pandas.DataFrame:
     """Return the points of a summary that have windows, with what they are paired by."""
     points = summary[summary["num_windows"] > 0].reset_index(drop=True)
     return points.assign(
-        work=[point_work(point) for point in points["point"]],
+        work=[point_work(point, device) for point, device in zip(points["point"], points["device"], strict=True)],
         weights=[(settings or {}).get("weights") for settings in points["settings"]],
         is_cpu=points["device"] == "cpu",
         same_precision=points["precision"].mask(points["variant"].isin(confirmation.TUNED_NAMES)),  # tuned may choose
-        place=points.index,
     )
 
 
-def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
-    """Return one line per pair of points: what both have in common, and the other columns of each."""
+def _keyed(a: pandas.DataFrame, b: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return the points of both sides with a `key` that those of a pair share, the ones with more images last."""
     if shared := {*a["machine"]} & {*b["machine"]}:
         on = ["machine", "study", "point", "dataset"]
     else:
@@ -193,11 +198,18 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
         machines = sorted(side["machine"].unique())
         if len(machines) > 1 and not shared:
             raise ValueError(f"{name} has rows of {', '.join(machines)}, which the other has not; name one machine")
+    ordered = (side.sort_values("num_samples", kind="stable") for side in (a, b))
     # As text a missing value equals a missing one.
-    keyed = [side.assign(**{f"on_{name}": side[name].map(str) for name in on}) for side in (a, b)]
-    pairs = keyed[0].merge(keyed[1], on=[f"on_{name}" for name in on], suffixes=("_a", "_b"))
+    return tuple(side.assign(key=[*zip(*(side[name].map(str) for name in on), strict=True)]) for side in ordered)
+
+
+def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one line per pair of points: what both have in common, and the other columns of each."""
+    longest = (side.drop_duplicates("key", keep="last") for side in _keyed(a, b))
+    pairs = pandas.merge(*longest, on="key", suffixes=("_a", "_b"))
     if pairs.empty:
-        raise ValueError(f"no point of A ({len(a)} points) is alike one of B ({len(b)} points) in {', '.join(on)}")
+        alike = ", ".join([*ALIKE, "CPU or accelerator"])
+        raise ValueError(f"no point of A ({len(a)} points) is alike one of B ({len(b)} points) in {alike}")
     return pairs
 
 

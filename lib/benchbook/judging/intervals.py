@@ -24,6 +24,7 @@ import pandas
 # What is called a 95 % interval is computed at this level, so that it holds for the points that vary most, too.
 LEVEL = 0.965
 FEWEST_WINDOWS = 6  # with fewer, or one kernel, the range is shown and no interval
+MOST_KERNELS = 10_000  # that are thought of
 LEAST_DEVIATION = 0.01  # between kernels, on the log scale: none are taken to be more alike
 # The weak prior: before a machine's points say otherwise, their deviations lie anywhere between the least and the most
 # that were seen, each order of magnitude as likely. That counts as many points.
@@ -178,20 +179,36 @@ def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = N
     Raises:
         ValueError: no values, not one kernel per value, or a value that is not above 0.
     """
+    array, medians = numpy.asarray(values, float), _medians(values, kernels)
+    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
+    if len(array) < FEWEST_WINDOWS or len(medians) < 2:
+        return Interval(value, float(array.min()), float(array.max()), RANGE)
+    prior, variance = prior or weak_prior(), numpy.log(medians).var(ddof=1)
+    moderated = moderate(variance, len(medians), prior.variance, prior.freedom)
+    factor = float(numpy.exp(half_width(*moderated, len(medians))))
+    return Interval(value, value / factor, value * factor, INTERVAL)
+
+
+def kernels_needed(values: Sequence[float], kernels: Sequence, bound: float) -> int:
+    """Return how many kernels an interval takes that lies on one side of a bound, if value and variance stay the same.
+
+    Args:
+        values, kernels: see `interval`; of two kernels or more.
+        bound: above 0.
+    """
+    logs, prior, numbers = numpy.log(_medians(values, kernels)), weak_prior(), numpy.arange(2, MOST_KERNELS + 1)
+    widths = half_width(*moderate(logs.var(ddof=1), numbers, prior.variance, prior.freedom), numbers)
+    enough = numbers[widths < abs(logs.mean() - numpy.log(bound))]
+    return int(enough[0]) if len(enough) else MOST_KERNELS
+
+
+def _medians(values: Sequence[float], kernels: Sequence) -> numpy.ndarray:
     array, names = numpy.asarray(values, float), numpy.asarray(kernels)
     if len(array) == 0 or len(array) != len(names):
         raise ValueError(f"{len(array)} values and {len(names)} kernels; allowed: as many of each, 1 or more")
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    groups = [array[names == kernel] for kernel in dict.fromkeys(names.tolist())]
-    medians = numpy.array([numpy.median(group) for group in groups])
-    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
-    if len(array) < FEWEST_WINDOWS or len(groups) < 2:
-        return Interval(value, float(array.min()), float(array.max()), RANGE)
-    prior, variance = prior or weak_prior(), numpy.log(medians).var(ddof=1)
-    moderated = moderate(variance, len(groups), prior.variance, prior.freedom)
-    factor = float(numpy.exp(half_width(*moderated, len(groups))))
-    return Interval(value, value / factor, value * factor, INTERVAL)
+    return numpy.array([numpy.median(array[names == kernel]) for kernel in dict.fromkeys(names.tolist())])
 
 
 def windows_width(values: Sequence[float]) -> float:

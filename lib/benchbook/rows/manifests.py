@@ -67,7 +67,7 @@ Manifest = _open(
     conditions=list[_open("Sample", **_SAMPLE)] | None,
     trials=list[_open("Trial", outcome=Required[str])] | None,
     tuning=_open("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
-    masks=_open("Masks", start=Required[list[str]], end=Required[list[str]]) | None,
+    masks=_open("Masks", start=Required[list[str]], end=list[str]) | None,  # no end: of a run that failed before
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
     own_files=dict[str, _FILE] | None,

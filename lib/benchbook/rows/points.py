@@ -22,6 +22,8 @@ FILES = frozenset({"network", "example", "loss"})
 # How the one comment line of a parameters cell ends: what is declared below it is left out of a point's readable name.
 UNNAMED_BELOW = ": not part of a point's name"
 HASH = re.compile(r"-([0-9a-f]{8})$")
+LONGEST_TITLE = 100
+BESIDE = "matrix_"  # how the part of a name begins that stands for what is tried apart from the training
 
 # How a reader says a part of a point's name: by its beginning, and whole.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
@@ -113,7 +115,7 @@ def point_name(study: str, parameters: dict) -> str:
     leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
     left_out = {"variant", "device"} | unnamed(study)
     words = [_word(name, value) for name, value in changed.items() if name not in left_out]
-    return f"{'-'.join([*leading, *words])[:100]}-{digest}"
+    return f"{'-'.join([*leading, *words])[:LONGEST_TITLE]}-{digest}"
 
 
 def point_title(name: str) -> str:
@@ -133,10 +135,15 @@ def setting(name: str) -> str:
     return ", ".join(words)
 
 
-def point_work(name: str) -> str:
-    """Return what a point's name says of its work, whichever device did it: its hash, or all of a name without one."""
-    match = HASH.search(name)
-    return match[1] if match else name
+def point_work(name: str, device: str) -> str:
+    """Return what a point's name says of its work, whichever device did it, and however much of it was measured.
+
+    That is its title without the device, or its hash where the title was cut.
+    """
+    title, match = point_title(name), HASH.search(name)
+    if match and len(title) >= LONGEST_TITLE:
+        return match[1]
+    return "-".join(part for part in title.split("-") if part != device and not part.startswith(BESIDE))
 
 
 def _word(name: str, value: object) -> str:

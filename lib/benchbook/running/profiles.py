@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchbook.frameworks import devices, survey
+from benchbook.judging import statistics
 from benchbook.machine import layout
-from benchbook.rows import records
+from benchbook.machine.kinds import KINDS
+from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
@@ -25,6 +27,8 @@ CALIBRATION = "calibrate"  # the study of ceilings
 UNATTENDED = {"try_seconds": 1.0, "explore": False}  # of a budget, unless a profile says otherwise
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
+# How long a run of another machine's point may take here: as many times what it took there, or so many minutes.
+LIKE_FACTOR, LIKE_MINUTES = 10, 30
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,62 @@ def read(
     if missing and not points:
         raise missing
     return _calibrate_when_needed(list(points.values()))
+
+
+def like(
+    machine: str,
+    studies: str,
+    device: str,
+    kinds: Callable[[str], tuple[str, ...]],
+    say: Callable[[str], object],
+) -> list[Point]:
+    """Return the points of a machine's last sessions, to be run here: those on an accelerator on the one that is here.
+
+    Args:
+        machine: whose rows and manifests are in the outputs folder.
+        studies, device, kinds: see `read`.
+        say: called with a line for each point that cannot be run here.
+
+    Raises:
+        ValueError: the machine has no rows of these studies, or none of its points can be run here.
+    """
+    folder = layout.runs(machine)
+    rows = records.gather(records.find(folder), say) if folder.is_dir() else records.gather([], say)
+    chosen = layout.notebooks() if studies == "all" else studies.split()
+    last, described, points = statistics.newest(rows[rows["study"].isin([*chosen])]), manifests.every(folder), {}
+    if last.empty:
+        there = ", ".join(sorted(path.name for path in folder.parent.glob("*") if path.is_dir())) or "none"
+        raise ValueError(f"machine {machine!r} has no rows of studies {studies}; machines with a folder: {there}")
+    for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):
+        runs = own["run_id"].unique()
+        manifest = described.get(runs[-1]) or {}
+        longest = max(LIKE_MINUTES, LIKE_FACTOR / 60 * (manifest.get("process_seconds") or 0))
+        try:
+            entry = {"points": [_choices_of(study, manifest.get("parameters") or {})], "num_kernels": len(runs)}
+            found = points_of(study, entry | {profile_files.LIMIT: longest}, device, kinds)
+            points |= {point.key: point for point in found}
+            reason = "" if found else "no such framework or device here"
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            say(f"Left out: {study}: {setting(name)} ({reason})")
+    if not points:
+        raise ValueError(f"machine {machine!r}: none of its points can be run here")
+    order = [*layout.notebooks()]
+    return _calibrate_when_needed(sorted(points.values(), key=lambda point: order.index(point.study)))
+
+
+def _choices_of(study: str, parameters: dict) -> dict:
+    """Return a manifest's parameters as a profile would give them, for any machine."""
+    if "device" not in parameters:
+        raise ValueError("its manifest has no parameters")
+    for name in FILES & parameters.keys():
+        if ".py:" in str(parameters[name]):
+            raise ValueError(f"{name} {parameters[name]!r} is a file of that machine's user")
+    is_cpu = parameters["device"] == "cpu"
+    choices = {name: value for name, value in parameters.items() if name in declared(study)}
+    choices["device"] = [kind for kind in KINDS if (kind == "cpu") == is_cpu]
+    return choices | ({"framework": [choices["framework"]]} if "framework" in choices else {})
 
 
 def _calibrate_when_needed(points: list[Point]) -> list[Point]:

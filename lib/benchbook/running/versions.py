@@ -1,0 +1,252 @@
+"""Two versions of a network by turns: is the present one slower than that of a commit?
+
+Each trains in a process, and their windows alternate: what slows the computer slows both. Processes differ more than
+their windows, so each round begins with new ones, until the ratio's interval decides. No rows are written.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from benchbook.judging import compare, intervals
+from benchbook.judging.intervals import Interval
+from benchbook.machine import processes, temporary
+
+PAIRS = 8  # of windows in a round
+WINDOW_SECONDS = 0.4
+FEWEST_ROUNDS = 4  # before anything is decided; with fewer, rounds that happen to agree decide too often
+LIBRARY = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass
+class Trial:
+    """What rounds have shown so far.
+
+    Attributes:
+        percent: B is called slower where it is slower than A by more.
+        ratios: of B's rate over A's, for each pair of windows.
+        rounds: to which each belongs.
+    """
+
+    percent: float
+    ratios: list[float] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+
+    @property
+    def num_rounds(self) -> int:
+        """Return how many rounds there were."""
+        return len(set(self.rounds))
+
+    @property
+    def ratio(self) -> Interval:
+        """Return B's rate over A's."""
+        return intervals.interval(self.ratios, self.rounds)
+
+    @property
+    def decision(self) -> str:
+        """Return `compare.SLOWER`, NOT_SLOWER or UNDECIDED."""
+        return compare.decide(self.ratio, self.percent) if self.num_rounds >= FEWEST_ROUNDS else compare.UNDECIDED
+
+    @property
+    def needed(self) -> int:
+        """Return how many rounds would decide, if the ratio and its deviations stayed what they are."""
+        return intervals.kernels_needed(self.ratios, self.rounds, 1 - self.percent / 100)
+
+
+def run(trial: Trial, measure: Callable[[], list[float] | None], say: Callable[[str], object]) -> Trial:
+    """Measure rounds until the trial is decided, or `measure` has no time for another.
+
+    Args:
+        trial: takes the ratios.
+        measure: a round, to its ratios.
+        say: called with a line after each.
+    """
+    while trial.decision == compare.UNDECIDED and (ratios := measure()):
+        trial.ratios += ratios
+        trial.rounds += [trial.num_rounds] * len(ratios)
+        ratio = trial.ratio
+        say(f"round {trial.num_rounds}: {statistics.median(ratios):.3f}; in all {ratio.value:.3f}")
+    return trial
+
+
+def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | None:
+    """Return the ratios of a round: the rate of the network here over that at a commit; None where time is short.
+
+    Args:
+        choices: of `your_network.plan.Plan` by name, with device, framework and precision.
+        commit: of the repository that holds the network.
+        deadline: on the monotonic clock; what runs then is stopped.
+
+    Raises:
+        ValueError: there is no such commit, or the network cannot be measured at it or here.
+    """
+    with ExitStack() as stack:
+        top, tree = stack.enter_context(checked_out(_place(choices), commit))
+        moved = {name: _moved(value, top, tree) for name, value in choices.items()}
+        here = Path.cwd()
+        there = tree / here.relative_to(top) if here.is_relative_to(top) else here
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # this library stays what it is
+        old_paths = os.pathsep.join(path if path == LIBRARY else _moved(path, top, tree) for path in paths)
+        workers = [
+            stack.enter_context(Worker(moved, there, {"PYTHONPATH": old_paths}, f"at {commit}", tree)),
+            stack.enter_context(Worker(choices, here, {}, "here", top)),
+        ]
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: [each.kill() for each in workers])
+        stack.callback(timer.cancel)
+        timer.start()
+        try:
+            num_steps = max(worker.answer()["num_steps"] for worker in workers)
+            rates = [[], []]
+            for pair in range(-1, PAIRS):  # the first is of caches that are cold
+                for which in (0, 1) if pair % 2 else (1, 0):
+                    rate = workers[which].ask(num_steps)["samples_per_second"]
+                    rates[which] += [rate] if pair >= 0 else []
+        except ValueError:
+            if time.monotonic() > deadline:
+                return None
+            raise
+        return [new / old for old, new in zip(*rates, strict=True)]
+
+
+class Worker:
+    """A process that trains a network, window by window as it is told.
+
+    Args:
+        choices: see `measure_round`.
+        folder: where it runs.
+        variables: of its environment.
+        name: for an error.
+        top: the folder below which one of the callables has to be.
+    """
+
+    def __init__(self, choices: dict, folder: Path, variables: dict, name: str, top: Path) -> None:
+        self.name, self.log = name, tempfile.TemporaryFile("w+")  # noqa: SIM115 (`__exit__` closes it)
+        variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"} | variables
+        command = [sys.executable, "-m", __name__, json.dumps(choices), str(top)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log, "text": True}
+        self.process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, **pipes)
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_error) -> None:
+        self.kill()
+        self.process.communicate()
+        self.log.close()
+
+    def kill(self) -> None:
+        """End the process, with what it started."""
+        processes.kill(processes.family(self.process.pid))
+
+    def ask(self, num_steps: int) -> dict:
+        """Return a window of so many steps, as a row has it."""
+        try:
+            self.process.stdin.write(f"{num_steps}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # `answer` says why
+        return self.answer()
+
+    def answer(self) -> dict:
+        """Return what it says next.
+
+        Raises:
+            ValueError: it has ended; the message is the last line of what it printed.
+        """
+        if line := self.process.stdout.readline():
+            return json.loads(line)
+        self.log.seek(0)
+        printed = self.log.read().strip().splitlines() or ["it ended without a word"]
+        raise ValueError(f"the network {self.name}: {printed[-1]}")
+
+
+@contextmanager
+def checked_out(folder: Path, commit: str) -> Iterator[tuple[Path, Path]]:
+    """Check a commit out into a temporary folder for the body of a `with` block; no branch or file of yours changes.
+
+    Yields:
+        The top folder of the repository that `folder` belongs to, and that of its copy.
+
+    Raises:
+        ValueError: the folder is in no repository, or the repository has no such commit.
+    """
+    top = Path(_git(folder, "rev-parse", "--show-toplevel"))
+    known = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", allowed=commit)
+    _git(top, "worktree", "prune")  # copies whose folder went with a process that was killed
+    with temporary.folder() as place:
+        tree = place / "tree"
+        _git(top, "worktree", "add", "--detach", "--quiet", str(tree), known)
+        try:
+            yield top, tree
+        finally:
+            _git(top, "worktree", "remove", "--force", str(tree))
+
+
+def _git(folder: Path, *words: str, allowed: str = "") -> str:
+    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["git says no more"])[-1]
+        what = f"no commit {allowed!r} in {folder}" if allowed else f"git {words[0]} in {folder}"
+        raise ValueError(f"{what} ({said}); allowed: a commit of the git repository that holds the network")
+    return done.stdout.strip()
+
+
+def _place(choices: dict) -> Path:
+    """Return the folder of the network's file, or the present one, where modules are looked for."""
+    place = str(choices["network"]).rpartition(":")[0]
+    return Path(place).parent if place.endswith(".py") else Path.cwd()
+
+
+def _moved(value, top: Path, tree: Path):
+    """Return a path, or `path:callable`, below the one folder as it is called below the other."""
+    return f"{tree}{value[len(str(top)) :]}" if str(value).startswith(f"{top}{os.sep}") or value == str(top) else value
+
+
+def main() -> None:
+    """Build the network of CHOICES, a JSON object; then answer each number of steps on stdin with a window of them."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the user's code prints
+    processes.when_gone(os.getppid(), lambda: os._exit(1))
+
+    from benchbook.frameworks import devices
+    from benchbook.frameworks.workload import Settings
+    from benchbook.measuring import protocol
+    from benchbook.measuring.sensors import NO_SENSOR
+    from benchbook.studies.your_network import loading
+    from benchbook.studies.your_network.plan import Plan, build
+
+    choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
+    loading.start()
+    device = devices.pick(choices["device"], devices.choose_framework(choices["framework"]))
+    names = {each.name for each in fields(Plan)} & choices.keys() - {"device"}
+    workload = build(Plan(device, **{name: choices[name] for name in names}), Settings(choices["precision"]))
+    places = [choices[name].rpartition(":")[0] for name in loading.NAMED if choices.get(name)]
+    files = [Path(place if place.endswith(".py") else sys.modules[place].__file__).resolve() for place in places]
+    if not any(file.is_relative_to(top) for file in files):
+        raise ValueError(f"{', '.join(map(str, files))}: not below {top}; allowed: a network of that repository")
+    stream = protocol.endless(workload)
+
+    def train(num_steps: int) -> dict:
+        return protocol.train_window(workload, NO_SENSOR, itertools.islice(stream, num_steps))
+
+    def answer(values: dict) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
+    answer({"num_steps": protocol.steps_lasting(WINDOW_SECONDS, lambda count: train(count)["seconds"])})
+    for line in sys.stdin:
+        answer({"samples_per_second": train(int(line))["samples_per_second"]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Two versions of a network by turns: the decision, on simulated rates and on a network in a repository."""
+
+import itertools
+import re
+import subprocess
+from pathlib import Path
+
+import numpy
+import pytest
+from typer.testing import CliRunner
+
+from benchbook.commands import cli
+from benchbook.judging import compare
+from benchbook.running import versions
+
+ROUNDS = 20  # that five minutes have on two cores
+
+
+def decided(ratio: float, seed: int, deviation: float) -> versions.Trial:
+    """Return the trial of versions whose rounds differ by a deviation, and windows by a third of it."""
+    random, left = numpy.random.default_rng(seed), itertools.repeat(None, ROUNDS)
+
+    def measure():
+        if next(left, False) is False:
+            return None
+        level = numpy.log(ratio) + deviation * random.normal()
+        return numpy.exp(level + deviation / 3 * random.normal(size=versions.PAIRS)).tolist()
+
+    return versions.run(versions.Trial(5.0), measure, lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "deviation", "right", "most_wrong"),
+    [(1 / 1.1, 0.05, compare.SLOWER, 5), (1.0, 0.05, compare.NOT_SLOWER, 0), (1.0, 0.2, None, 5)],
+)
+def test_a_slow_down_of_ten_percent_is_found_and_none_is_invented(ratio, deviation, right, most_wrong):
+    decisions = [decided(ratio, seed, deviation).decision for seed in range(100)]
+    assert right is None or decisions.count(right) >= 90
+    assert decisions.count(compare.SLOWER if ratio == 1 else compare.NOT_SLOWER) <= most_wrong
+
+
+def test_what_lies_at_the_bound_stays_undecided_and_says_how_many_kernels_would_decide():
+    trial = decided(0.955, 0, deviation=0.1)
+    assert (trial.decision, trial.num_rounds) == (compare.UNDECIDED, ROUNDS)
+    assert trial.needed > ROUNDS
+
+
+def test_one_round_decides_nothing():
+    trial = versions.Trial(5, [0.5] * 8, [0] * 8)
+    assert (trial.num_rounds, trial.decision) == (1, compare.UNDECIDED)
+
+
+SLOW = """
+import time, torch
+
+class Slow(torch.nn.Linear):
+    def forward(self, x):
+        time.sleep({})
+        return super().forward(x)
+
+def network():
+    return torch.nn.Sequential(torch.nn.Flatten(), Slow(192, 10))
+"""
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Make a repository with a network whose second commit takes twice as long; return its folder."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    folder = tmp_path / "own"
+    folder.mkdir()
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for seconds in (0.01, 0.02):
+        (folder / "net.py").write_text(SLOW.format(seconds))
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", str(seconds)], check=True)
+    return folder
+
+
+def typed(*words):
+    small = ("--image-size", "8", "--num-classes", "10", "--batch-size", "4", "--machine", "desk", "--device", "cpu")
+    return CliRunner().invoke(cli.app, ["measure", *words, *small])
+
+
+def test_a_commit_is_run_by_turns_with_the_files_here(repository, monkeypatch):
+    monkeypatch.setattr(versions, "PAIRS", 3)
+    monkeypatch.setattr(versions, "FEWEST_ROUNDS", 2)
+    monkeypatch.chdir(repository)
+    slower = typed("net:network", "--against", "HEAD~1")
+    assert slower.exit_code == 1, slower.output
+    assert "Speed here / at HEAD~1: 0." in slower.output
+    listed = subprocess.run(["git", "worktree", "list"], cwd=repository, capture_output=True, text=True, check=True)
+    assert listed.stdout.count("\n") == 1
+    assert not (repository.parent / "outputs" / "runs" / "desk" / "your_network").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("/own/nets/net.py:network", "/tree/nets/net.py:network"),
+        ("/own", "/tree"),
+        ("/owner/net.py:network", "/owner/net.py:network"),
+        ("models:network", "models:network"),
+        (64, 64),
+    ],
+)
+def test_files_of_the_repository_are_taken_from_its_copy(value, expected):
+    assert versions._moved(value, Path("/own"), Path("/tree")) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("net.py:network", "--against", "ffff"), "no commit 'ffff' in .*allowed: a commit of the git repository"),
+        (("net.py:network", "--against", "--exec"), "no commit '--exec'"),
+        (("net.py:missing", "--against", "HEAD"), "missing is not in it"),
+        (("torchvision.models:resnet18", "--against", "HEAD"), "at HEAD: .*allowed: a network of that repository"),
+        (("net.py:network", "--against", "HEAD", "--tuned"), "allowed without --tuned"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(repository, monkeypatch, words, message):
+    monkeypatch.chdir(repository)
+    done = typed(*words)
+    assert isinstance(done.exception, ValueError), done.output
+    assert re.search(message, str(done.exception))
