@@ -52,35 +52,15 @@ HEADERS = {
     "within_2": "within a factor of 2",
 }
 # Names and messages that look like a number, or like NA, stay what they are.
-TEXT = (
-    "machine",
-    "place",
-    "name",
-    "id",
-    "chip",
-    "point",
-    "message",
-    "commit",
-    "session",
-    "framework_version",
-    "study",
-    "dataset",
-)
+TEXT = ["machine", "place", "name", "id", "chip", "point", "message", "commit", "session", "framework_version", "study"]
+TEXT += ["dataset"]
 PERCENT = ("median_error", "coverage", "within_2")
-# What stands small below a cell.
+# What stands small below a cell, besides a machine's id.
 NOTES = {
-    "headline": {
-        "machine": "id",
-        "study": "setting",
-        "images_per_second": "bounds",
-        "joules_per_image": "energy_boundary",
-    },
-    "support": {"machine": "id", "speedup": "bounds"},
-    "summary": {"machine": "id"},
-    "parity": {"machine": "id"},
-    "machines": {"machine": "id"},
-    "tuning": {"machine": "id", "confirmed": "bounds"},
-    "frameworks": {"machine": "id", "framework": "framework_version", "ratio": "bounds"},
+    "headline": {"study": "setting", "images_per_second": "bounds", "joules_per_image": "energy_boundary"},
+    "support": {"speedup": "bounds"},
+    "tuning": {"confirmed": "bounds"},
+    "frameworks": {"framework": "framework_version", "ratio": "bounds"},
 }
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -119,7 +99,7 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
         `order`, all digits of a number; of very many lines the first. `count`: of all lines. No lines where the file
         has none or is not there.
     """
-    names, notes = COLUMNS[name].split(), NOTES.get(name, {})
+    names, notes = COLUMNS[name].split(), {"machine": "id"} | NOTES.get(name, {})
     prepare = {"headline": _headline}.get(name, _bounded if "bounds" in notes.values() else None)
     content = prepare(read(path)) if prepare else read(path)
     content = content if name == "headline" else _named(content, called or {})

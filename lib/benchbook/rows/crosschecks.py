@@ -60,13 +60,12 @@ RUN = ["machine", "study", "point", "run_id"]
 COLUMNS = [*RUN, "line", "reason"]
 
 
-def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datetime | None = None) -> pandas.DataFrame:
+def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
     """Return what contradicts something else, the first row of each run and reason.
 
     Args:
         rows: as `records.merge` returns them: those of a run in the order of its file.
         manifests: by run id; of a run without one, only its rows are compared with each other.
-        now: when nothing can have been measured yet; None: the present.
 
     Returns:
         Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), reason.
@@ -75,7 +74,7 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict], now: datet
     if rows.empty:
         return pandas.DataFrame(columns=COLUMNS)
     table = _with_manifests(rows, manifests)
-    table["now"] = (now or datetime.now(UTC)).timestamp()
+    table["now"] = datetime.now(UTC).timestamp()
     found = []
     for reason, is_wrong in RULES:
         wrong = table.index[is_wrong(table).fillna(False).astype(bool)]
