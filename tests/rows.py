@@ -42,6 +42,13 @@ def make_row(**columns) -> dict:
     return row | columns
 
 
+def windows(rates, **columns) -> list[dict]:
+    """Return a training window for each rate, in images a second, with these columns changed."""
+    return [
+        make_row(**{"index": index, "samples_per_second": r and float(r)} | columns) for index, r in enumerate(rates)
+    ]
+
+
 def make_rows(rows: list[dict]) -> pandas.DataFrame:
     """Return rows as a frame with the schema's types, unchecked; no rows make an empty frame of the same types."""
     table = pandas.DataFrame(rows, columns=records.COLUMNS, dtype=object)

@@ -8,7 +8,7 @@ from benchbook.record import articles
 from benchbook.report.answers import closing
 from benchbook.report.answers.marks import TASKS
 from benchbook.studies.study import Evidence
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 STUDIES = [studies.every()[task.study] for task in TASKS if task.study]
 ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
@@ -17,7 +17,7 @@ ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "b
 def run(study="mnist_speedup", rates=(250.0, 320.0, 400.0), **columns):
     """Return the rows of a run of one point, a window at each rate."""
     named = {"study": study, "machine": "desk", "point": "a-point", "run_id": "a-run", "device": "cpu"} | columns
-    return [make_row(index=index, samples_per_second=rate, **named) for index, rate in enumerate(rates)]
+    return windows(rates, **named)
 
 
 def among(*rows):

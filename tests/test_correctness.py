@@ -7,7 +7,7 @@ from benchbook.judging import compare, statistics, verdicts
 from benchbook.report import headline
 from benchbook.studies import figures, quantities
 from benchbook.studies.study import Evidence
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 GOOD = {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0, "worst_cosine": 1.0, "worst_cosine_layer": "dense"}
 GOOD |= {"worst_norm_ratio": 1.0, "worst_norm_ratio_layer": "dense", "reference_loss": 2.0, "same_weights_loss": 2.0}
@@ -18,9 +18,8 @@ def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
     common = {"point": name, "run_id": f"run-{name}", "precision": "fp32", "dataset_samples": 600} | columns
     compared = {"phase": "parity", "loss": 2.0, "samples": 64, "settings": parity and parity | {"step": 1}}
     steps = [make_row(**common | compared)] if parity else []
-    windows = [make_row(**common, index=index, samples=100, samples_per_second=rate) for index in range(6)]
     test = {"phase": "evaluate", "accuracy": accuracy, "accuracy_metric": "top1", "samples": 1000}
-    return [*steps, *windows, make_row(**common | test)]
+    return [*steps, *windows([rate] * 6, samples=100, **common), make_row(**common | test)]
 
 
 def training(rows):

@@ -6,7 +6,7 @@ from benchbook import studies
 from benchbook.report import headline
 from benchbook.studies import findings
 from benchbook.studies.study import Evidence, Study
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 STUDY = "mnist_speedup"
 PRINTED = make_row(source="published", machine="printed-box", phase="total", device="mps", seconds=19.6, epoch=1)
@@ -18,7 +18,7 @@ def point(rates=(100.0, 101.0, 99.0, 100.0, 102.0, 98.0), variant="reference", *
     common = {"variant": variant, "point": name, "run_id": name, "session": name} | columns
     if common.get("status", "ok") != "ok":
         return [make_row(**common | dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds")))]
-    return [make_row(**common, index=index, samples_per_second=rate) for index, rate in enumerate(rates)]
+    return windows(rates, **common)
 
 
 def evidence_of(*parts, printed=(PRINTED,)):

@@ -10,7 +10,7 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.report import headline
 from benchbook.studies.study import Evidence
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 PRINTED = {"source": "published", "machine": "printed-box", "run_id": "printed", "session": "printed"}
 PRINTED |= {"point": "printed", "study": "resnet50_cost", "framework": "tensorflow", "dataset": "imagenet"}
@@ -29,7 +29,7 @@ def point(rates=(100.0,) * 6, batch_size=1024, **columns):
     if common.get("status", "ok") not in ("ok", "diverged"):
         common |= dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
         return [make_row(**common)]
-    return [make_row(**common | {"samples_per_second": rate, "index": i}) for i, rate in enumerate(rates)]
+    return windows(rates, **common)
 
 
 def table(*parts, printed=(PRINTED,), prices=NO_PRICES):
@@ -117,7 +117,7 @@ def test_an_epoch_of_mnist_is_what_the_article_timed_at_its_batch_size():
     common |= {"point": "m", "run_id": "m", "session": "m"}
     rows = [
         make_row(**common, phase="setup", seconds=1.0, samples=None, samples_per_second=None, batch_size=None),
-        *(make_row(**common, index=index, samples_per_second=600.0) for index in range(6)),
+        *windows([600.0] * 6, **common),
         make_row(**common, phase="evaluate", samples_per_second=5000.0),
     ]
     printed = PRINTED | common | {"phase": "total", "samples": 60_000, "seconds": 33.4, "epoch": 1, "batch_size": 64}

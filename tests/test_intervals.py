@@ -10,7 +10,7 @@ import pytest
 
 from benchbook.judging import intervals
 from benchbook.judging.intervals import Interval, Prior
-from rows import make_row, make_rows
+from rows import make_rows, windows
 
 SIX = [100.0] * 6
 PRIOR = Prior(variance=0.002, freedom=0.8, session_width=0.1)
@@ -18,9 +18,7 @@ PRIOR = Prior(variance=0.002, freedom=0.8, session_width=0.1)
 
 def kernel(run_id, rate, num_windows=6, **columns):
     """Return the windows of one kernel, all at this rate."""
-    return [
-        make_row(run_id=run_id, index=index, samples_per_second=float(rate)) | columns for index in range(num_windows)
-    ]
+    return windows([rate] * num_windows, run_id=run_id, **columns)
 
 
 def quantile(freedom):

@@ -11,7 +11,7 @@ from benchbook.judging import verdicts
 from benchbook.machine import contention
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
-from rows import make_row, make_rows
+from rows import make_rows, windows
 
 IDLE = {"cpu_cores": 2, "cpu_busy_seconds": 100.0, "cpu_own_seconds": 10.0, "cpu_stolen_seconds": 1.0}
 pinned = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot choose their cores here")
@@ -81,7 +81,7 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(spinner, t
 )
 def test_windows_beside_others_are_unstable_with_the_reason(taken, stolen, expected):
     rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
-    rows = make_rows([make_row(index=index, samples_per_second=rate) for index, rate in enumerate(rates)])
+    rows = make_rows(windows(rates))
     samples = []
     for number in range(7):  # one before the first window; 10 s and 20 CPU seconds each
         share = number / 6

@@ -8,12 +8,7 @@ import pandas
 import pytest
 
 from benchbook.judging import compare, intervals, statistics
-from rows import make_row, make_rows
-
-
-def windows(*rates, **columns):
-    """Return training windows of these rates, in images a second."""
-    return [make_row(index=index, samples_per_second=float(rate), **columns) for index, rate in enumerate(rates)]
+from rows import make_row, make_rows, windows
 
 
 def test_the_spread_is_half_the_noise_of_windows_around_their_kernel_without_its_warm_up():
@@ -52,9 +47,9 @@ def test_the_last_session_is_the_one_that_started_last():
 
 def test_an_interruption_is_forgotten_once_the_point_went_on_and_a_crash_is_not():
     broken = {"samples_per_second": None, "samples": None, "seconds": None, "run_id": "1"}
-    later = windows(100, run_id="2")
+    later = windows([100], run_id="2")
     for status, expected in {"interrupted": "ok", "crashed": "crashed"}.items():
-        rows = [*windows(100, run_id="1"), make_row(**broken, status=status, index=1), *later]
+        rows = [*windows([100], run_id="1"), make_row(**broken, status=status, index=1), *later]
         assert statistics.summarise(make_rows(rows))["status"].tolist() == [expected]
         assert statistics.summarise(make_rows(rows[:-1]))["status"].tolist() == [status]
 
@@ -62,10 +57,10 @@ def test_an_interruption_is_forgotten_once_the_point_went_on_and_a_crash_is_not(
 def test_a_summary_has_the_medians_of_the_training_windows_alone():
     board = {"energy_method": "nvml", "energy_boundary": "board", "samples": 600, "seconds": 2.0}
     rows = [
-        *windows(100, 400, 300, run_id="run-1", input_seconds=0.5, energy_joules=60.0, **board),
-        *windows(200, run_id="run-2", input_seconds=1.0, energy_joules=30.0, **board),
-        *windows(9999, run_id="run-1", phase="compile"),
-        *windows(9999, run_id="run-1", phase="warmup"),
+        *windows([100, 400, 300], run_id="run-1", input_seconds=0.5, energy_joules=60.0, **board),
+        *windows([200], run_id="run-2", input_seconds=1.0, energy_joules=30.0, **board),
+        *windows([9999], run_id="run-1", phase="compile"),
+        *windows([9999], run_id="run-1", phase="warmup"),
         make_row(run_id="run-1", phase="evaluate", samples_per_second=9999.0, accuracy=0.75),
         make_row(run_id="run-2", phase="evaluate", samples_per_second=9999.0, accuracy=0.25),
         make_row(run_id="article", point="published", source="published", phase="total"),
@@ -88,7 +83,7 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
 def test_a_summary_describes_the_windows_and_not_what_was_tried_after_them():
     settings = '{"tried": "matrix"}'
     trial = make_row(phase="calibrate", precision="amp_bf16", batch_size=4, samples_per_second=9.0, settings=settings)
-    trained = windows(128, 128, precision="fp32", image_size=32, settings="{}")
+    trained = windows([128, 128], precision="fp32", image_size=32, settings="{}")
     line = statistics.summarise(make_rows([*trained, trial])).iloc[0]
     assert line[["precision", "batch_size", "image_size", "settings"]].tolist() == ["fp32", 64, 32, {}]
     assert line["seconds_per_step"] == pytest.approx(0.5)
@@ -100,38 +95,38 @@ def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
         make_row(phase="evaluate", repeat=repeat, epoch=epoch, index=epoch, accuracy=accuracy)
         for repeat, epoch, accuracy in tests
     ]
-    assert statistics.summarise(make_rows([*windows(100), *rows]))["accuracy"].tolist() == [0.6]
+    assert statistics.summarise(make_rows([*windows([100]), *rows]))["accuracy"].tolist() == [0.6]
 
 
 def test_each_point_of_each_machine_has_its_own_line():
-    rows = [*windows(1), *windows(2, machine="attic"), *windows(3, point="another")]
+    rows = [*windows([1]), *windows([2], machine="attic"), *windows([3], point="another")]
     summary = statistics.summarise(make_rows(rows))
     keys = summary[["machine", "point", "samples_per_second"]].to_numpy().tolist()
     assert keys == [["attic", "reference-cpu", 2], ["desk", "another", 3], ["desk", "reference-cpu", 1]]
 
 
 def test_what_no_sensor_measured_stays_missing():
-    line = statistics.summarise(make_rows(windows(100, 200))).iloc[0]
+    line = statistics.summarise(make_rows(windows([100, 200]))).iloc[0]
     assert pandas.isna(line["energy_per_sample"])
     assert pandas.isna(line["accuracy"])
 
 
 def test_a_failure_gives_its_point_status_and_message_and_keeps_the_windows_before_it():
     failure = {"samples": None, "seconds": None, "samples_per_second": None, "status": "out_of_memory"}
-    rows = [*windows(100, 200), make_row(index=2, message="allocating 9 GB", **failure)]
+    rows = [*windows([100, 200]), make_row(index=2, message="allocating 9 GB", **failure)]
     line = statistics.summarise(make_rows(rows)).iloc[0]
     assert (line["status"], line["message"], line["num_windows"]) == ("out_of_memory", "allocating 9 GB", 2)
 
 
 def test_a_point_that_only_failed_is_a_line_without_a_rate():
     failure = make_row(phase="setup", samples_per_second=None, batch_size=None, status="unavailable", message="no cuda")
-    summary = statistics.summarise(make_rows([failure, *windows(5, point="another")])).set_index("point")
+    summary = statistics.summarise(make_rows([failure, *windows([5], point="another")])).set_index("point")
     assert summary.loc["reference-cpu", ["status", "message", "num_windows"]].tolist() == ["unavailable", "no cuda", 0]
     assert pandas.isna(summary.loc["reference-cpu", "samples_per_second"])
 
 
 def test_a_diverged_window_makes_its_point_diverged():
-    rows = [*windows(100, 200), make_row(index=2, status="diverged"), make_row(phase="evaluate", accuracy=0.1)]
+    rows = [*windows([100, 200]), make_row(index=2, status="diverged"), make_row(phase="evaluate", accuracy=0.1)]
     assert statistics.summarise(make_rows(rows))["status"].tolist() == ["diverged"]
 
 
@@ -168,9 +163,9 @@ def test_the_ratio_of_too_few_windows_is_a_range_without_a_verdict():
 
 
 def test_a_machines_other_points_make_an_interval_wider_or_narrower():
-    own = [*windows(*[500] * 6, run_id="run-a"), *windows(*[510] * 6, run_id="run-b")]
+    own = [*windows([500] * 6, run_id="run-a"), *windows([510] * 6, run_id="run-b")]
     others = [
-        windows(*[rate] * 6, run_id=f"run-{name}-{rate}", point=f"p{name}")
+        windows([rate] * 6, run_id=f"run-{name}-{rate}", point=f"p{name}")
         for name in range(5)
         for rate in (100, 100 * (1.5 + name / 10))
     ]
@@ -185,7 +180,7 @@ def test_a_machines_other_points_make_an_interval_wider_or_narrower():
 
 
 def test_the_rate_of_several_kernels_is_the_geometric_mean_of_their_medians():
-    rows = [*windows(100, 100, 900, run_id="run-1"), *windows(400, 400, 400, 400, run_id="run-2")]
+    rows = [*windows([100, 100, 900], run_id="run-1"), *windows([400, 400, 400, 400], run_id="run-2")]
     assert statistics.summarise(make_rows(rows))["samples_per_second"].tolist() == [pytest.approx(200.0)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchbook.judging import verdicts
 from benchbook.judging.verdicts import Verdict
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 
@@ -139,7 +139,7 @@ def test_a_battery_is_named_even_with_few_windows():
 
 
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
-    rows = [make_row(index=index, samples_per_second=rate) for index, rate in enumerate(STEADY)]
+    rows = windows(STEADY)
     old = [row | {"session": "old", "run_id": "run-0", "samples_per_second": 5.0} for row in rows]
     warm = [make_row(phase="warmup", samples_per_second=1.0)]
 
@@ -156,7 +156,7 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
 
 
 def test_a_summary_has_a_verdict_for_each_point_with_windows():
-    rows = [make_row(index=index, samples_per_second=rate) for index, rate in enumerate(STEADY)]
+    rows = windows(STEADY)
     rows += [make_row(point="short"), make_row(point="failed", samples_per_second=None, status="crashed")]
     judged = verdicts.summarise(make_rows(rows)).set_index("point")["verdict"]
     assert judged["reference-cpu"].kind == verdicts.STABLE
