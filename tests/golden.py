@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -29,15 +29,13 @@ from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
 from benchbook.judging.verdicts import Verdict
-from benchbook.machine import condition, layout
+from benchbook.machine import layout
 from benchbook.measuring import protocol, tuned
-from benchbook.record import articles
 from benchbook.record.forecast import Question
 from benchbook.record.model import Unknown
-from benchbook.report import answers, claim_outcomes, headline, machines
+from benchbook.report import aggregation, answers, claim_outcomes
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
-from benchbook.studies import findings
 from benchbook.studies import predictions as learned
 from benchbook.studies.study import Evidence
 
@@ -96,53 +94,35 @@ QUESTIONS = (
 )
 
 
-def drawn(folder: Path, say: Callable[[str], object] = print) -> tuple[pandas.DataFrame, Evidence, dict]:
-    """Return what a report shows of a folder of rows, without its pages: the rows kept, what they say, and all tables.
-
-    Args:
-        folder: of all machines' rows.
-        say: called with a line for each file and run that is left out.
-    """
-    described = manifests.every(folder)
-    measured = crosschecks.without(records.gather(records.find(folder), say, described), described, say)
-    measured = machines.tell_apart(measured, described)
-    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
-    evidence = Evidence(rows, condition.samples(described), folder, articles.prices())
-    headlines = headline.table(evidence, studies.every())
-    spoken = findings.table(evidence, studies.every().values(), headlines)
-    marks, _ = answers.gather(evidence, headlines, here="")
-    marks = answers.lines(answers.priced(marks, TODAY))
-    drawings = [(chart.name, chart.draw(evidence)) for study in studies.every().values() for chart in study.charts]
-    tables = {"tuning": confirmation.table(measured, evidence.priors)}
-    for name, drawing in drawings:
-        tables |= {name: drawing.table, **drawing.tables}
-    machines.table(measured, described)
-    return measured, evidence, {"headlines": headlines, "spoken": spoken, "marks": marks, "tables": tables}
-
-
 def values() -> dict[str, dict]:
     """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
-    folder = layout.outputs() / "runs"
-    measured, evidence, made = drawn(folder)
-    costs = pandas.DataFrame(made["marks"])
+    merged = aggregation.merge(layout.outputs() / "runs")
+    evidence = merged.evidence
+    tables = {"tuning": confirmation.table(evidence.measured, evidence.priors)}
+    for study in studies.every().values():
+        for chart in study.charts:
+            drawing = merged.drawings[chart.name]
+            tables |= {chart.name: drawing.table, **drawing.tables}
+    marks, _ = answers.gather(evidence, merged.headlines, here="")
+    costs = pandas.DataFrame(answers.lines(answers.priced(marks, TODAY)))
     costs = costs[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
     return {
-        "runs.json": {run: {"rows": len(own)} for run, own in measured.groupby("run_id")},
+        "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
-        "headline.json": keyed(made["headlines"], ["source", "study", "machine", "variant", "device"]),
+        "headline.json": keyed(merged.headlines, ["source", "study", "machine", "variant", "device"]),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
         "findings.json": {
             line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)}
-            for line in made["spoken"].itertuples()
+            for line in merged.findings.itertuples()
         },
         "tables.json": {
             f"{name} | {key}": record
-            for name, table in made["tables"].items()
+            for name, table in tables.items()
             for key, record in keyed(table, IDENTITY).items()
         },
         "answers.json": keyed(costs, ["task", "machine", "source", "precision"]),
         "predictions.json": predictions(evidence),
-        "validate.json": dict(verdicts(folder)),
+        "validate.json": dict(verdicts(layout.outputs() / "runs")),
     }
 
 

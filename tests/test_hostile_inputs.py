@@ -16,10 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bad_files
-import golden
 from benchbook.frameworks.devices import DeviceUnavailable
 from benchbook.machine import layout
-from benchbook.report import tables
+from benchbook.report import aggregation, tables
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.running import profiles
 from benchbook.studies import figures
@@ -345,13 +344,14 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
         for name, content in files.items():
             (runs / f"m{number:03}" / name).parent.mkdir(parents=True, exist_ok=True)
             (runs / f"m{number:03}" / name).write_bytes(content)
-    said = []
-    measured, _, made = golden.drawn(runs, said.append)
+    merged = aggregation.merge(runs)
+    merged.write(tmp_path / "figures")
+    measured, said = merged.evidence.measured, merged.left_out
     kept = set(zip(measured["machine"].str.partition(" ")[0], measured["run_id"], strict=True))
     refused = [run for run in hurt if run not in kept]
     assert all(any(run_id in line for line in said) for _, run_id in refused)
     assert 40 < len(refused) < 120
-    assert len(made["headlines"]) > 50
+    assert len(merged.headlines) > 50
 
 
 def _files(folder: Path) -> set[Path]:

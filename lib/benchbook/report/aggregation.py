@@ -1,0 +1,132 @@
+"""All machines' rows merged with the published ones, and the files that the report shows of them."""
+
+import datetime
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas
+
+from benchbook import studies
+from benchbook.judging import confirmation, wording
+from benchbook.machine import condition, identity, meter
+from benchbook.record import articles
+from benchbook.report import answers, claim_outcomes, headline, machines
+from benchbook.report.answers.marks import TASKS, Mark
+from benchbook.rows import crosschecks, manifests, records
+from benchbook.studies import findings, predictions
+from benchbook.studies.figures import save_table
+from benchbook.studies.study import Drawing, Evidence
+
+SOURCES = {"measured": "measured here", "published": "published", "predicted": "predicted"}
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """All rows that may be published, and what they say; each table is made once.
+
+    Attributes:
+        evidence: the measured rows of all machines, and the published ones.
+        manifests: of the measured runs, by run id.
+        left_out: a sentence for each file and run that was left out, and for each column that is unknown.
+    """
+
+    evidence: Evidence
+    manifests: dict[str, dict]
+    left_out: list[str]
+
+    @cached_property
+    def machines(self) -> pandas.DataFrame:
+        """Return a line for each machine that measured; see `machines.table`."""
+        return machines.table(self.evidence.measured, self.manifests)
+
+    @cached_property
+    def headlines(self) -> pandas.DataFrame:
+        """Return a line for each machine, study, variant and device; see `headline.table`."""
+        return headline.table(self.evidence, studies.every())
+
+    @cached_property
+    def findings(self) -> pandas.DataFrame:
+        """Return what each study finds; see `findings.table`."""
+        return findings.table(self.evidence, studies.every().values(), self.headlines)
+
+    @cached_property
+    def claims(self) -> pandas.DataFrame:
+        """Return the outcome of each claim; see `claim_outcomes.table`."""
+        return claim_outcomes.table(claim_outcomes.judged(self.evidence), self.evidence.names)
+
+    @cached_property
+    def drawings(self) -> dict[str, Drawing]:
+        """Return every chart of the studies and of the predictions, drawn, by its name."""
+        charts = [chart for study in studies.every().values() for chart in study.charts]
+        return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
+
+    @cached_property
+    def answers(self) -> tuple[list[Mark], list[dict]]:
+        """Return what each machine and chip takes for each task, and what is not predicted; see `answers.gather`."""
+        marks, refused = answers.gather(self.evidence, self.headlines, answers.here(self.evidence.folder))
+        return answers.priced(marks, datetime.date.today()), refused
+
+    def fastest(self) -> pandas.DataFrame:
+        """Return the shortest time of one device for each task that a study answers: measured, published, predicted."""
+        lines = []
+        for task in (task for task in TASKS if task.study):
+            line = {"to train": task.short}
+            for source, column in SOURCES.items():
+                own = (mark for mark in self.answers[0] if (mark.task, mark.source) == (task.key, source))
+                best = next((mark for mark in own if mark.count == 1 and not mark.apart), None)
+                line[column] = f"{wording.duration(best.seconds)}: {best.name}" if best else ""
+            lines.append(line)
+        return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
+
+    def missing(self) -> pandas.DataFrame:
+        """Return what has no number or no figure, how many of each kind, and why: at most five reasons of a kind."""
+        failed = self.evidence.summary[~self.evidence.summary["status"].isin(records.TRAINED)]
+        claims = self.claims
+        undrawn = [name for name, drawing in self.drawings.items() if drawing.figure is None]
+        reasons = {
+            "files and runs": self.left_out,
+            "points": failed["study"].map(studies.title) + ": " + failed["status"].str.replace("_", " "),
+            "charts": [f"nothing to compare yet: {', '.join(undrawn)}"] * len(undrawn),
+            "claims": claims.loc[claims["outcome"] == claim_outcomes.OUT_OF_REACH, "why"],
+        }
+        counts = {kind: pandas.Series(own, dtype=str).value_counts().head(5) for kind, own in reasons.items()}
+        return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
+
+    def write(self, folder: Path) -> None:
+        """Write every chart, and the tables that the report shows, into a folder."""
+        for name, drawing in self.drawings.items():
+            drawing.save(folder, name)
+        tables = {
+            "left-out": pandas.DataFrame({"fault": self.left_out}, dtype=str),
+            "summary": self.evidence.summary,
+            "machine-names": self.evidence.names.table(),
+            "machines": self.machines,
+            "headline": self.headlines,
+            "tuning": confirmation.table(self.evidence.measured, self.evidence.priors),
+            "frameworks": headline.frameworks(self.evidence),
+            "findings": self.findings,
+            "claims": claim_outcomes.judged(self.evidence),
+            "claim-outcomes": self.claims,
+        }
+        for name, table in tables.items():
+            save_table(table, folder, name)
+        answers.save(*self.answers, folder)
+
+
+def merge(runs: Path, meter_file: str = "") -> Aggregation:
+    """Merge the rows of all machines with the published ones.
+
+    A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest.
+
+    Args:
+        runs: the folder of all machines' rows.
+        meter_file: see `meter.fill`.
+    """
+    described, left_out = manifests.every(runs), []
+    measured = records.gather(records.find(runs), left_out.append, described)
+    measured = meter.fill(measured, identity.identify().name, meter_file)
+    measured = crosschecks.without(measured, described, left_out.append)
+    measured = machines.tell_apart(measured, described)
+    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
+    return Aggregation(Evidence(rows, condition.samples(described), runs), described, left_out)
