@@ -25,13 +25,14 @@ from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-app.command()(measure.measure)
-app.command()(record.predict)
-app.command()(record.chips)
-app.command()(record.sources)
-app.command()(share.share)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+# What `benchbook --help` groups the commands by.
+MEASURE, REPORT = "Measure this machine", "Compare and report"
+SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
+ORDER = (
+    "Order: a framework is calibrated before the first study that needs it; points of a study take turns (A B, B A)."
+)
 SOME_FAILED = 3  # the status of a study that ended, some points of which did not
 SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
 MOST_FINDINGS = 3
@@ -49,12 +50,15 @@ Like = Annotated[str, typer.Option(help="a machine whose points to run, in place
 
 @app.callback()
 def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
-    """Measure what training costs on this machine, merge what others measured, and report it."""
+    """Measure what it costs to train networks: time, energy and money, on this machine, on others and on rented ones.
+
+    `benchbook study` measures this machine and writes a report. Rows of other machines merge with yours.
+    """
     if debug:
         os.environ["BENCHBOOK_DEBUG"] = "1"
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def study(
     profile: Profile = "quick",
     studies: Studies = "all",
@@ -89,6 +93,7 @@ def study(
     else:
         _say_refused()
         _say_first_use(points)
+        say(ORDER)
         name = identity.identify(machine).name
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
@@ -117,7 +122,7 @@ def study(
         say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def plan(
     profile: Profile = "quick",
     studies: Studies = "all",
@@ -161,13 +166,13 @@ def plan(
         say(f"At {wording.price(price, 3)} an hour: {least} for what was estimated, {most} at the very most.")
 
 
-@app.command()
+@app.command(rich_help_panel=REPORT)
 def report() -> None:
     """Merge all rows into figures, tables and the report."""
     say(f"Report: {short(_write_report())}")
 
 
-@app.command()
+@app.command(rich_help_panel=SHARE)
 def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
     """Check rows against the schema, each other and their manifests; the first fault is named with file and line."""
     paths = records.find(path)
@@ -187,7 +192,7 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
-@app.command()
+@app.command(rich_help_panel=REPORT)
 def compare(
     a: Annotated[
         str, typer.Argument(help="machine:NAME, session:NAME, commit:START, library:NAME==VERSION or file:PATH")
@@ -226,7 +231,7 @@ def compare(
             )
 
 
-@app.command()
+@app.command(rich_help_panel=SHARE)
 def pack(
     machine: MachineName = "",
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
@@ -236,7 +241,7 @@ def pack(
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
-@app.command()
+@app.command(rich_help_panel=SHARE)
 def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
     """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was.
 
@@ -259,7 +264,7 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
         raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def doctor(
     minutes: Annotated[float, typer.Option(help="the longest it may take", callback=within(0, 1e5))] = 10.0,
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
@@ -283,7 +288,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command(name="machine")
+@app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
     """Show who this computer is and in what condition; all of it may be published."""
     names = installed()  # and the first one's devices: asking all of them takes long
@@ -291,6 +296,12 @@ def show_machine() -> None:
     values |= {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
     say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
+
+
+app.command(rich_help_panel=MEASURE)(measure.measure)
+for command in (record.predict, record.chips, record.sources):
+    app.command(rich_help_panel=RECORD)(command)
+app.command(rich_help_panel=SHARE)(share.share)
 
 
 def _write_report() -> Path:
@@ -313,7 +324,7 @@ def _points(
     present = {point.study for point in points}
     absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
     if absent:
-        say(f"Left out, for want of a framework or its device: {', '.join(absent)}")
+        say(f"Skipped (framework or device missing): {', '.join(absent)}")
     return points
 
 
@@ -339,19 +350,23 @@ def _say_first_use(points: list[profiles.Point]) -> None:
 def _print_summary(lines: pandas.DataFrame) -> None:
     """Print a line for each point that has a rate, and one for each that failed."""
     from benchbook import studies
+    from benchbook.report import headline
+    from benchbook.studies.study import Evidence
 
-    titles = {name: study.title for name, study in studies.every().items()}
+    epochs = {}
+    for machine in lines["machine"].drop_duplicates():
+        epochs |= headline.epoch_seconds(Evidence.of_machine(machine), studies.every())
     measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
     shown, rates = [], [f"{statistics.in_units(line)[-1]}/s" for line in measured.to_dict("records")]
     for line in measured.to_dict("records"):
         has_rate = pandas.notna(line["samples_per_second"])
-        cells = {"study": titles.get(line["study"], line["study"])}
+        cells = {"study": studies.title(line["study"])}
         cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
         rate, low, high, unit = statistics.in_units(line)
         cells |= dict.fromkeys(rates) | {f"{unit}/s": wording.rate(rate) if has_rate else None}
         bounds = wording.bounds(low, high, line["interval"], wording.rate) if has_rate else ""
         cells["95 % interval"] = bounds.removeprefix("95 % interval ")
-        epoch = line["dataset_samples"] / line["samples_per_second"] if has_rate else None
+        epoch = epochs.get(tuple(line[name] for name in statistics.POINT_KEY)) if has_rate else None
         cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
         verdict = line["verdict"]
         remark = str(verdict) if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else ""

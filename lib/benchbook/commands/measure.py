@@ -110,7 +110,9 @@ def _say_first(folder: Path, ended: threading.Event) -> None:
         for path in set(folder.glob("*.csv")) - before:
             rates = records.gather([path], lambda line: None)["samples_per_second"].dropna()
             if len(rates):
-                typer.echo(f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); measuring goes on.")
+                typer.echo(
+                    f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); the measurement continues."
+                )
                 return
 
 

@@ -131,7 +131,7 @@ def _print_answer(answer) -> None:
         say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
     joules = answer.joules_per_image
     if joules is None:
-        say("  energy  nobody on record measured this chip's power in this work")
+        say("  energy  no measured power of this chip in this work is on record")
     else:
         say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:

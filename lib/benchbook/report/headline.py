@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, intervals, verdicts
+from benchbook.judging import confirmation, intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, estimate
 from benchbook.rows import records
@@ -59,7 +59,11 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     """
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
-    measured = _measured(evidence, studies, own["dataset_samples"])
+    seconds = epoch_seconds(evidence, studies)
+    points = (
+        (tuple(point[name] for name in statistics.POINT_KEY), point) for point in evidence.summary.to_dict("records")
+    )
+    measured = [_point(point, seconds[key]) for key, point in points if key in seconds]
     printed = evidence.rows[(evidence.rows["source"] == "published") & evidence.rows["study"].isin(own.index)]
     lines = pandas.DataFrame(
         [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour"]
@@ -99,14 +103,21 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
     return ranked.drop(columns=list(keys))
 
 
-def _measured(evidence: Evidence, studies: Mapping[str, Study], num_images: pandas.Series) -> list[dict]:
-    """Return the line of each measured point of these studies, with the seconds of the article's epoch."""
-    timed = {name: studies[name].epoch_seconds(evidence) for name in num_images.index if studies[name].epoch_seconds}
-    return [
-        _point(point, _epoch_seconds(point, timed.get(point["study"]), num_images[point["study"]]))
+def epoch_seconds(evidence: Evidence, studies: Mapping[str, Study]) -> dict[tuple[str, str, str], float]:
+    """Return the seconds of what a study's article calls an epoch, for each measured point of these studies.
+
+    Keys are the columns of `statistics.POINT_KEY`; an epoch of a study without one is NaN. See `table`.
+    """
+    images = _own_settings(evidence.rows)["dataset_samples"]
+    images = images[images.index.isin(list(studies))]
+    timed = {name: studies[name].epoch_seconds(evidence) for name in images.index if studies[name].epoch_seconds}
+    return {
+        tuple(point[name] for name in statistics.POINT_KEY): _epoch_seconds(
+            point, timed.get(point["study"]), images[point["study"]]
+        )
         for point in evidence.summary.to_dict("records")
-        if point["study"] in num_images.index
-    ]
+        if point["study"] in images.index
+    }
 
 
 def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) -> float:

@@ -59,8 +59,12 @@ class Point:
 
     @property
     def title(self) -> str:
-        """Return study and settings, for people; with VERBOSE its id."""
-        return f"{self.study}: {self.name if os.environ.get(VERBOSE) else setting(self.name)}"
+        """Return the study's title and the settings, for people; with VERBOSE the ids."""
+        from benchbook.studies import title  # it imports matplotlib, which planning does not need
+
+        if os.environ.get(VERBOSE):
+            return f"{self.study}: {self.name}"
+        return f"{title(self.study)}: {setting(self.name)}"
 
 
 def read(
