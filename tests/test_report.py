@@ -372,7 +372,7 @@ def test_a_machine_whose_name_looks_like_a_number_or_nothing_keeps_it(write_site
     )
     assert site.points.lines("machine")[0]["machine"] == name
     assert site.studies.lines("machine")[0]["machine"] == f"Chip A, CPU {name}"
-    assert f"{name}, reference-cpu: crashed null" in site.points.text
+    assert f"{name}, MNIST: reference, CPU: crashed null" in site.points.text
     assert f"Measured on {name} ({name}); CPU;" in site.studies.text
 
 

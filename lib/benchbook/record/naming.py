@@ -131,7 +131,7 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
 
     A machine whose chip is that of its GPU or TPU, as articles name them, is a `server with` it. Cores and memory are
     those of a manifest, else those that the machine's id states. Where two machines that measured would have one name,
-    each goes with its id.
+    each goes with its id, or with what its id has beyond the other's.
 
     Args:
         rows: measured and published ones.
@@ -149,8 +149,8 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
             chip = f"{COMPUTER} {chip}"
         machines[machine] = Name(chip, *_size(machine, chip, _description(folder, machine)))
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
-    for machine in _named_alike({machine: str(machines[machine]) for machine in measured}):
-        machines[machine] = replace(machines[machine], mark=f" ({machine})")
+    for machine, mark in _marks({machine: str(machines[machine]) for machine in measured}).items():
+        machines[machine] = replace(machines[machine], mark=mark)
     alike = _named_alike({key: name for key, name in own_chips.items() if key[0] in measured})
     return Names(machines, own_chips, frozenset(machine for machine, _ in alike))
 
@@ -204,6 +204,17 @@ def _stated(machine: str, unit: str) -> int | None:
     """Return the number before a unit in a machine's id, such as 16 of `apple-m1-8core-16gb`."""
     match = re.search(rf"(?:^|-)(\d+){unit}(?:-|$| )", machine)
     return int(match[1]) if match else None
+
+
+def _marks(names: dict[str, str]) -> dict[str, str]:
+    """Return what to write after names that several machines share; the first of `box` and `box-4606` needs nothing."""
+    marks = {}
+    for machine in _named_alike(names):
+        others = [other for other in names if other != machine and names[other] == names[machine]]
+        beyond = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
+        is_first = all(other.startswith(f"{machine}-") for other in others)
+        marks[machine] = "" if is_first else f" ({min([machine, *beyond], key=len)})"
+    return marks
 
 
 def _named_alike(names: dict) -> set:

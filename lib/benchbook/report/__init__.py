@@ -24,6 +24,7 @@ from benchbook.report.answers import page
 from benchbook.report.answers.from_rows import rows_of
 from benchbook.report.answers.marks import FAMILIES, TASKS, Mark
 from benchbook.report.citing import Published
+from benchbook.rows.points import setting
 from benchbook.running import kernel
 from benchbook.studies.predictions import CHARTS as PREDICTIONS
 from benchbook.studies.study import Chart
@@ -104,7 +105,11 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     places, citation = page.machines(every, links), citing.report(lines)
     content = {
         "tables": shown,
-        "failures": [line for line in lines if line.get("status") not in (None, "ok")],
+        "failures": [
+            line | {"title": f"{studies.title(line['study'])}: {setting(line['point'])}"}
+            for line in lines
+            if line.get("status") not in (None, "ok")
+        ],
         "measured": citing.measured(lines),
     }
     for task in TASKS if every else ():
@@ -206,7 +211,7 @@ def write_claims(judged: Path, outcomes: list[dict], site: Site) -> None:
                 | {"reason": wording.sentence(line.get("reason") or ""), "shown": value and f"{value}{bounds}"}
                 | {"decides": line["verdict"] not in NOBODY}
             )
-        claim = {"article": "", "link": ""} | shown[0] | printed.get(name, {})
+        claim = {"article": "", "link": "", "unit": ""} | shown[0] | printed.get(name, {})
         path = f"claims/{layout.check_name(name, 'claim')}.html"
         site.write(path, "claim.html", "Claims", claim=claim, lines=shown)
 

@@ -89,14 +89,14 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
 
 
 def _sources(study: str, table: pandas.DataFrame, printed: Published) -> list[str]:
-    """Return the articles that published lines come from."""
+    """Return the articles that published lines come from, without the place in the article."""
     if "publication" in table:
         return sorted(set(table["publication"].dropna()))
     if "machine" not in table or table.empty:
         return []
     rows = printed()
     named = rows[rows["machine"].isin(table["machine"]) & ((rows["study"] == study) | (not study))]
-    return sorted(set(named["reference"].dropna().astype(str)))
+    return sorted({reference.partition("; ")[0] for reference in named["reference"].dropna().astype(str)})
 
 
 def _machines(points: list[dict]) -> str:

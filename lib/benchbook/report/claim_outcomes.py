@@ -19,7 +19,7 @@ MEANS = {
 }
 OUTCOMES = tuple(MEANS)
 ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
-COLUMNS = ["id", "study", "article", "link", "sentence", "published", "outcome", "why", "arithmetic", "holds"]
+COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "outcome", "why", "arithmetic", "holds"]
 
 
 @once
@@ -37,7 +37,8 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         names: of machines.
 
     Returns:
-        Columns: COLUMNS. link is empty where none is known, outcome one of OUTCOMES, why a sentence, arithmetic the
+        Columns: COLUMNS. link and unit are empty where there is none, outcome is one of OUTCOMES, why a sentence,
+        arithmetic the
         formula with the article's own figures (else with the deciding ones), holds what the article's own figures give,
         one of ARITHMETIC (empty where it has none).
     """
@@ -45,14 +46,16 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
     ranked = []
     for name, own in lines.groupby("id", sort=False):
-        source = printed.loc[name, ["study", "article"]].to_dict() if name in printed.index else {}
+        source = {"unit": ""}
+        if name in printed.index:
+            source = printed.fillna("").loc[name, ["study", "article", "unit"]].to_dict()
         link = {"link": links.get(source.get("article"), "")}
-        ranked.append(source | link | _outcome(own.to_dict("records"), names))
+        ranked.append(source | link | _outcome(own.to_dict("records"), names, source["unit"]))
     ranked = pandas.DataFrame(ranked, columns=COLUMNS)
     return ranked.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
 
 
-def _outcome(lines: list[dict], names: Names) -> dict:
+def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
     """Return what is to be made of one claim, given its lines of `judged`, and a sentence of why."""
     deciding = [line for line in lines if line["verdict"] in OUTCOMES]
     ends = {line["verdict"] for line in deciding}
@@ -61,7 +64,9 @@ def _outcome(lines: list[dict], names: Names) -> dict:
         with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
     )
     if deciding:
-        why = wording.sentence("; ".join(f"{_measured_by(line, names)} {_bounds(line)}" for line in deciding))
+        why = wording.sentence(
+            "; ".join(f"{_measured_by(line, names)} {_bounds(line)} {unit}".strip() for line in deciding)
+        )
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
         why = "Measured on another chip than the article's."
     else:

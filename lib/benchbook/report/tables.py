@@ -9,6 +9,7 @@ import pandas
 from benchbook import studies
 from benchbook.judging import verdicts, wording
 from benchbook.record import naming
+from benchbook.rows.points import setting
 
 # The columns of each table that are shown, in their order.
 COLUMNS = {
@@ -54,9 +55,12 @@ HEADERS = {
 # Names and messages that look like a number, or like NA, stay what they are.
 TEXT = ["machine", "place", "name", "id", "chip", "point", "message", "commit", "session", "framework_version", "study"]
 TEXT += ["dataset"]
+# How a column's values are written for people.
+WORDS = {"dataset": naming.dataset, "device": naming.device_word, "point": setting}
 PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell, besides a machine's id.
 NOTES = {
+    "summary": {"point": "point"},  # its settings in words, and its id
     "headline": {"study": "setting", "images_per_second": "bounds", "joules_per_image": "energy_boundary"},
     "support": {"speedup": "bounds"},
     "tuning": {"confirmed": "bounds"},
@@ -150,8 +154,8 @@ def _text(column: str, value) -> str:
     """Return a value as it is read in a column."""
     if pandas.isna(value):
         return ""
-    if column == "dataset":
-        return naming.dataset(str(value))
+    if column in WORDS:
+        return WORDS[column](str(value))
     if column == "seconds_per_epoch":
         return wording.duration(value, 3)
     return f"{value:.1%}" if column in PERCENT else text(value)

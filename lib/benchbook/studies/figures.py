@@ -27,6 +27,7 @@ COLOURS = {
     "cpu": "#0072B2",
     "accelerator": "#D55E00",
     "published": "#999999",
+    "other": "#56606B",
     "line": "#000000",
 }
 MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # of the same palette
@@ -41,6 +42,8 @@ STYLE = {
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
@@ -107,7 +110,7 @@ def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tup
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
     """Return the colour of a line of a table: its machine's, of `machine_colours`; grey if it was not measured."""
-    return colours.get(line.get("machine"), MACHINES[0]) if _is_measured(line) else COLOURS["published"]
+    return colours.get(line.get("machine"), COLOURS["other"]) if _is_measured(line) else COLOURS["published"]
 
 
 def machine_colours(machines: Iterable[str]) -> dict[str, str]:
@@ -359,13 +362,17 @@ def render(figure: Figure, form: str = "png") -> bytes:
     """Return a figure as the content of a PNG or SVG file; the same figure gives the same bytes.
 
     Placing titles, labels and legends takes most of the time, so it is done once for all files of a figure. Titles are
-    wrapped at the figure's edge.
+    wrapped at the figure's edge; the first one begins at its left edge, whatever room the labels take.
     """
     file = io.BytesIO()
     with style():
         if figure.get_layout_engine() is not None:
             for axes in figure.axes:
-                axes.set_title(axes.get_title(loc="left"), wrap=True)
+                title = axes.set_title(axes.get_title(loc="left"), wrap=True)
+                if axes is figure.axes[0]:
+                    math = {"parse_math": title.get_parse_math()}
+                    figure.suptitle(title.get_text(), x=0.01, horizontalalignment="left", wrap=True, **math)
+                    title.set(visible=False, in_layout=False)
             figure.get_layout_engine().execute(figure)
         # With the house style's constrained layout, matplotlib would give the figure a new layout engine afterwards.
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):

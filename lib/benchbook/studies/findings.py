@@ -196,7 +196,7 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
     )
     counted = [
         (ranges, f"A range and no interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
-        (unproven, "Unproven (compared with float64 in fewer steps than asked for)"),
+        (unproven, "Unproven (compared with float64 in fewer steps than requested)"),
         (unstable, "Unstable"),
         (failed, f"Failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
     ]

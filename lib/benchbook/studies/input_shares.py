@@ -57,7 +57,11 @@ def beside_ready(evidence: Evidence, points: pandas.DataFrame) -> pandas.DataFra
 
 def says(what: str = "Input") -> Says:
     """Return the sentence on the shares of a table."""
-    return Says(f"{what} takes {{value}} of a training step", "", "share", wording.percent)
+    return Says(f"{what} takes {{value}} of a training step", "", "share", _share)
+
+
+def _share(share: float) -> str:
+    return wording.percent(share) if share > 0 else "0 %"
 
 
 def chart(name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]) -> Chart:

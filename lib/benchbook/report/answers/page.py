@@ -35,7 +35,10 @@ def slug(text: str) -> str:
 
 
 def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
-    """Return what the page of each machine shows: its file, name, and a line for each mark; `links` as of `content`."""
+    """Return what the page of each machine shows: file, name (and whether several have it), and a line for each mark.
+
+    `links` is as of `content`.
+    """
     order, pages = [each.key for each in TASKS], {}
     for place, own in groupby(sorted(every, key=lambda mark: mark.place), key=lambda mark: mark.place):
         marks = sorted(own, key=lambda mark: order.index(mark.task))
@@ -45,9 +48,11 @@ def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
             for mark in marks
         ]
         named = {"place": place, "name": marks[0].machine, "measured": any(mark.source == MEASURED for mark in marks)}
-        key = (not named["measured"], marks[0].count > 1, marks[0].machine.partition(" x ")[2], marks[0].machine)
+        chip = marks[0].machine.rpartition(" x ")[2]
+        key = (not named["measured"], marks[0].count > 1, chip, marks[0].count)
         pages[key, place] = named | {"file": f"machines/{slug(place)}.html", "lines": lines}
-    return [pages[key] for key in sorted(pages)]
+    counts = Counter(page["name"] for page in pages.values())
+    return [pages[key] | {"several": counts[pages[key]["name"]] > 1} for key in sorted(pages)]
 
 
 def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[str, str]) -> dict:

@@ -6,6 +6,7 @@ const table = document.getElementById("marks");
 const card = document.getElementById("card");
 const more = document.getElementById("more");
 const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
+const TICK_WIDTH = 56;  // pixels, so that no two labels of the axis touch
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = {
   measured: ["circle", {r: 4.6}], published: ["rect", {x: -4, y: -4, width: 8, height: 8}],
@@ -128,8 +129,11 @@ function draw(shown) {
   const values = shown.flatMap((row) => timed(row).flatMap((mark) => [mark.seconds, mark.low, mark.high])).filter(Boolean);
   const ticks = values.length ? steps(values) : [1, 10];
   const share = (each) => 100 * Math.log(each / ticks[0]) / Math.log(ticks.at(-1) / ticks[0]);
-  table.querySelector(".ticks").replaceChildren(
-    ...ticks.map((each) => made("i", {textContent: duration(each), style: `left:${share(each)}%`})));
+  const head = table.querySelector(".ticks");
+  const room = 100 * TICK_WIDTH / (head.clientWidth || innerWidth);
+  let last = -room;
+  const apart = ticks.filter((each) => share(each) - last >= room && ((last = share(each)), true));
+  head.replaceChildren(...apart.map((each) => made("i", {textContent: duration(each), style: `left:${share(each)}%`})));
   for (const row of shown) {
     const track = made("span", {className: timed(row).length > 1 ? "track several" : "track"});
     for (const mark of timed(row)) {

@@ -198,11 +198,10 @@ STUDY = Study(
             " judged: it cannot converge.",
             table=losses,
             title=Says(
-                "Test accuracy reaches {value} after {images_seen:,.0f} images ({framework}, {layers})",
+                f"The loss is {{value}}; guessing gives {numpy.log(NUM_CLASSES):.2f}",
                 "Loss: nothing measured here yet",
-                "accuracy",
-                wording.percent,
-                "most",
+                "loss",
+                "{:.2f}".format,
             ),
             x="images_seen",
             y="loss",
@@ -213,7 +212,6 @@ STUDY = Study(
             ylabel="loss (grey: of guessing)",
             reference=numpy.log(NUM_CLASSES),
             from_zero=True,  # a loss that does not fall is not to look as if it did
-            width=12.0,
             tables={"mobilenetv2-convergence": convergence},
         ),
     ),

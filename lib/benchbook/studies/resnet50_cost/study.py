@@ -296,7 +296,7 @@ STUDY = Study(
             column="per_million",
             label=("variant", "precision", "dataset", "kind"),
             usual={"kind": ""},
-            text="${per_million:.3g} at ${per_hour:.3g} an hour",
+            text=lambda line: f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour",
             least_first=True,
             xlabel="US dollars for a million training images, without evaluation",
         ),
@@ -306,7 +306,9 @@ STUDY = Study(
             "Read off raw curves, never continued: a run that did not reach the article's 75.7 % has no bar.",
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["hours"].notna()],
-            title=Says("75.7 % takes {value} on {place}", "No run reached 75.7 %", "hours", _hours, "least"),
+            title=Says(
+                "Training to 75.7 % takes {value} on {place}", "No run reached 75.7 %", "hours", _hours, "least"
+            ),
             column="hours",
             label=("variant", "precision", "dataset"),
             text=lambda line: (

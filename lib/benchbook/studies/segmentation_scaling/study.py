@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgba
 from benchbook.judging import statistics, wording
 from benchbook.record import estimate
 from benchbook.rows import manifests
-from benchbook.rows.points import point_title
+from benchbook.rows.points import setting
 from benchbook.studies import datasets, figures
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines
@@ -117,21 +117,20 @@ def draw_masks(evidence: Evidence) -> Drawing:
     if not saved:
         return Drawing(None, table, "", tables=more)
     best = max(saved, key=lambda point: overlaps([point])["end"].mean())
-    figure, panels = figures.canvas(4.6, panels=4, nrows=2)
-    for axes in panels.flat:
-        axes.axis("off")
-    for row, stage in zip(panels, STAGES, strict=True):
+    count = len(best["images"])
+    rows, columns = (2, count) if count > 2 else (count, 2)  # few images have their two masks side by side
+    figure, panels = figures.canvas(0.6 + 2.2 * rows, panels=columns, nrows=rows, squeeze=False)
+    for row, stage in zip(panels if count > 2 else panels.T, STAGES, strict=True):
         shade = to_rgba(SHADES[stage], OPACITY)
         for axes, image, truth, mask in zip(row, best["images"], best["truth"], best[stage], strict=False):
             axes.imshow(image, cmap="gray", vmin=0, vmax=255)
             axes.imshow(mask[..., None] * numpy.array(shade))
-            axes.axis("on")
             axes.set(xticks=[], yticks=[])
             axes.set_xlabel(f"{stage}: IoU {overlap(mask, truth):.2f}", fontsize=8)
     start, end = overlaps([best])[list(STAGES)].mean()
     title = f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
     panels[0, 0].set_title(title)
-    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {point_title(best['point'])}", fontsize=7)
+    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {setting(best['point'])}", fontsize=7)
     return Drawing.titled(figure, table, "Masks drawn over images of triangles", tables=more)
 
 
