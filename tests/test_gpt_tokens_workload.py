@@ -228,7 +228,7 @@ def test_tokens_a_second_are_sequences_times_their_length_and_images_have_none()
 
 
 def test_what_a_search_tries_is_a_transformers():
-    tried = [next(iter(change)) for change in gpt.candidates(Device("cuda", "NVIDIA A100", capability=8.0))]
+    tried = [next(iter(change)) for change in gpt.Plan.candidates(Device("cuda", "NVIDIA A100", capability=8.0))]
     assert tried == ["precision"] * 3 + ["fused_attention", "padded", "fused", "compiled", "graphs"]
     with pytest.raises(ValueError, match="ladder 'channels_last'; allowed: fp64, "):
         gpt.read_settings("tf32 channels_last")

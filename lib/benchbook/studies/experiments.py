@@ -120,7 +120,9 @@ class Experiment:
         with self.run.during("setup"):
             with protocol.window(self.device) as window:
                 data = make(*given, **named)
-            self.run.append(dataset=data.name, dataset_samples=len(data.train_labels), **window.columns())
+            labels = getattr(data, "train_labels", None)  # a text has places and no samples, random tokens have nothing
+            count = None if labels is None else len(labels)
+            self.run.append(dataset=getattr(data, "name", given[0]), dataset_samples=count, **window.columns())
         return data
 
     def build(self, plan: type[StudyPlan], data: Any, **choices: Any) -> Workload:
@@ -133,20 +135,18 @@ class Experiment:
         Args:
             plan: of the study; parameters of the names of its fields are its choices.
             data: from `load`.
-            choices: more of them.
+            choices: more of them; `settings` are those of a point that is not tuned.
         """
         given = self.parameters
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
         choices = {name: value for name, value in given.items() if name in known} | choices
+        settings = choices.pop("settings", Settings())
         plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
         reference = functools.partial(plan.build, data, self.device, **plain)
-        build, settings = (
-            functools.partial(plan.build, data, self.device, **choices, variant=given["variant"]),
-            Settings(),
-        )
+        build = functools.partial(plan.build, data, self.device, **choices, variant=given["variant"])
         if given["variant"] == "tuned":
             limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
-            limits |= {"window_seconds": given["window_seconds"]}
+            limits |= {"window_seconds": given["window_seconds"], "changes": plan.candidates(self.device)}
             choice = tuned.choose(self.run, self.device, build, reference, **limits)
             display(choice.trials)
             print(choice)
@@ -159,7 +159,8 @@ class Experiment:
 
     def source(self) -> Code:
         """Return the code of the network and of a training step."""
-        parts = [self._plan.source(self.device), *self.workload.step_functions()]
+        network = self._plan.source(self.device)
+        parts = [*getattr(inspect.getmodule(network), "SHOWN", [network]), *self.workload.step_functions()]
         return Code("\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts), language="python")
 
     @contextmanager
@@ -218,8 +219,8 @@ class Experiment:
     def _explored(self, name: str, value: Any) -> dict:
         """Return the rate at a value, or what the device or the framework said to it."""
         settings, changed = self.workload.settings, {name: value}
-        if name == "precision":
-            settings, changed = replace(settings, precision=value), {}
+        if hasattr(settings, name):
+            settings, changed = replace(settings, **changed), {}
         try:
             workload = self._build(**changed, settings=settings)
             batches = protocol.endless(workload)

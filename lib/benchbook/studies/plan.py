@@ -84,6 +84,11 @@ class StudyPlan:
         raise NotImplementedError
 
     @classmethod
+    def candidates(cls, device: Device) -> list[dict] | None:
+        """Return what a search tries on a device, see `measuring.tuned.candidates`; None: all that it has."""
+        return None
+
+    @classmethod
     def source(cls, device: Device) -> Any:
         """Return the class or function that makes the network in the framework of a device, for a reader to see."""
         module = cls._network(device.framework)

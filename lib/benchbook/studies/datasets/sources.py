@@ -72,6 +72,10 @@ class Text:
         tokens, end = tokens.astype(numpy.uint8), int(0.9 * len(tokens))
         return cls(name, tokens[:end], tokens[end:], bytes(characters).decode("latin-1"))
 
+    def beginning(self, count: int = 200) -> str:
+        """Return how the text begins."""
+        return "".join(self.characters[token] for token in self.train[:count])
+
 
 def roots(data_root: str) -> list[Path]:
     """Return the folders to look in, in that order; the last is the cache."""

@@ -130,6 +130,9 @@ class Network(nn.Module):
         return F.linear(self.norm(hidden), self.tokens.weight, self.closed)
 
 
+SHOWN = (Attention, Block, Network)  # in the notebook
+
+
 def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy of all tokens that follow."""
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())

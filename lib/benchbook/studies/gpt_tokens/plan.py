@@ -116,6 +116,13 @@ class Plan(StudyPlan):
         text = datasets.load_text("excerpt")
         return cls.build(text, device, "controlled", data_resident=True, batch_size=4, sequence_length=16)
 
+    @classmethod
+    def candidates(cls, device: Device) -> list[dict]:
+        """Return what a search tries on a device: its precisions, then what a transformer has."""
+        general = [change for change in tuned.candidates(device) if not FOR_IMAGES & change.keys()]
+        precisions = [change for change in general if "precision" in change]
+        return [*precisions, {"fused_attention": True}, {"padded": True}, *general[len(precisions) :]]
+
     @property
     def shape(self) -> Shape:
         """Return the network's sizes."""
@@ -218,14 +225,6 @@ def load(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Tex
     if dataset not in datasets.TEXTS:
         raise ValueError(f"dataset {dataset!r}; allowed: {SYNTHETIC}, {', '.join(datasets.TEXTS)}")
     return datasets.load_text(dataset, data_root, allow_embedded)
-
-
-def candidates(device: Device) -> list[dict]:
-    """Return what a search tries on a device: its precisions, then what a transformer has."""
-    general = [change for change in tuned.candidates(device) if not FOR_IMAGES & change.keys()]
-    precisions = [change for change in general if "precision" in change]
-    switches = [change for change in general if "precision" not in change]
-    return [*precisions, {"fused_attention": True}, {"padded": True}, *switches]
 
 
 def read_settings(text: str) -> Settings:
