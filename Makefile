@@ -12,6 +12,7 @@ EXECUTOR ?= local
 SITE ?=
 PRICE ?=
 EXTRAS ?=
+REPOSITORY ?=
 
 MARKS ?= not slow and not slurm
 SLOW ?=
@@ -28,6 +29,7 @@ GOOGLES := $(patsubst %/vendor,%/device,$(shell grep -l 0x1ae0 $(PCI)/*/vendor 2
 TPU := $(or $(wildcard /dev/accel0),$(if $(GOOGLES),$(filter $(TPU_CHIPS),$(shell cat $(GOOGLES) 2>/dev/null))))
 FOR_Darwin-arm64 := arm64
 FOR_Linux-x86_64 := $(if $(TPU),tpu,cuda)
+FOR_Linux-aarch64 := linux-arm64
 PLATFORM := $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),$(FOR_$(HOST)),$(HOST))
 ifeq ($(PLATFORM),tpu)
 export KERAS_BACKEND := jax
@@ -40,7 +42,7 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study plan report test test-slow lint bench lab lock pack share picture clean
+.PHONY: help setup study plan report test test-slow lint bench lab lock pack share picture address clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -96,9 +98,15 @@ resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MAC
 lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch's operators on MPS
 	$(call resolve,arm64,aarch64-apple-darwin)
 	$(call resolve,cuda,x86_64-manylinux_2_28)
+	$(call resolve,linux-arm64,aarch64-manylinux_2_28)
 	$(call resolve,tpu,x86_64-manylinux_2_31)
 	$(call resolve,report,x86_64-manylinux_2_28)
 	MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
+
+ADDRESS = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)"|\1|p' pyproject.toml)
+address: ## Write the address of the repository on GitHub into pyproject.toml, README and notebooks: REPOSITORY=owner/name
+	@test -n "$(REPOSITORY)" || { echo "make: REPOSITORY is empty; allowed: owner/name (now: $(ADDRESS))" >&2; exit 1; }
+	@perl -pi -e 's{(github(?:\.com)?)/\Q$(ADDRESS)\E(?![\w-])}{$$1/$(REPOSITORY)}g' pyproject.toml README.md notebooks/colab.ipynb
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
 	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
@@ -112,7 +120,8 @@ $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 
 requirements/%.txt:
 	@echo "make: no environment for $*; there are arm64 (macOS on Apple silicon, terminal not in Rosetta), cuda (Linux" \
-		"x86-64, GPU or none), tpu (Cloud TPU VM) and report (PLATFORM=report: no framework)" >&2; exit 1
+		"x86-64, GPU or none), linux-arm64 (Linux on ARM, GPU or none), tpu" \
+		"(Cloud TPU VM) and report (PLATFORM=report: no framework)" >&2; exit 1
 
 $(UV):
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.9 or later" \

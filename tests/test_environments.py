@@ -1,6 +1,7 @@
 """Environment files and locks: they agree, they resolve, and the Mac's versions pass the tests (slow)."""
 
 import hashlib
+import itertools
 import os
 import platform
 import re
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from benchbook.machine import layout
 
-PLATFORMS = ("arm64", "cuda", "tpu")  # that measure
+PLATFORMS = ("arm64", "cuda", "linux-arm64", "tpu")  # that measure
 ASKING = "report"  # without a framework, on any of them
 ENVIRONMENTS = (*PLATFORMS, ASKING)
 TORCH_ON_CUDA = "from 2.11 on, torch for Linux is CUDA 13, whose libraries collide with TensorFlow's"
@@ -29,13 +31,16 @@ DIFFERING = {
 }
 # Packages that are not on every platform: where they are, and why.
 PARTIAL = {
-    "torch": ({"arm64", "cuda"}, "torch does not reach a TPU without torch_xla"),
-    "torchvision": ({"arm64", "cuda"}, "comes with torch"),
-    "kornia": ({"arm64", "cuda"}, "brings torch"),
-    "tensorflow": ({"cuda"}, "Keras on JAX is the living path to a TPU"),
+    "torch": ({"arm64", "cuda", "linux-arm64"}, "torch does not reach a TPU without torch_xla"),
+    "torchvision": ({"arm64", "cuda", "linux-arm64"}, "comes with torch"),
+    "kornia": ({"arm64", "cuda", "linux-arm64"}, "brings torch"),
+    "tensorflow": (
+        {"cuda"},
+        "Keras on JAX is the living path to a TPU; for Linux on ARM there is no TensorFlow with a GPU",
+    ),
     "tensorflow-macos": ({"arm64"}, "Apple's TensorFlow"),
     "tensorflow-metal": ({"arm64"}, "Apple's plug-in"),
-    "jax": ({"cuda", "tpu"}, "JAX's Metal plug-in is no longer made"),
+    "jax": ({"cuda", "linux-arm64", "tpu"}, "JAX's Metal plug-in is no longer made"),
     "mlx": ({"arm64"}, "its Linux wheels need glibc 2.35, which not every Linux with an NVIDIA GPU has"),
     "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
     "axe-playwright-python": ({"cuda"}, "comes with playwright"),
@@ -134,7 +139,9 @@ def test_the_platforms_pin_the_same_but_for_the_differences_listed_here():
     everywhere = {name: versions(name) for name in PLATFORMS}
     packages = sorted({package for pinned in everywhere.values() for package in pinned})
     found = {package: {name for name in PLATFORMS if package in everywhere[name]} for package in packages}
-    assert {p: names for p, names in found.items() if len(names) < 3} == {p: names for p, (names, _) in PARTIAL.items()}
+    assert {p: names for p, names in found.items() if len(names) < len(PLATFORMS)} == {
+        p: names for p, (names, _) in PARTIAL.items()
+    }
     different = {p for p in packages if len({everywhere[name][p] for name in found[p]}) > 1}
     assert different == set(DIFFERING)
     extras = {package for name in PLATFORMS for package, extra, _ in map(split, pins(name)) if extra}
@@ -146,7 +153,17 @@ def test_the_environment_that_only_asks_has_the_measuring_ones_versions_and_no_f
     frameworks = {"torch", "torchvision", "tensorflow", "keras", "jax", "jaxlib"}
     assert not frameworks & set(locked(lock_file(ASKING).read_text()))
     project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
-    assert set(project["dependencies"]) == set(versions(ASKING)) - {"setuptools"}
+    assert {Requirement(line).name for line in project["dependencies"]} == set(versions(ASKING)) - {"setuptools"}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_lock_is_not_older_than_the_bounds_of_the_project(name):
+    project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
+    bounds = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    has = locked(lock_file(name).read_text())
+    for bound in map(Requirement, bounds):
+        assert bound.specifier, f"{bound.name} has no lower bound"
+        assert bound.name not in has or bound.specifier.contains(has[bound.name]), bound
 
 
 def test_the_project_names_no_other_file_of_pins():
@@ -259,3 +276,13 @@ def test_a_tpu_is_known_by_its_number_on_the_pci_bus(tmp_path, cards, tpu):
     command = ["make", "--dry-run", "--print-data-base", "help", f"PCI={tmp_path}"]
     printed = subprocess.run(command, cwd=layout.root(), capture_output=True, text=True, check=True).stdout
     assert re.search(r"^FOR_Linux-x86_64 := (\w+)$", printed, re.MULTILINE).group(1) == ("tpu" if tpu else "cuda")
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("Darwin-arm64", "arm64"), ("Linux-x86_64", "cuda"), ("Linux-aarch64", "linux-arm64")]
+)
+def test_make_chooses_the_environment_of_the_computer(tmp_path, host, name):
+    shutil.copy(layout.root() / "Makefile", tmp_path)  # away from this checkout's .venv
+    command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path}"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^PLATFORM := (\S+)$", printed, re.MULTILINE)[1] == name

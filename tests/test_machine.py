@@ -40,7 +40,7 @@ def test_default_name_is_chip_cores_and_memory(monkeypatch, chip, cores, gibibyt
 
 def test_default_name_of_a_long_chip_is_still_allowed(monkeypatch):
     _is_a_computer(monkeypatch, "Chip " * 30, 8, 16)
-    assert re.fullmatch(r"[a-z0-9-]{1,64}", identity.identify().name)
+    assert re.fullmatch(r"[a-z0-9-]{1,128}", identity.identify().name)
 
 
 def test_default_name_of_this_computer_is_allowed():
@@ -185,3 +185,72 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path
         with pytest.raises(ValueError, match="rows of another kind of computer have it"):
             identity.identify(name)
     assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "board", "printed", "chip"),
+    [
+        (
+            "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
+            None,
+            "Vendor ID: ARM\n  Model name: Neoverse-V2\n",
+            "Neoverse-V2",
+        ),
+        (
+            "CPU implementer\t: 0x41\nCPU part\t: 0xd87\n",
+            None,
+            "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n",
+            "Cortex-X925 + Cortex-A725",
+        ),
+        (
+            "CPU implementer\t: 0x41\nCPU part\t: 0xd99\n",
+            None,
+            "Model name: -\n",
+            "ARM 0x41 0xd99",
+        ),  # too new for lscpu
+        ("CPU implementer\t: 0x61\nCPU part\t: 0x000\n", "linux,dummy-virt\0", "", "ARM 0x61 0x000"),
+        (
+            "CPU implementer\t: 0x41\nCPU part\t: 0xd42\n",
+            "Jetson AGX Orin\0",
+            "Model name: Cortex-A78AE\n",
+            "Jetson AGX Orin",
+        ),
+        ("model name\t: AMD EPYC\n", None, "Model name: another\n", "AMD EPYC"),
+    ],
+)
+def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path, cpuinfo, board, printed, chip):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{cpuinfo}\nprocessor\t: 1\n")
+    monkeypatch.setattr(identity, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(identity, "DEVICE_TREE", tmp_path / "model")
+    if board:
+        (tmp_path / "model").write_text(board)
+    monkeypatch.setattr(identity, "output", lambda *command: printed)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    assert identity._chip() == chip
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cards", "ending"),
+    [
+        (["Tesla T4"], [], "-2core-13gb-tesla-t4"),
+        (["NVIDIA H100 80GB HBM3"] * 8, [], "-2core-13gb-8x-nvidia-h100-80gb-hbm3"),
+        (
+            [],
+            ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"],
+            "-2core-13gb-tpu-v5e",
+        ),  # the other one is no TPU
+        ([], [], "-2core-13gb"),
+    ],
+)
+def test_accelerators_are_part_of_the_name_and_of_the_fingerprint(monkeypatch, tmp_path, gpus, cards, ending):
+    _is_a_computer(monkeypatch, "Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7)
+    monkeypatch.setattr(nvidia, "kinds", list)
+    monkeypatch.setattr(identity, "PCI", tmp_path)
+    none = identity.fingerprint()
+    for number, card in enumerate(cards):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "modalias").write_text(f"{card}\n")
+    monkeypatch.setattr(nvidia, "kinds", lambda: [(name, 2**34) for name in gpus])
+    this = identity.identify()
+    assert this.name == f"intel-xeon{ending}"
+    assert (this.fingerprint != none) == bool(this.accelerators) == bool(gpus or cards)

@@ -213,7 +213,7 @@ def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None
         return Finding(framework, kinds[0], "accelerator", RIGHT, f"{framework} sees {kinds[0]}")
     if refused:
         return Finding(framework, refused.kind, "accelerator", MISSING, runs.anonymous(refused.reason), HINT)
-    there = identity.identify().accelerators
+    there = [name for name in identity.identify().accelerators if not name.startswith("TPU")]  # JAX asks for itself
     if there:
         seen = f"{', '.join(there)} is here, {framework} sees none"
         return Finding(framework, "", "accelerator", MISSING, seen, HINT)

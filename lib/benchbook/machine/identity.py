@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -16,9 +17,12 @@ from pathlib import Path
 import psutil
 
 from benchbook.machine import layout, nvidia
+from benchbook.machine.kinds import TPUS
 from benchbook.machine.processes import output
 
 KIND = 4  # digits of a fingerprint that tell kinds of computer of one name apart
+CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
+PCI = Path("/sys/bus/pci/devices")
 
 INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # that training may use
 
@@ -34,7 +38,7 @@ class Machine:
         usable_cores: cores this process may use (a container or a scheduler may allow fewer).
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
-        accelerators: one name per NVIDIA GPU; on Apple silicon the chip's own.
+        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the chip's own.
         fingerprint: of the kind of computer, see `fingerprint`; not of this one or its owner.
     """
 
@@ -53,8 +57,8 @@ def identify(name: str = "") -> Machine:
     """Describe this computer.
 
     Args:
-        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores and memory, and of the
-            fingerprint where rows of another kind of computer have that name already.
+        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores, memory and
+            accelerators, and of the fingerprint where rows of another kind of computer have that name already.
 
     Raises:
         ValueError: the name has characters that cannot stand in a folder's name, or rows of another kind of computer
@@ -63,7 +67,8 @@ def identify(name: str = "") -> Machine:
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
-    name = own or _default_name(chip, physical, memory)
+    separate = nvidia.names() or _tpus()
+    name = own or _default_name(chip, physical, memory, separate)
     if not own and _is_taken(name, print_of_kind):
         name = with_kind(name, print_of_kind)
     layout.check_name(name, "machine name")
@@ -80,7 +85,7 @@ def identify(name: str = "") -> Machine:
         usable_cores=usable_cores(),
         memory_bytes=memory,
         system=_system(),
-        accelerators=tuple(nvidia.names()) or ((chip,) if _is_apple_silicon() else ()),
+        accelerators=tuple(separate) or ((chip,) if _is_apple_silicon() else ()),
         fingerprint=print_of_kind,
     )
 
@@ -98,7 +103,7 @@ def fingerprint() -> str:
     """Return twelve digits that computers of one kind share, and that say nothing of their owners.
 
     They are made of the processor's family, model and stepping, the instruction sets that training uses, cores, caches,
-    memory to a GiB, the family of the operating system, and the GPUs with their memory.
+    memory to a GiB, the family of the operating system, and the GPUs with their memory, or the TPUs.
     """
     return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
 
@@ -151,15 +156,14 @@ def _traits() -> dict:
         "chip": _chip(),
         "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "gpus": nvidia.kinds(),
-        **(_mac_traits() if mac else _linux_traits(Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache"))),
+        "gpus": nvidia.kinds() or _tpus(),
+        **(_mac_traits() if mac else _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))),
     }
 
 
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
     """Return family, model, stepping and instruction sets of the first core, and its caches."""
-    first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
-    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
+    fields = _first_core(cpuinfo)
     sets = fields.get("flags", fields.get("Features", "")).split()
     names = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
     return {
@@ -187,20 +191,47 @@ def _is_taken(name: str, print_of_kind: str) -> bool:
         return False  # a bad file is named where rows are read
 
 
-def _default_name(chip: str, cores: int, memory: int) -> str:
-    gigabytes = max(1, round(memory / 2**30))
+def _default_name(chip: str, cores: int, memory: int, accelerators: list[str]) -> str:
+    """Return a name of chip, cores, memory and each kind of accelerator, such as `intel-xeon-2core-13gb-tesla-t4`."""
     plain = re.sub(r"\((r|tm)\)|processor|cpu|@.*", " ", chip.lower())
-    words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{gigabytes}gb"]
-    return "-".join(words)[:64].strip("-")
+    words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{max(1, round(memory / 2**30))}gb"]
+    for name, count in Counter(accelerators).items():
+        words += [f"{count}x"] * (count > 1) + re.findall(r"[a-z0-9]+", name.lower())
+    return "-".join(words)[: layout.LONGEST_NAME - KIND - 1].strip("-")
 
 
 def _chip() -> str:
     if platform.system() == "Darwin":
         return output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    fields = _first_core(CPUINFO)
+    return fields.get("model name", "").strip() or _arm_chip(fields) or platform.processor() or platform.machine()
+
+
+def _first_core(cpuinfo: Path) -> dict[str, str]:
+    """Return what Linux says of the first core."""
+    first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
+    return dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
+
+
+def _arm_chip(fields: dict[str, str]) -> str:
+    """Return the board that a device tree names (Jetson, Raspberry Pi), else the kinds of core; empty for other chips.
+
+    Linux shows numbers of a core's maker and design; lscpu names most of them.
+    """
+    if "CPU part" not in fields:
+        return ""
+    board = DEVICE_TREE.read_text().strip("\0\n ") if DEVICE_TREE.exists() else ""
+    if board and "dummy" not in board:  # a virtual machine is linux,dummy-virt
+        return board
+    printed = output("env", "LC_ALL=C", "lscpu")
+    named = dict.fromkeys(re.findall(r"^ *Model name: +(\w\S*.*)$", printed, re.MULTILINE))
+    return " + ".join(named) or f"ARM {fields.get('CPU implementer')} {fields['CPU part']}"
+
+
+def _tpus() -> list[str]:
+    """Return the name of every Cloud TPU chip on the PCI bus."""
+    cards = (re.match("pci:v00001AE0d000000(..)", path.read_text()) for path in PCI.glob("*/modalias"))
+    return [TPUS[card[1]] for card in cards if card and card[1] in TPUS]
 
 
 def _system() -> str:

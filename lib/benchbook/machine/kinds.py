@@ -6,6 +6,17 @@ Rows name a device by its kind. What differs between two devices of a kind, such
 
 from dataclasses import dataclass, field
 
+# Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
+TPUS = {
+    "27": "TPU v3",
+    "56": "TPU",  # without a public name
+    "5E": "TPU v4",
+    "62": "TPU v5p",
+    "63": "TPU v5e",
+    "6F": "TPU v6e",
+    "76": "TPU7x",
+}
+
 
 @dataclass(frozen=True)
 class Features:
@@ -90,12 +101,12 @@ KINDS: dict[str, Features] = {
         files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two are Jetson's, which has no NVML
         cards=("pci:v000010DEd*bc03*",),
     ),
-    # Google's network cards are of the same vendor. Source: jax/_src/hardware_utils.py
+    # Google's network cards are of the same vendor.
     "tpu": Features(
         frameworks=("jax",),
         word="TPU",
         precisions=("amp_bf16",),
-        cards=tuple(f"pci:v00001AE0d000000{device}*" for device in ("27", "56", "5E", "62", "63", "6F", "76")),
+        cards=tuple(f"pci:v00001AE0d000000{device}*" for device in TPUS),
     ),
 }
 
