@@ -17,21 +17,9 @@ from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
-CLAIM = {
-    "id": "speedup",
-    "study": "mnist_speedup",
-    "article": "an article",
-    "sentence": "The GPU is 1.7 times as fast.",
-    "machine": "m1",
-    "other": "",
-    "formula": "cpu_seconds / accelerator_seconds",
-    "low": 1.695,
-    "high": 1.705,
-    "tolerance": 0.0,
-    "unit": "x",
-    "relation": "equal",
-    "reason": "",
-}
+CLAIM = {"id": "speedup", "study": "mnist_speedup", "article": "an article", "sentence": "It is 1.7 times as fast."}
+CLAIM |= {"machine": "m1", "other": "", "formula": "cpu_seconds / accelerator_seconds", "low": 1.695, "high": 1.705}
+CLAIM |= {"tolerance": 0.0, "unit": "x", "relation": "equal", "reason": ""}
 
 
 def machine(name, chip, source, cpu, accelerator=None):
@@ -78,13 +66,6 @@ def test_a_claim_with_a_reason_has_no_published_ends_or_they_come_from_itself(pu
         both = pandas.concat([groups.get(claim["machine"], printed[:0]), other.assign(name="other_" + other["name"])])
         if claims.recompute(claim["formula"], both) is not None:  # to recompute it would go in a circle
             assert "derived from this sentence" in claim["reason"], claim["id"]
-
-
-def test_every_claim_is_of_one_of_the_articles_and_has_a_name_of_its_own(published):
-    assert len(published) == 64
-    assert published["id"].is_unique
-    assert published["article"].nunique() == 6
-    assert set(published["study"]) <= {path.stem for path in layout.published_rows()}
 
 
 def count(model, image_size=None):

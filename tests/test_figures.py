@@ -7,7 +7,6 @@ import pandas
 import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
@@ -17,15 +16,9 @@ COLOURS = figures.machine_colours({"desk", "attic"})
 
 
 def line(value=2.0, **columns):
-    told = {
-        "machine": "desk",
-        "device": "cpu",
-        "source": "measured",
-        "variant": "reference",
-        "status": "ok",
-        "verdict": Verdict(),
-    }
-    return told | {"value": value, "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8} | columns
+    told = {"machine": "desk", "device": "cpu", "source": "measured", "variant": "reference", "status": "ok"}
+    told |= {"verdict": Verdict(), "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8}
+    return told | {"value": value} | columns
 
 
 PRINTED = line(source="published", verdict=None, num_windows=None)
@@ -116,10 +109,8 @@ def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading
 def test_a_bar_of_parts_is_as_long_as_they_are_and_hatched_all_along():
     table = line(first=0.5, second=1.5, verdict=Verdict((("spread", 0.08),)))
     axes = drawn(table, parts={"first": "set-up", "second": "training"})
-    assert [(bar.get_x(), bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [
-        (0, 0.5, "///"),
-        (0.5, 1.5, "///"),
-    ]
+    bars = [(bar.get_x(), bar.get_width(), bar.get_hatch()) for bar in axes.patches]
+    assert bars == [(0, 0.5, "///"), (0.5, 1.5, "///")]
     assert {"set-up", "training", "unstable"} <= set(legend(axes))
 
 
@@ -185,17 +176,6 @@ def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
 @pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])
 def test_a_label_says_how_many_windows_its_points_have(counts, text):
     assert figures.counted(pandas.DataFrame({"num_windows": counts})) == text
-
-
-def test_a_figure_is_laid_out_once_for_all_its_files(tmp_path, monkeypatch):
-    executed, execute = [], ConstrainedLayoutEngine.execute
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda *both: executed.append(1) or execute(*both))
-    with figures.style():
-        figure = Figure()
-        figure.subplots().set_title("A title")
-    figures.save(figure, pandas.DataFrame({"rate": [1.5]}), tmp_path, "name", "words")
-    figures.render(figure)
-    assert len(executed) == 1
 
 
 def test_the_legend_stays_within_its_figure():

@@ -46,14 +46,10 @@ def spoken(*parts, **options):
 
 
 def test_a_line_is_a_points_median_bounds_windows_and_verdict():
-    line = spoken(
-        point(
-            (99.0, 101.0, 98.0, 100.0, 102.0, 97.0), energy_joules=30.0, energy_method="nvml", energy_boundary="board"
-        )
-    )
-    assert line[["machine", "chip", "variant", "device", "dataset"]].tolist() == [
-        *("desk", "Chip A", "reference", "cuda", "imagenet")
-    ]
+    energy = {"energy_joules": 30.0, "energy_method": "nvml", "energy_boundary": "board"}
+    line = spoken(point((99.0, 101.0, 98.0, 100.0, 102.0, 97.0), **energy))
+    described = line[["machine", "chip", "variant", "device", "dataset"]].tolist()
+    assert described == ["desk", "Chip A", "reference", "cuda", "imagenet"]
     assert line["images_per_second"] == 99.5
     assert line["low"] < 99.5 < line["high"]
     assert line[["num_windows", "verdict", "status", "energy_boundary"]].tolist() == [6, Verdict(), "ok", "board"]
@@ -99,10 +95,8 @@ def test_a_failure_is_a_line_without_measures_only_where_nothing_trained():
 
 
 def test_what_was_measured_before_a_run_broke_off_is_no_measure_of_its_line():
-    rows = point(point="p", run_id="p", session="p") + point(
-        status="crashed", point="p", run_id="p", session="p", phase="total"
-    )
-    line = spoken(rows)
+    own = {"point": "p", "run_id": "p", "session": "p"}
+    line = spoken(point(**own), point(status="crashed", phase="total", **own))
     assert line[["status", "num_windows"]].tolist() == ["crashed", 6]
     assert pandas.isna(line["images_per_second"])
 
@@ -154,19 +148,3 @@ def test_dollars_are_those_of_the_price_stated_or_of_the_one_on_demand_or_missin
     assert pandas.isna(spoken(point())["dollars_per_million"])
     assert pandas.isna(spoken(point(), prices=prices.assign(currency="EUR"))["dollars_per_million"])
     assert table(prices=prices)["dollars_per_million"].isna().all()  # reserved is not on demand
-
-
-def test_of_everything_published_each_machine_with_a_rate_or_a_time_has_a_line():
-    found = headline.table(Evidence(articles.rows()), studies.every()).set_index(["machine", "study", "device"])
-    assert set(found["source"]) == {"published"}
-    assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "images_per_second"] == 2796
-    assert found.loc[("cloud-tpu-v2-8", "resnet50_cost", "tpu"), "dollars_per_million"] == pytest.approx(
-        0.666, abs=5e-4
-    )
-    assert found.loc[("macbook-pro-14-2021", "simclr_epochs", "mps"), "seconds_per_epoch"] == 405
-    assert found.loc[("a6000-workstation", "simclr_epochs", "cuda"), "seconds_per_epoch"] == 29.4
-    assert found.loc[("macbook-air-m1", "segmentation_scaling", "metal"), "images_per_second"] == pytest.approx(
-        1 / 0.328
-    )
-    assert "vae_stability" not in found.index.get_level_values("study")
-    assert not found.index.duplicated().any()

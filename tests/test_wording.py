@@ -34,20 +34,15 @@ def test_a_time_has_the_unit_that_fits(seconds, text):
 
 
 def test_a_time_has_as_many_digits_as_asked_for_and_may_be_missing():
-    assert [wording.duration(seconds, 3) for seconds in (0.0123, 119, 120, 32_760)] == [
-        *("12.3 ms", "119 s", "2.00 min", "9.10 h")
-    ]
+    said = [wording.duration(seconds, 3) for seconds in (0.0123, 119, 120, 32_760)]
+    assert said == ["12.3 ms", "119 s", "2.00 min", "9.10 h"]
     assert wording.duration(numpy.nan) == "not known yet"
 
 
 def test_a_rate_a_price_and_bounds_have_one_form_each():
     assert [wording.rate(rate) for rate in (1093.1, 10, 9.96, 0.517)] == ["1,093", "10", "10", "0.52"]
-    assert [wording.price(dollars) for dollars in (0.00057, 2.489, 26.9, 1234.5)] == [
-        "under $0.01",
-        "$2.49",
-        "$27",
-        "$1,230",
-    ]
+    prices = [wording.price(dollars) for dollars in (0.00057, 2.489, 26.9, 1234.5)]
+    assert prices == ["under $0.01", "$2.49", "$27", "$1,230"]
     assert wording.price(2.489, 3) == "$2.49"
     assert [wording.count(number, "window") for number in (1, 6)] == ["1 window", "6 windows"]
     assert wording.bounds(0.1234, 20, "interval") == "95 % interval 0.12 to 20"
