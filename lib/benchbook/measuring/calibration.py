@@ -7,7 +7,7 @@ that is compared with them; see `benchbook.rows.ceilings`. A self-test proves th
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.protocol import Window
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
+from benchbook.rows import records
 
 UNDONE = 0.1  # of the time may go by after synchronising: reading one number takes some itself
 ROUNDS = 3  # of the self-test
@@ -67,6 +68,35 @@ class Budget:
 def matrix_sizes(text: str) -> tuple[int, ...]:
     """Return matrix sizes from a notebook's parameter, such as "512 1024", ascending."""
     return tuple(sorted(int(word) for word in text.split()))
+
+
+def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFrame:
+    """Check that synchronising waits, read idle power, and append the rates of products, copies and launches.
+
+    Args:
+        device: to calibrate.
+        record: the run that takes the rows.
+        parameters: the keys of the notebook's budget.
+
+    Returns:
+        The run's rows.
+
+    Raises:
+        NotSynchronized: see `check_synchronize`.
+    """
+    budget = Budget(
+        parameters["num_windows"],
+        parameters["window_seconds"],
+        matrix_sizes(parameters["matrix_sizes"]),
+        parameters["copy_mebibytes"] * 2**20,
+        parameters["seed"],
+    )
+    with record.during("calibrate"):
+        check_synchronize(device)
+    protocol.measure_idle(device, record, parameters["idle_seconds"])
+    for part in (measure_arithmetic, measure_memory, measure_launches):
+        part(device, record, budget)
+    return records.read(record.path)
 
 
 def precisions(device: Device) -> tuple[str, ...]:

@@ -39,6 +39,27 @@ def amount(value: float) -> str:
     return f"{value / factor:.3g} {prefix}"
 
 
+def reading(rows: pandas.DataFrame) -> str:
+    """Return what the rows of one calibration say of its device, with their limits."""
+    mine = best_rates.ceilings(rows)
+    rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
+    fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
+    others = [f"{value / fp32:.2f} times as many in {name}" for name, value in rate["matmul"].items() if name != "fp32"]
+    refused = sorted(set(rows.loc[rows["model"].eq("matmul") & rows["status"].ne("ok"), "precision"].dropna()))
+    idle, place = rows["idle_watts"].dropna(), rows.iloc[0]
+    sentences = [
+        f"{place['device_name']} ({place['device']}, {place['framework']}) does {amount(fp32)}FLOP/s in fp32"
+        + (f", {wording.joined(others)}." if others else "."),
+        f"It refuses {wording.joined(refused)}." if refused else "",
+        f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
+        f"Starting an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
+        f"Idle it draws {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
+        "Limits: square matrices are kinder than training; this is the best of a few sizes on a cool device, and other"
+        " processes make it lower.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
 PRODUCTS = Says(
     "Matrix products reach {value}FLOP/s in {precision} on {place}",
     "No device was calibrated here yet",
