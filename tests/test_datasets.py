@@ -336,6 +336,25 @@ def test_a_download_of_cifar10_is_unpacked_into_the_cache(batches, cache, tmp_pa
     assert [path.name for path in cache.iterdir()] == ["cifar-10-batches-py"]
 
 
+def test_a_text_is_checked_numbered_and_split_and_its_beginning_stands_in(tmp_path, no_source, monkeypatch, capsys):
+    (tmp_path / "tinyshakespeare").mkdir()
+    file = tmp_path / "tinyshakespeare" / "input.txt"
+    file.write_bytes(b"to be or not to be\n" * 10)
+    stood_in = datasets.load_text("tinyshakespeare", str(tmp_path), allow_embedded=True)
+    assert stood_in.name == "tinyshakespeare-excerpt"
+    assert stood_in.beginning(14) == "First Citizen:"
+    assert "input.txt differ from tiny Shakespeare's checksums" in capsys.readouterr().out
+    publish_as(monkeypatch, "tinyshakespeare", files={"input.txt": hashlib.md5(file.read_bytes()).hexdigest()})
+    text = datasets.load_text("tinyshakespeare", str(tmp_path))
+    assert (text.name, text.characters, len(text.train), len(text.test)) == ("tinyshakespeare", "\n benort", 171, 19)
+    assert text.train[:5].tolist() == [7, 5, 1, 2, 3]
+    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
+        datasets.load_text("tinyshakespeare")
+    for load, name in ((datasets.load, "excerpt"), (datasets.load_text, "mnist")):
+        with pytest.raises(ValueError, match=f"'{name}'; allowed: "):
+            load(name)
+
+
 def picture_folder(folder, test="test", suffix=".png", classes=("ant", "bee")):
     """Write two images a class and part: their red is 100 in ant, 200 in bee, one more in the second image."""
     for part in ("train", test):

@@ -139,9 +139,10 @@ def claimed(evidence: Evidence) -> list[dict]:
 
 
 def largest(evidence: Evidence) -> pandas.DataFrame:
-    """Return the lines of `rates` of the largest network that was trained: rates of different networks say nothing."""
+    """Return the lines of `rates` of the largest network whose weights were all trained; networks do not compare."""
     table = rates(evidence)
-    trained = table[table["source"].eq("measured") & table["status"].eq("ok") & table["lora_rank"].fillna(0).eq(0)]
+    table = table[table["lora_rank"].fillna(0).eq(0)]
+    trained = table[table["source"].eq("measured") & table["status"].eq("ok")]
     return table[table["model"].isin(trained.sort_values("parameters").tail(1)["model"])]
 
 
