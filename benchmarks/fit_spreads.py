@@ -10,8 +10,7 @@ import numpy
 import pandas
 from scipy.optimize import minimize
 
-from benchbook import record
-from benchbook.record import articles, model
+from benchbook.record import model
 
 FITTED = tuple(name for name in model.SPREADS if name != "free")
 ORIGINS = (model.RECORD, model.ARTICLES)
@@ -41,6 +40,6 @@ def fit(lines: pandas.DataFrame) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    published = [model.of_record(record.read()), model.of_articles(articles.rows())]
-    for name, spread in fit(pandas.concat(published, ignore_index=True)).items():
+    lines = model.of_publications()
+    for name, spread in fit(lines[lines["sequence_length"].isna()]).items():
         print(f"{name}: {spread:.3f}")

@@ -41,9 +41,22 @@ def test_an_answer_is_the_same_as_text_and_as_json():
     assert all(line["source"] in text for line in answer["nearest"]), "each figure has its source beside it"
 
 
+def test_a_language_model_is_answered_in_tokens_with_a_judged_error():
+    question = ("predict", "--chip", "A100 80GB SXM", "--work", "gpt2_124m", "--precision", "amp_bf16")
+    answer = json.loads(run(*question, "--json"))
+    assert answer["question"]["sequence_length"] == 1024
+    tokens = 1024 * answer["rate"]["value"]
+    assert answer["seconds"]["value"] == pytest.approx(1e9 / tokens)
+    text = run(*question)
+    assert f"{tokens:,.0f} tokens/s" in text
+    assert "images" not in text
+    assert answer["error"] in text
+    assert all(line["work"] == "gpt2_124m, 1,024 tokens" for line in answer["nearest"])
+
+
 def test_sources_are_counted_and_refusals_have_their_reason():
     listed = json.loads(run("sources", "--json"))
-    assert sum(line["figures"] for line in listed["sources"]) == 1325
+    assert sum(line["figures"] for line in listed["sources"]) == 1550
     assert all(line["means"] for line in listed["sources"])
     counts = record.read()["refused"].value_counts().drop("")
     assert {line["refused"] for line in listed["refused"]} == set(counts.index)

@@ -56,6 +56,25 @@ def test_the_record_is_predicted_as_well_as_is_said(errors):
         assert rules["pairs"].drop("ratio of cores").eq(own["pairs"]).all()
 
 
+def test_language_models_are_predicted_as_well_as_is_said_and_change_nothing_of_images(forecaster):
+    sequences = forecaster.sequences
+    assert set(sequences.residuals["place"]) <= set(sequences.lines.index)
+    assert forecaster.model.observations["sequence_length"].isna().all()
+    for situation, error in ((judged.PUBLICATION, 0.5), (judged.BOTH, 0.5)):
+        said = judged.measures(sequences.published[sequences.published["situation"].eq(situation)])
+        assert said["pairs"] == len(sequences.lines)
+        assert said["median_error"] < error
+        assert said["coverage"] > 0.8
+
+
+def test_what_is_no_whole_training_of_a_counted_network_says_nothing_of_one():
+    figures = record.read()
+    reasons = judged.reasons(figures)[figures["sequence_length"].notna()]
+    for word in ("second time", "shorter than", "nobody counted"):
+        assert reasons.str.contains(word).any()
+    assert not judged.of_publications()["network"].str.contains("LoRA").any()
+
+
 def test_intervals_hold_nine_tenths_over_all_lines_and_over_publications(forecaster):
     assert forecaster.published.groupby("situation")["hit"].mean().between(0.85, 0.95).all()
     by_publication = forecaster.published.groupby(["situation", "publication"])["hit"].mean()
@@ -82,8 +101,8 @@ def test_one_known_rate_of_a_chip_narrows_its_interval(forecaster):
 
 def test_the_constants_are_those_that_the_script_fits():
     fitted = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "fit_spreads.py")["fit"]
-    lines = [judged.of_record(record.read()), judged.of_articles(articles.rows())]
-    spreads = fitted(pandas.concat(lines, ignore_index=True))
+    lines = judged.of_publications()
+    spreads = fitted(lines[lines["sequence_length"].isna()])
     assert spreads == pytest.approx({name: (SPREADS | NOISE)[name] for name in spreads}, rel=0.02)
 
 

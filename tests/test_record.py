@@ -8,7 +8,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips
+from benchbook.record import articles, chips, networks
 
 HEADER = ",".join(articles.COLUMNS).encode() + b"\n"
 
@@ -32,11 +32,11 @@ def write(tmp_path, **changes):
 
 
 def test_every_figure_has_a_source_that_is_described_and_a_chip_of_the_list(figures):
-    assert len(figures) == 1325
+    assert len(figures) == 1550
     assert set(figures["article"]) == set(record.sources()["article"])
-    assert record.sources()["figures"].sum() == 1325
-    unlisted = set(figures["chip"]) - set(chips.table().index)
-    assert unlisted == {"NVIDIA RTX A6000 or other (not stated)"}
+    assert record.sources()["figures"].sum() == 1550
+    unlisted = figures["chip"][~figures["chip"].isin(chips.table().index)]
+    assert unlisted.str.contains("not stated").all()
     assert figures["source"].ne("").all()
 
 
@@ -49,7 +49,43 @@ def test_what_is_refused_is_counted_by_reason_and_the_rest_is_kept(figures):
         "the same figure in another source",
         "one table under two networks",
         "the chip is not stated",
+        "over ten times the chip's arithmetic: padded or shorter samples are counted as 2,048 tokens",
     }
+
+
+def test_a_rate_of_tokens_beyond_the_chips_arithmetic_is_refused_without_being_traced(figures, tmp_path):
+    spark = figures[figures["article"].eq("NVIDIA DGX Spark blog")]
+    assert len(spark) == 3
+    assert spark["refused"].str.startswith("over ten times").all()
+    settings = json.dumps({"model": "llama3_3b", "phase": "train", "sequence_length": 2048, "device_count": 1})
+    tokens = {"chip": "GB10", "precision": "bf16", "settings": settings, "unit": "tokens/s"}
+    for value, refused in (("3000", ""), ("82739.2", "above the chip's printed peak")):
+        read = articles.read(write(tmp_path, **tokens, value=value)).iloc[1]
+        assert read["rate"] == pytest.approx(float(value) / 2048)
+        assert read["refused"] == refused
+
+
+def test_rates_of_sequences_come_from_tokens_steps_and_their_times(tmp_path):
+    settings = {"model": "gpt2_124m", "phase": "train", "sequence_length": 512, "batch_size_per_device": 6}
+    printed = [("throughput", "1024", "tokens/s"), ("time_per_step", "3000", "ms"), ("step_rate", "0.5", "steps/s")]
+    for (metric, value, unit), rate in zip(printed, (2, 2, 3), strict=True):
+        line = {"metric": metric, "value": value, "unit": unit, "settings": json.dumps(settings | {"device_count": 1})}
+        assert articles.read(write(tmp_path, **line))["rate"].iloc[1] == rate
+    del settings["sequence_length"]
+    unknown = {"value": "1024", "unit": "tokens/s", "settings": json.dumps(settings)}
+    assert articles.read(write(tmp_path, **unknown))["rate"].isna().iloc[1], "the length of a sequence is not stated"
+
+
+@pytest.mark.parametrize(
+    ("network", "parameters", "looked_up"),
+    [("gpt2_124m", 124_439_808, 1024 * 768), ("nanogpt_char", 10_745_088, 256 * 384)],
+)
+def test_a_token_takes_6n_operations_and_12ldt_in_attention(network, parameters, looked_up):
+    line = networks.table().loc[network]
+    assert line["parameters"] == parameters
+    for length in (64, line["sequence_length"]):
+        token = 6 * (parameters - looked_up) + 12 * line["layers"] * line["width"] * length
+        assert networks.describe(network, None, length).flops_per_sample == pytest.approx(length * token, rel=1e-12)
 
 
 def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(figures):

@@ -40,11 +40,20 @@ def predict(
     image_size: Annotated[
         float, typer.Option(help="pixels of a side; 0: the work's own", callback=within(0, 100000))
     ] = 0.0,
-    batch_size: Annotated[float, typer.Option(help="of one device; 0: 64", callback=within(0, 1e6))] = 0.0,
+    sequence_length: Annotated[
+        float, typer.Option(help="tokens of a sequence; 0: the work's own", callback=within(0, 1e7))
+    ] = 0.0,
+    batch_size: Annotated[
+        float, typer.Option(help="of one device; 0: 64 images or 8 sequences", callback=within(0, 1e6))
+    ] = 0.0,
     count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
     images: Annotated[
-        float, typer.Option(help="to train on; the default is an epoch of ImageNet", callback=within(1, 1e15))
-    ] = 1_281_167.0,
+        float,
+        typer.Option(
+            help="images or sequences to train on; 0: an epoch of ImageNet, or a billion tokens",
+            callback=within(0, 1e15),
+        ),
+    ] = 0.0,
     price: Annotated[
         float, typer.Option(help="US dollars for an hour of one device; 0: those on record", callback=within(0, 1e6))
     ] = 0.0,
@@ -71,7 +80,7 @@ def predict(
         raise ValueError("no --chip; `benchbook chips` lists those that are known")
     question = forecast.Question(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
-        batch_size=batch_size or None, count=count, images=images,
+        sequence_length=sequence_length or None, batch_size=batch_size or None, count=count, images=images or None,
     )  # fmt: skip
     own = None if prices is None else articles.prices(prices)
     answer = predictions.learn_here().ask(question, datetime.date.today(), price or None, own)
@@ -111,14 +120,16 @@ def sources(
 
 def _print_answer(answer) -> None:
     question, rate, seconds = answer.question, answer.rate, answer.seconds
+    length = question.sequence_length or 1
+    unit, sample = ("tokens", "a sequence") if question.sequence_length else ("images", "an image")
     what = question.work or f"{question.flops_per_sample:.3g} operations an image"
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
     say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
-    expected, low, high = (wording.rate(value) for value in (rate.value, rate.low, rate.high))
-    say(f"  rate    {expected} images/s (90 %: {low} to {high})")
+    expected, low, high = (wording.rate(value * length) for value in (rate.value, rate.low, rate.high))
+    say(f"  rate    {expected} {unit}/s (90 %: {low} to {high})")
     say(f"          from {rate.basis}; {answer.error}")
     time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
-    say(f"  time    {time} for {question.images:,.0f} images (90 %: {low} to {high})")
+    say(f"  time    {time} for {question.images * length:,.0f} {unit} (90 %: {low} to {high})")
     for line in answer.rented.to_dict("records"):
         rent, low, high, hourly = (wording.price(line[name], 3) for name in ("dollars", "low", "high", "usd_per_hour"))
         say(
@@ -133,13 +144,14 @@ def _print_answer(answer) -> None:
     if joules is None:
         say("  energy  no measured power of this chip in this work is on record")
     else:
-        say(f"  energy  {joules.value:.3g} J an image ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
+        say(f"  energy  {joules.value:.3g} J {sample} ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:
         say(f"  note    {note}")
     say("  nearest published or measured:")
     for line in answer.nearest.to_dict("records"):
         what = f"{line['chip']}, {line['work']}, {line['precision']}"
-        say(f"    {line['rate']:,.0f} images/s: {what} ({line['source']})")
+        rate = line["rate"] * (line["sequence_length"] if question.sequence_length else 1)
+        say(f"    {rate:,.0f} {unit}/s: {what} ({line['source']})")
 
 
 def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series) -> None:

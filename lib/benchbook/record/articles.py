@@ -17,7 +17,8 @@ COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precis
 COLUMNS += ["unit", "origin", "source", "note"]
 NEEDED = ("article", "metric", "value")  # of each line
 MOST_LINES = 20_000  # what is asked of each takes a millisecond
-RATES = ("throughput", "throughput_real_data")  # of training alone, images a second
+RATES = ("throughput", "throughput_real_data")  # of training alone
+SECONDS = {"s": 1.0, "ms": 1e-3}  # units of a step's time
 PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
 ABOVE = 1.1  # times the peak: clocks rise above the printed one
@@ -43,10 +44,10 @@ def read(path: Path | None = None) -> pandas.DataFrame:
 
     Returns:
         The ledger's columns; chip by its one name; publication (sources of one laboratory's same runs are one);
-        network, phase, data, image_size, batch_size (of one device), device_count, date (a year); computed (the
-        precision that was computed: fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate (images a second of
-        training, all devices together, where the figure is one); mark (what a reader must know); refused (why nothing
-        is concluded from it; missing where something is).
+        network, phase, data, image_size, sequence_length (tokens), batch_size (of one device), device_count, date (a
+        year); computed (the precision that was computed: fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate
+        (images or sequences a second of training, all devices together, where the figure is one); mark (what a reader
+        must know); refused (why nothing is concluded from it; empty where something is).
 
     Raises:
         ValueError: it is no table, is too large, a column or a value is missing, or settings are no JSON object; the
@@ -78,15 +79,12 @@ def _read(path: Path) -> pandas.DataFrame:
     figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
     for name in ("phase", "data"):
         figures[name] = pandas.Series([details.get(name) for details in settings], dtype="object")
-    for name in ("image_size", "device_count"):
+    for name in ("image_size", "sequence_length", "device_count"):
         figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
     figures["batch_size"] = [_batch(details) for details in settings]
     figures["date"] = [_year(details, article) for details, article in zip(settings, figures["article"], strict=True)]
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
-    training, rated = figures["phase"].eq("train"), figures["unit"].isin(["img/s", "samples/s"])
-    rates = figures["value"].where(training & rated & figures["metric"].isin(RATES))
-    steps = training & figures["metric"].eq("time_per_step") & figures["unit"].eq("s")
-    figures["rate"] = rates.where(~steps, figures["batch_size"] / figures["value"])
+    figures["rate"] = _rates(figures)
     shares = _shares_of_peak(figures)
     figures["mark"] = [_mark(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     figures["refused"] = _refusals(figures, shares)
@@ -165,6 +163,18 @@ def _computed(line: dict) -> str | None:
     return "fp32" if computed == "tf32" and not chips.has_tf32(line["chip"]) else computed
 
 
+def _rates(figures: pandas.DataFrame) -> pandas.Series:
+    """Return images or sequences a second of training; missing where a figure is none, or its sequences' length."""
+    unit = figures["unit"]
+    samples = pandas.Series(1.0, index=figures.index).where(unit.isin(["img/s", "samples/s"]))
+    samples = samples.where(unit.ne("tokens/s"), 1 / figures["sequence_length"])
+    rates = (figures["value"] * samples).where(figures["metric"].isin(RATES))
+    steps = figures["batch_size"] / (figures["value"] * unit.map(SECONDS))
+    rates = rates.where(figures["metric"].ne("time_per_step"), steps)
+    rates = rates.where(unit.ne("steps/s"), figures["value"] * figures["batch_size"])
+    return rates.where(figures["phase"].eq("train"))
+
+
 def _mark(line: dict, share_of_peak: float) -> str:
     """Return what a reader must know of a figure."""
     marks = []
@@ -205,7 +215,8 @@ def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
     operations = figures["value"].where(figures["unit"].eq("TFLOP/s"))
     counted = figures["network"].isin(networks.table().index) & figures["rate"].notna()
     for place, line in figures[counted].iterrows():
-        work = networks.describe(line["network"], line["image_size"] if line["image_size"] > 0 else None)
+        sizes = [line[name] if line[name] > 0 else None for name in ("image_size", "sequence_length")]
+        work = networks.describe(line["network"], *sizes)
         operations[place] = line["rate"] * work.flops_per_sample / 1e12 / max(1, line["device_count"])
     precisions = figures["computed"].where(figures["computed"].notna(), None)
     peaks = [chips.peak(chip, computed) for chip, computed in zip(figures["chip"], precisions, strict=True)]

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy
 import pandas
 
-from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import articles, chips, estimate, model, networks
 from benchbook.record.model import BATCH, DATE, HERE, RECORD, Model, Unknown
 from benchbook.rows import records
 
 IMAGENET = 1_281_167  # training images
+TOKENS = 1e9  # of a training whose length is not asked for
+SEQUENCES = 8.0  # of a batch that is not asked for
 NEAREST = 5  # figures shown with an answer
 BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
 NEW = "not on record"  # the publication of a work that nobody published: the user's own
@@ -35,9 +36,10 @@ class Question:
         precision: one of `records.PRECISIONS`.
         flops_per_sample: operations of a training step for an image; None: those of the work.
         image_size: pixels of a side; None: the size at which the work's operations were counted.
-        batch_size: of one device; None: 64.
+        sequence_length: tokens; None: the length at which they were counted.
+        batch_size: of one device; None: 64 images or 8 sequences.
         count: devices.
-        images: to train on.
+        images: to train on, or sequences; None: an epoch of ImageNet, or a billion tokens.
     """
 
     chip: str
@@ -47,7 +49,8 @@ class Question:
     image_size: float | None = None
     batch_size: float | None = None
     count: int = 1
-    images: float = IMAGENET
+    images: float | None = None
+    sequence_length: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,12 @@ class Answer:
 
     Attributes:
         question: as asked, the chip by its one name.
-        rate: images a second, of all devices together.
-        seconds: for the images asked about.
+        rate: images or sequences a second, of all devices together.
+        seconds: for the images or sequences asked about.
         rented: a line for each price: its offer, and dollars, low, high for the images.
         bought: a line for each price, and the hours after which it has cost as much as the median offer.
         joules_per_image: None where the record has no measured power of the chip in this work.
-        nearest: what was published nearest to it: chip, work, precision, rate, source.
+        nearest: what was published nearest to it: chip, work, precision, rate, sequence_length, source.
         error: the median error of such predictions, on how many pairs.
         notes: what is not known.
     """
@@ -105,16 +108,19 @@ class Answer:
 class Forecaster:
     """What the record, and what was measured here, say of chips and works that nobody put together."""
 
-    def __init__(self, further: pandas.DataFrame | None = None):
+    def __init__(self, further: pandas.DataFrame | None = None, of_sequences: bool = False):
         """Learn from the record.
 
         Args:
             further: more observations, as `model.of_record` lays them out, such as a machine's own.
+            of_sequences: learn from language models as well, to predict these alone: they are few, and would make what
+                is predicted of networks of images worse.
         """
-        self.figures = record.read()
+        self.figures = articles.read()
         self.figures["product"] = self.figures["chip"].map(chips.product)
-        lines = [model.of_record(self.figures), model.of_articles(articles.rows())]
-        self.model = Model(pandas.concat([*lines, *([] if further is None else [further])], ignore_index=True))
+        self.further, self.of_sequences = further, of_sequences
+        lines = pandas.concat([model.of_publications(), further], ignore_index=True)
+        self.model = Model(lines if of_sequences else lines[lines["sequence_length"].isna()])
 
     @functools.cached_property
     def residuals(self) -> pandas.DataFrame:
@@ -122,7 +128,22 @@ class Forecaster:
 
         Intervals rest on what was published alone: a machine's own rows are too few, and of one publication.
         """
-        return model.residuals(self.model) if self is of_the_record() else of_the_record().residuals
+        if self.further is not None:
+            alone = of_the_record()
+            return alone.sequences.residuals if self.of_sequences else alone.residuals
+        table = model.residuals(self.model)
+        return table[table["place"].isin(self.lines.index)].reset_index(drop=True)
+
+    @functools.cached_property
+    def sequences(self) -> "Forecaster":
+        """Return what predicts networks of sequences."""
+        return Forecaster(self.further, of_sequences=True)
+
+    @property
+    def lines(self) -> pandas.DataFrame:
+        """Return the rates that are of the kind of work that is predicted: images, or sequences."""
+        lines = self.model.observations
+        return lines[lines["sequence_length"].notna() == self.of_sequences]
 
     @functools.cached_property
     def published(self) -> pandas.DataFrame:
@@ -182,7 +203,7 @@ class Forecaster:
     @functools.cached_property
     def _known(self) -> dict[str, dict]:
         """Return how many rates are known of each product and work, and which makers' chips were measured here."""
-        lines = self.model.observations
+        lines = self.lines
         counts = {name: lines[name].value_counts().to_dict() for name in ("product", "work", "network")}
         here = lines[lines["publication"].eq(HERE)]["vendor"].value_counts().to_dict()
         pairs = lines.groupby(["product", "family"]).size().to_dict()
@@ -190,7 +211,7 @@ class Forecaster:
         return counts | {"here": here, "pairs": pairs, "sizes": sizes.to_dict()}
 
     def rate(self, question: Question) -> Range:
-        """Return images a second of all devices together.
+        """Return images or sequences a second of all devices together.
 
         Raises:
             Unknown: the chip's figures, the work's operations or the count of devices are not known; the message names
@@ -206,9 +227,13 @@ class Forecaster:
     def rates(self, questions: Sequence[Question]) -> list[Range | Unknown]:
         """Return the rate of each question, see `rate`, or why it is not known; many take little longer than one.
 
+        All are of images, or all of sequences.
+
         A chip without matrix units is not slower in 16 bits than in fp32, unless it was measured so: both take
         the same units, and 16 bits less memory.
         """
+        if not self.of_sequences and any(networks.describe(one.work).sequence_length for one in questions[:1]):
+            return self.sequences.rates(questions)
         said, targets = {}, {}
         for place, question in enumerate(questions):
             try:
@@ -216,7 +241,8 @@ class Forecaster:
             except Unknown as reason:
                 said[place] = reason
         if targets:
-            table = pandas.DataFrame(list(targets.values())).astype({"flops_per_sample": float, "image_size": float})
+            table = pandas.DataFrame(list(targets.values()))
+            table = table.astype(dict.fromkeys(("flops_per_sample", *model.SIZES), float))
             for (place, target), mean, deviation in zip(targets.items(), *self.model.predict(table), strict=True):
                 middle = float(mean) + target["growth"][0]
                 far = math.hypot(self._reaches[target["situation"]] * float(deviation), target["growth"][1])
@@ -247,7 +273,8 @@ class Forecaster:
         return dict.fromkeys(model.COLUMNS) | figures | self._work(question) | {
             "publication": HERE if here else NEW, "setting": NEW, "precision": question.precision,
             "framework": "pytorch", "chip": chip, "product": product, "vendor": vendor,
-            "batch_size": question.batch_size or BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "origin": RECORD,
+            "batch_size": question.batch_size or (SEQUENCES if self.of_sequences else BATCH), "date": DATE,
+            "loader": 0.0, "no_update": 0.0, "origin": RECORD,
             "situation": model.ONE_KNOWN if here else situation,
         }  # fmt: skip
 
@@ -263,9 +290,14 @@ class Forecaster:
         Raises:
             Unknown, UnknownChip, ValueError: see `rate`.
         """
+        length = networks.describe(question.work, None, question.sequence_length).sequence_length
+        if length and not self.of_sequences:
+            return self.sequences.ask(question, today, hourly, own)
         rate, chip = self.rate(question), chips.resolve(question.chip)
+        images = question.images or (TOKENS / length if length else IMAGENET)
+        question = replace(question, chip=chip, images=images, sequence_length=length)
         bounds = (question.images / value for value in (rate.value, rate.high, rate.low))
-        seconds = Range(*bounds, f"{question.images:g} images at that rate")
+        seconds = Range(*bounds, f"{images:g} {'sequences' if length else 'images'} at that rate")
         offers = estimate.rented(chip, today, own)
         if hourly is not None:
             stated = {"chip": chip, "provider": "as stated", "usd_per_hour": hourly, "includes": "as stated"}
@@ -278,18 +310,18 @@ class Forecaster:
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
         return Answer(
-            replace(question, chip=chip), rate, seconds, offers, purchases,
+            question, rate, seconds, offers, purchases,
             self._joules(question, rate), self.nearest(question), self._error(question), notes,
         )  # fmt: skip
 
     def nearest(self, question: Question) -> pandas.DataFrame:
         """Return what was published or measured nearest to a question: the same product or work, chips alike first."""
-        asked, lines = self.target(question), self.model.observations
+        asked, lines = self.target(question), self.lines
         far = numpy.hypot(*(lines[name].to_numpy(float) - asked[name] for name in ("peak", "bandwidth")))
         far += 3.0 * (lines["network"] != asked["network"]) + 1.0 * (lines["family"] != asked["family"])
         far += 2.0 * (lines["product"] != asked["product"])
         order = lines.assign(far=far).sort_values("far", kind="stable").head(NEAREST)
-        return order[["chip", "work", "precision", "rate", "source"]].reset_index(drop=True)
+        return order[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(drop=True)
 
     def check_operations(self, name: str, flops_per_sample: float) -> None:
         """Refuse a work whose operations for an image are far from those of all works on record.
@@ -297,7 +329,7 @@ class Forecaster:
         Raises:
             Unknown: they are, or nobody counted them.
         """
-        lines = self.model.observations
+        lines = self.lines
         operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
         if not operations.min() / BEYOND <= flops_per_sample <= operations.max() * BEYOND:
             raise Unknown(
@@ -314,13 +346,13 @@ class Forecaster:
             return given | {"flops_per_sample": question.flops_per_sample}
         if not question.work:
             raise Unknown("neither a work nor the operations of an image are given")
-        work = networks.describe(question.work, question.image_size)
+        work = networks.describe(question.work, question.image_size, question.sequence_length)
         if work.flops_per_sample is not None:
             self.check_operations(work.name, work.flops_per_sample)
         elif work.name not in self._known["network"]:
             names = sorted(set(networks.table().index) | set(self._known["network"]))
             raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
-        return model.work_of(work.name, work.image_size or self._known["sizes"].get(work.name))
+        return model.work_of(work.name, work.image_size or self._known["sizes"].get(work.name), work.sequence_length)
 
     def _basis(self, target: dict) -> str:
         product, work = target["product"], target["work"]

@@ -21,19 +21,42 @@ import pandas
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import OneHotEncoder
 
-from benchbook import record
-from benchbook.record import chips, networks
+from benchbook.record import articles, chips, networks
 
 HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
-TOLD = ("data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer")
+TOLD = (
+    "attention",
+    "vocabulary",
+    "data",
+    "cudnn",
+    "compiled",
+    "suite_version",
+    "block",
+    "power_limit_watts",
+    "memory_format",
+    "optimizer",
+)
+SIZES = ("image_size", "sequence_length")
 FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms; of `released` years / 3
-COLUMNS = ["publication", "setting", "work", "network", "image_size", "precision", "family", "framework", "chip"]
-COLUMNS += ["origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update", "flops_per_sample"]
+COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_length", "precision", "family"]
+COLUMNS += [
+    "framework",
+    "chip",
+    "origin",
+    "product",
+    "vendor",
+    "rate",
+    "batch_size",
+    "date",
+    "loader",
+    "no_update",
+    "flops_per_sample",
+]
 COLUMNS += ["source", *FEATURES]
 BATCH, DATE, MEMORY = 64.0, 2021.0, 16.0  # where none was stated
 PRINTED = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
 # Starting a step takes longer than its arithmetic: such networks tell nothing of larger ones, nor larger ones of them.
-TINY = ("mlp", "lenet5", "mnist_cnn", "tiny_vgg", "vae")
+TINY = ("mlp", "lenet5", "mnist_cnn", "nanogpt_char_small", "tiny_vgg", "vae")
 SHORTEST = 1e11  # operations of a step of an article's: 10 ms of a chip with 10 TFLOP/s
 FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
 FAMILIES = (FP32, TF32, HALF, PLAIN_HALF)
@@ -62,6 +85,13 @@ class Unknown(ValueError):
     """Something is outside what the record knows; the message names what is missing."""
 
 
+def of_publications() -> pandas.DataFrame:
+    """Return all rates that were published: those of the record, and those of articles that are not on it."""
+    figures, rows = articles.read(), articles.rows()
+    listed = rows["reference"].str.partition(";")[0].isin(figures["article"])
+    return pandas.concat([of_record(figures), of_articles(rows[~listed])], ignore_index=True)
+
+
 def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
     """Return the single-device training rates of a ledger that something can be concluded from.
 
@@ -70,11 +100,12 @@ def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
 
     Returns:
         Columns: origin (the record, articles, or measured here), publication, setting (what within a publication is
-        compared chip by chip: network, size, precision, framework, data and the switches it names), work (network and
-        image size), network, image_size (pixels), precision (as computed), family (of precisions, see FAMILIES),
-        framework, chip, product, vendor, rate (images a second), batch_size, date (a year), loader, no_update (1 where
-        a loader ran, where no optimizer did), flops_per_sample (missing where nobody counted), source, and FEATURES.
-        What lacks a precision or the figures of its chip is left out; `reasons` tells of it.
+        compared chip by chip: network, size, precision, framework, data and the switches it names), work (network with
+        image size or sequence length), network, image_size (pixels), sequence_length (tokens), precision (as computed),
+        family (of precisions, see FAMILIES), framework, chip, product, vendor, rate (images or sequences a second),
+        batch_size, date (a year), loader, no_update (1 where a loader ran, where no optimizer did), flops_per_sample
+        (missing where nobody counted), source, and FEATURES. What lacks a precision or the figures of its chip is left
+        out; `reasons` tells of it.
     """
     why = reasons(figures)
     usable = figures.loc[why.index[why == ""]]
@@ -84,7 +115,7 @@ def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
 def reasons(figures: pandas.DataFrame) -> pandas.Series:
     """Return why each single-device training rate cannot be used, by the figure's line; empty where it can."""
     rates = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)]
-    own = [line["refused"] or _unusable(line["chip"], line["computed"], line["precision"]) for line in _lines(rates)]
+    own = [line["refused"] or _other_work(line) or _unusable(line["chip"], line["computed"]) for line in _lines(rates)]
     return pandas.Series(own, index=rates.index, dtype="str")
 
 
@@ -217,17 +248,30 @@ def reached_by(best: dict[tuple[str, str], dict[str, float]], point: dict) -> di
     return _features(family, peak / 1e12, rates["copy"] / 1e9, fp32 / 1e12)
 
 
-def work_of(network: str, image_size: float | None) -> dict:
-    """Return what is trained: work, network, image_size, flops_per_sample (None where nobody counted)."""
-    operations = networks.describe(network, image_size).flops_per_sample
+def work_of(network: str, image_size: float | None, sequence_length: float | None = None) -> dict:
+    """Return what is trained: work, network, image_size, sequence_length, flops_per_sample (None: nobody counted)."""
+    operations = networks.describe(network, image_size, sequence_length).flops_per_sample
     work = f"{network}, {image_size:g} px" if image_size else network
-    return {"work": work, "network": network, "image_size": image_size, "flops_per_sample": operations}
+    work = f"{network}, {sequence_length:,.0f} tokens" if sequence_length else work
+    sizes = {"image_size": image_size, "sequence_length": sequence_length}
+    return {"work": work, "network": network, "flops_per_sample": operations} | sizes
 
 
-def _unusable(chip: str, computed: str | None, printed: str) -> str:
-    """Return why a rate cannot be used: its precision or its chip's figures are not stated; empty where they are."""
-    if not isinstance(computed, str):
-        return f"precision {printed or 'not stated'}"
+def _other_work(line: dict) -> str:
+    """Return why a figure's work cannot be used: its precision, or what of sequences it trained; empty where it can."""
+    if not isinstance(line["computed"], str):
+        return f"precision {line['precision'] or 'not stated'}"
+    details = json.loads(line["settings"] or "{}")
+    if details.get("padded"):
+        return "samples are shorter than the length that is printed"
+    if details.get("recomputed"):
+        return "activations are computed a second time, which is other work"
+    counted = networks.describe(line["network"]).flops_per_sample
+    return "" if counted or not line["sequence_length"] else "a network of sequences whose operations nobody counted"
+
+
+def _unusable(chip: str, computed: str) -> str:
+    """Return why a rate cannot be used: its chip's figures are not stated; empty where they are."""
     try:
         chip_figures(chip, computed)
     except (Unknown, chips.UnknownChip) as error:
@@ -244,7 +288,7 @@ def _of_chip(chip: str, precision: str) -> dict:
 def _of_figure(line: dict) -> dict:
     details = json.loads(line["settings"] or "{}")
     framework = re.sub(r"\W+", " ", re.sub(r"\d[\w.+]*", "", line["framework"])).strip().lower()
-    work = work_of(line["network"], line["image_size"] if line["image_size"] > 0 else None)
+    work = work_of(line["network"], *(line[name] if line[name] > 0 else None for name in SIZES))
     switches = [f"{name} {details[name]}" for name in TOLD if name in details]
     return work | _of_chip(line["chip"], line["computed"]) | {
         "publication": line["publication"],
@@ -255,7 +299,7 @@ def _of_figure(line: dict) -> dict:
         "date": line["date"] if line["date"] > 0 else DATE,
         "loader": float(not str(details.get("data", "synthetic")).startswith(("synthetic", "not stated"))),
         "no_update": float("none" in str(details.get("optimizer"))),
-        "source": record.citation(line),
+        "source": articles.citation(line),
         "origin": RECORD,
     }  # fmt: skip
 
@@ -264,7 +308,7 @@ def _of_row(row: dict) -> dict | None:
     chip = _listed(row) or chips.canonical(row["chip"]) or ""
     printed = row["precision"] or "fp32"
     computed = "tf32" if printed == "fp32" and chips.has_tf32(chip) else printed
-    if _unusable(chip, computed, computed):
+    if _unusable(chip, computed):
         return None
     publication = row["reference"].partition(";")[0]
     point = row["point"].removesuffix(f"-{row['device']}")
@@ -308,8 +352,8 @@ def _trained(row: dict) -> dict:
     """Return what a row trained, on which input and with which framework."""
     frozen = row["study"] == "mobilenetv2_energy"  # the same network, trained in its last layer alone
     network = networks.canonical(row["study"] if frozen else row["model"])
-    size = float(row["image_size"]) if row["image_size"] else networks.describe(network).image_size
-    work = work_of(network, size)
+    usual = networks.describe(network)
+    work = work_of(network, *(float(row[name]) if row.get(name) else getattr(usual, name) for name in SIZES))
     return work | {
         "flops_per_sample": row.get("flops_per_sample") or work["flops_per_sample"],
         "framework": {"torch": "pytorch"}.get(row["framework"], row["framework"] or ""),
@@ -383,13 +427,19 @@ def blocks(encoder: OneHotEncoder, lines: pandas.DataFrame) -> list[tuple[str, n
 
 
 def offset(lines: pandas.DataFrame) -> numpy.ndarray:
-    """Return half the peak and half the bandwidth of each line's chip, in logarithms."""
-    return (lines["peak"].to_numpy(float) + lines["bandwidth"].to_numpy(float)) / 2
+    """Return half the peak and half the bandwidth of each line's chip, in logarithms; of sequences for each operation.
+
+    Networks of images differ in how well they use a chip; transformers of tokens are products of matrices alike.
+    """
+    operations = numpy.log(lines["flops_per_sample"].astype(float)) - CENTRES["operations"]
+    operations = operations.where(lines["sequence_length"].notna(), 0.0).to_numpy()
+    return (lines["peak"].to_numpy(float) + lines["bandwidth"].to_numpy(float)) / 2 - operations
 
 
 def _numbers(lines: pandas.DataFrame) -> numpy.ndarray:
     """Return the numbers of each line, those of its chip first, as distances from a line in the middle."""
-    operations = numpy.log(lines["flops_per_sample"].astype(float)).fillna(CENTRES["operations"])
+    operations = numpy.log(lines["flops_per_sample"].astype(float).where(lines["sequence_length"].isna()))
+    operations = operations.fillna(CENTRES["operations"])
     derived = {"operations": operations, "batch": numpy.log(lines["batch_size"].astype(float))}
     table = lines.assign(**derived, date=lines["date"].astype(float) / 3)[list(CENTRES)]
     return table.to_numpy(float) - numpy.array(list(CENTRES.values()))
@@ -508,7 +558,7 @@ def judge(path: Path, model: Model, table: pandas.DataFrame) -> tuple[pandas.Dat
         predicted, low, high (images a second), off (predicted over printed, in logarithms), hit; and why the others are
         not, by the ledger's line.
     """
-    figures, parts = record.read(path), []
+    figures, parts = articles.read(path), []
     targets, refused = of_record(figures), reasons(figures)
     refused = refused[refused != ""]
     for product, group in targets.groupby("product"):

@@ -1,13 +1,12 @@
-"""Networks: one list of their names, and how many operations training them takes for an image."""
+"""Networks: one list of their names, and how many operations training them takes for an image or a sequence."""
 
 import functools
 from dataclasses import dataclass
 
+import numpy
 import pandas
 
 from benchbook.machine import layout
-
-STUDIES = {"resnet50_cost": "resnet50"}  # others are among the other names
 
 
 @dataclass(frozen=True)
@@ -17,11 +16,13 @@ class Network:
     Attributes:
         name: its one name.
         image_size: pixels of a side, at which the operations were counted or asked for.
-        flops_per_sample: operations of a training step for an image, 2 for a multiply-add; None where nobody counted.
+        sequence_length: tokens of a sequence, for a network of these; samples are then sequences.
+        flops_per_sample: operations of a training step for a sample, 2 for a multiply-add; None where nobody counted.
     """
 
     name: str
     image_size: float | None = None
+    sequence_length: float | None = None
     flops_per_sample: float | None = None
 
 
@@ -30,12 +31,11 @@ def table() -> pandas.DataFrame:
     """Return the networks whose operations were counted.
 
     Returns:
-        Columns: network, aliases (separated by "|"), image_size, flops_per_sample (forward and backward), parameters,
-        source.
+        Columns: network, aliases (separated by "|"), image_size or sequence_length, layers and width (of a transformer
+        of tokens), flops_per_sample (forward and backward, at that size), parameters, source.
     """
-    return pandas.read_csv(layout.published() / "record" / "networks.csv", keep_default_na=False).set_index(
-        "network", drop=False
-    )
+    listed = pandas.read_csv(layout.published() / "record" / "networks.csv")
+    return listed.fillna({"aliases": ""}).set_index("network", drop=False)
 
 
 def canonical(name: str) -> str:
@@ -43,18 +43,23 @@ def canonical(name: str) -> str:
     return _names().get(_key(name), name)
 
 
-def describe(name: str, image_size: float | None = None) -> Network:
-    """Return what training a network takes at an image size; without one, at the size it was counted at.
+def describe(name: str, image_size: float | None = None, sequence_length: float | None = None) -> Network:
+    """Return what training a network takes at an image size or sequence length; without one, at that of its count.
 
-    Operations of convolutions and of patches grow with the area of the image.
+    Operations of convolutions and of patches grow with the area of the image. A token takes 6N operations, and 12LdT
+    in attention: N weights, L layers of width d, T tokens.
     """
     chosen = canonical(name)
     line = _counted().get(chosen)
     if line is None:
-        return Network(chosen, image_size)
-    size = image_size or float(line["image_size"])
-    scale = (size / float(line["image_size"])) ** 2
-    return Network(chosen, size, float(line["flops_per_sample"]) * scale)
+        return Network(chosen, image_size, sequence_length)
+    flops = float(line["flops_per_sample"])
+    if numpy.isnan(line["sequence_length"]):
+        size = image_size or float(line["image_size"])
+        return Network(chosen, size, None, flops * (size / float(line["image_size"])) ** 2)
+    counted, attention = line["sequence_length"], 12 * line["layers"] * line["width"]
+    length = float(sequence_length or counted)
+    return Network(chosen, None, length, length * (flops / counted + attention * (length - counted)))
 
 
 @functools.cache
@@ -64,7 +69,7 @@ def _counted() -> dict[str, dict]:
 
 @functools.cache
 def _names() -> dict[str, str]:
-    names = {_key(study): network for study, network in STUDIES.items()}
+    names = {}
     for line in table().to_dict("records"):
         names |= {_key(name): line["network"] for name in [line["network"], *filter(None, line["aliases"].split("|"))]}
     return names
