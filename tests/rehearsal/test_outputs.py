@@ -2,7 +2,6 @@
 
 import platform
 import re
-from pathlib import Path
 
 import pytest
 
@@ -96,13 +95,17 @@ def test_every_brand_makes_a_name_of_a_machine(monkeypatch, brand):
     assert identity.identify().name.startswith("apple-")
 
 
-def test_a_linux_on_apple_silicon_names_no_processor_and_the_architecture_stands_in(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("lscpu", "chip"),
+    [("Model name: Icestorm-M1\nModel name: Firestorm-M1\n", "Icestorm-M1 + Firestorm-M1"), ("", "ARM 0x61 0x022")],
+)
+def test_a_linux_on_apple_silicon_names_its_cores_by_lscpu_or_by_their_numbers(monkeypatch, tmp_path, lscpu, chip):
     (tmp_path / "cpuinfo").write_text(CPUINFO_M1_LINUX)
-    monkeypatch.setattr(identity, "Path", lambda path: tmp_path / "cpuinfo" if path == "/proc/cpuinfo" else Path(path))
+    monkeypatch.setattr(identity, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(identity, "DEVICE_TREE", tmp_path / "none")
+    monkeypatch.setattr(identity, "output", lambda *command: lscpu)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(platform, "processor", lambda: "")
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert identity.identify("a-name").chip == "aarch64"
+    assert identity.identify("a-name").chip == chip
 
 
 @pytest.mark.parametrize(
