@@ -1,4 +1,5 @@
-"""What a task costs on each machine: marks from rows, record and predictions, their money, sentences and data."""
+"""What a task costs on each machine: marks from rows, record and predictions, their money, sentences and data; and how
+a notebook ends with them."""
 
 import datetime
 import json
@@ -15,7 +16,7 @@ from benchbook.report import answers, headline
 from benchbook.report.answers import closing, from_record, page
 from benchbook.report.answers.marks import IMAGENET, PRESETS, TASKS, prices, task
 from benchbook.studies.study import Evidence
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 
 RATE = 400.0
 
@@ -31,19 +32,16 @@ def both():
     in two batch sizes, a stand-in for MNIST, and all published."""
     mobilenet = {"study": "mobilenetv2_energy", "framework": "tensorflow", "image_size": 128, "dataset": "cifar10"}
     runs = [("desk", "run-1", {}), ("desk", "run-2", {}), ("small", "run-3", {"image_size": 64})]
+    rates = [RATE * (1 + index / 100) for index in range(6)]
     lines = [
-        make_row(
-            machine=machine, run_id=run, index=index, samples_per_second=RATE * (1 + index / 100), **mobilenet | own
-        )
-        for machine, run, own in runs
-        for index in range(6)
+        row for machine, run, own in runs for row in windows(rates, machine=machine, run_id=run, **mobilenet | own)
     ]
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **mobilenet)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     network = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "dataset": "example"}
-    windows = [(network | {"point": f"b{size}", "samples_per_second": rate}) for size, rate in ((8, 50.0), (16, 100.0))]
-    windows += [{"point": "digits", "dataset": "digits-28px"}]
-    lines += [make_row(run_id=own["point"], index=index, **own) for own in windows for index in range(6)]
+    for size, rate in ((8, 50.0), (16, 100.0)):
+        lines += windows([rate] * 6, run_id=f"b{size}", point=f"b{size}", **network)
+    lines += windows([320.0] * 6, run_id="digits", point="digits", dataset="digits-28px")
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
     marks, refused = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     return answers.priced(marks, datetime.date.today()), refused
@@ -221,3 +219,50 @@ def test_data_that_stand_in_are_named_on_the_mark(every):
     (mark,) = of(every, "mnist", source="measured")
     assert "8 x 8 scans of digits" in mark.name
     assert not any("scans" in other.name for other in of(every, "mnist", source="published"))
+
+
+STUDIES = [studies.every()[task.study] for task in TASKS if task.study]
+ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
+
+
+def run(study="mnist_speedup", rates=(250.0, 320.0, 400.0), **columns):
+    """Return the rows of a run of one point, a window at each rate."""
+    named = {"study": study, "machine": "desk", "point": "a-point", "run_id": "a-run", "device": "cpu"} | columns
+    return windows(rates, **named)
+
+
+def among(*rows):
+    return Evidence(pandas.concat([make_rows(list(rows)), articles.rows()], ignore_index=True))
+
+
+def test_a_point_has_its_rate_its_bounds_and_its_joules():
+    rows = run(precision="bf16", **ENERGY)
+    text = closing.sentences(among(*rows), make_rows(rows))
+    assert text.startswith("This point (reference, torch, cpu, bf16, mnist) trains 320 images a second (range 250 to")
+    assert " 400, n=3; one start only)" in text
+    assert "Energy: 0.5 J an image" in text
+
+
+def test_it_is_of_the_runs_own_point_and_a_failed_one_says_how_it_ended():
+    failed = make_row(machine="desk", point="other", status="out_of_memory", samples=None, samples_per_second=None)
+    evidence = among(*run(), failed)
+    assert "320 images" in closing.sentences(evidence, make_rows(run()))
+    assert "measured no window: out of memory." in closing.sentences(evidence, make_rows([failed]))
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_a_notebook_ends_whatever_was_measured(study):
+    for rows in ([], run(study.name), run(study.name, rates=[None], status="crashed", samples=None)):
+        drawing = closing.among_others(among(*rows), study)
+        assert drawing.table["seconds"].is_monotonic_increasing
+        assert drawing.picture
+
+
+def test_measured_published_and_predicted_times_of_the_same_work_are_in_order():
+    simclr = studies.every()["simclr_epochs"]
+    own = run("simclr_epochs", [12.5, 12.5], dataset="cifar10", batch_size=128, image_size=32)
+    table = closing.among_others(among(*own), simclr).table
+    assert set(table["source"]) == {"measured", "published", "predicted"}
+    assert table.loc[table["source"] == "measured", "seconds"].tolist() == [200 * 390 * 128 / 12.5]  # whole batches
+    other_size = run("simclr_epochs", [12.5, 12.5], dataset="cifar10", batch_size=128, image_size=64)
+    assert "measured" not in set(closing.among_others(among(*other_size), simclr).table["source"])
