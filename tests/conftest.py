@@ -11,7 +11,8 @@ import pytest
 from benchbook.__main__ import main
 from benchbook.frameworks import devices
 from benchbook.machine import processes as own_processes
-from benchbook.measuring import sensors
+from benchbook.measuring import protocol, sensors, support
+from fakes import Clock
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
@@ -80,6 +81,15 @@ def own_random_state():
 def no_sensor(monkeypatch):
     """Let no device have a sensor of energy: idle watts would take seconds to read."""
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
+
+
+@pytest.fixture
+def clock(monkeypatch, no_sensor):
+    """Return the clock of every window, which moves only when told; nothing sleeps."""
+    fake = Clock()
+    for module in (protocol, support):
+        monkeypatch.setattr(module, "time", fake)
+    return fake
 
 
 @pytest.fixture

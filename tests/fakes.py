@@ -34,6 +34,8 @@ class Clock:
             self.log.append("clock")
         return self.seconds
 
+    monotonic = perf_counter
+
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
 

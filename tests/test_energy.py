@@ -9,7 +9,7 @@ from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
-from fakes import Clock, FakeWorkload, run
+from fakes import FakeWorkload, run
 from rows import make_row, make_rows
 
 NVML = {"energy_method": "nvml", "energy_boundary": "board"}
@@ -30,12 +30,10 @@ class Zeus:
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    fake = Clock()
-    fake.sleep = fake.advance
-    for module in (protocol, sensors):
-        monkeypatch.setattr(module, "time", fake)
-    return fake
+def clock(clock, monkeypatch):
+    clock.sleep = clock.advance
+    monkeypatch.setattr(sensors, "time", clock)
+    return clock
 
 
 def rows_of(clock, folder, sensor, monkeypatch):

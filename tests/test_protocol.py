@@ -12,17 +12,9 @@ from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import CPU, Clock, FakeWorkload, Sensor, run
+from fakes import CPU, FakeWorkload, Sensor, run
 
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch):
-    """The clock of every window; nothing sleeps, and no sensor is looked for."""
-    fake = Clock()
-    monkeypatch.setattr(protocol, "time", fake)
-    monkeypatch.setattr(protocol, "time", fake)
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
-    return fake
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 @pytest.fixture
@@ -40,46 +32,28 @@ def _trained(rows):
     return rows[rows["phase"] == "train"]
 
 
-def test_phases_follow_each_other_and_every_row_is_ok(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_windows=2)
-    assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
-    assert set(rows["status"]) == {"ok"}
-    assert list(rows["samples"]) == [4, 8, 10, 10, 8]
-    assert rows["steps"].astype(object).where(rows["steps"].notna(), None).tolist() == [1, 2, 3, 3, None]
-    assert set(rows["model"]) == {"fake"}
-
-
-def test_rows_that_are_returned_are_the_rows_on_disk(record, clock):
+def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     rows = _measure(FakeWorkload(clock), record, num_windows=2)
     assert rows.equals(records.read(record.path))
+    assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
+    assert set(rows["status"]) == {"ok"}
+    assert set(rows["model"]) == {"fake"}
+    assert list(rows["samples"]) == [4, 8, 10, 10, 8]
+    assert rows["steps"].astype(object).where(rows["steps"].notna(), None).tolist() == [1, 2, 3, 3, None]
+    first, last = _trained(rows).iloc[0], rows.iloc[-1]
+    assert (first["seconds"], first["input_seconds"], first["samples_per_second"]) == (3 * (2 + 3), 3 * 2, 10 / 15)
+    assert first["loss"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert (last["seconds"], last["samples_per_second"], last["loss"]) == (7.0, 8 / 7, 0.5)
+    assert (last["accuracy"], last["accuracy_metric"]) == (0.75, "top1")
 
 
-def test_no_warm_up_steps_leave_the_first_call_alone(record, clock):
-    protocol.warm_up(FakeWorkload(clock), record, num_steps=0)
-    assert list(records.read(record.path)["phase"]) == ["compile"]
-
-
-def test_warm_up_across_an_epoch_ends_with_fresh_weights(record, clock):
+@pytest.mark.parametrize(("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)])
+def test_warm_up_of_any_length_ends_with_fresh_weights(record, clock, num_steps, phases, epochs):
     workload = FakeWorkload(clock)
-    protocol.warm_up(workload, record, num_steps=7)
-    assert workload.log[-1] == "restore"
-    assert workload.log.count("end_epoch") == 2
+    protocol.warm_up(workload, record, num_steps)
+    assert list(records.read(record.path)["phase"]) == phases
+    assert (workload.log[-1], workload.log.count("end_epoch")) == ("restore", epochs)
     assert (workload.epoch, workload.num_steps) == (0, 0)
-
-
-def test_seconds_input_and_rate_are_known_sums(record, clock):
-    rows = _measure(FakeWorkload(clock), record)
-    row = _trained(rows).iloc[0]
-    assert row["seconds"] == 3 * (2 + 3)
-    assert row["input_seconds"] == 3 * 2
-    assert row["samples_per_second"] == 10 / 15
-    assert row["loss"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
-
-
-def test_evaluation_has_a_row_and_a_clock_of_its_own(record, clock):
-    row = _measure(FakeWorkload(clock), record).iloc[-1]
-    assert (row["phase"], row["seconds"], row["samples_per_second"]) == ("evaluate", 7.0, 8 / 7)
-    assert (row["loss"], row["accuracy"], row["accuracy_metric"]) == (0.5, 0.75, "top1")
 
 
 def test_losses_are_read_after_the_clock_has_stopped(clock):
@@ -102,7 +76,7 @@ def test_windows_of_whole_epochs_end_the_epoch_after_each(record, clock):
     assert list(rows["index"]) == [0, 1]
 
 
-def test_partial_windows_run_on_across_the_end_of_an_epoch(record, clock):
+def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_later_one(record, clock):
     workload = FakeWorkload(clock)
     rows = _trained(_measure(workload, record, num_windows=4, samples_per_window=8))
     batches = [(0, 0, 4), (0, 1, 4), (0, 2, 2), (1, 0, 4), (1, 1, 4), (1, 2, 2), (2, 0, 4), (2, 1, 4)]
@@ -110,17 +84,9 @@ def test_partial_windows_run_on_across_the_end_of_an_epoch(record, clock):
     assert workload.log.count("end_epoch") == 2
     assert workload.log.index("end_epoch") == workload.log.index((0, 2, 2)) + 1
     assert list(rows["samples"]) == [8, 6, 6, 8]
-
-
-def test_row_names_the_epoch_its_window_ended_in(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_windows=4, samples_per_window=12)
-    assert list(_trained(rows)["epoch"]) == [1, 2, 3, 4]  # three steps: windows begin where epochs end
-    assert rows.iloc[-1]["epoch"] == 4
-
-
-def test_window_that_crosses_the_end_of_an_epoch_belongs_to_the_later_one(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_windows=3, samples_per_window=8)
-    assert list(_trained(rows)["epoch"]) == [1, 2, 2]
+    assert list(rows["epoch"]) == [1, 2, 2, 3]
+    # The first batch is fetched before the clock starts; of two batches the second one's wait is in the window.
+    assert (rows["input_seconds"].iloc[0], rows["seconds"].iloc[0]) == (2, 2 + 2 * 3)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +122,6 @@ def test_window_is_rounded_to_whole_steps(record, clock, samples_per_window, num
     workload = FakeWorkload(clock)
     _measure(workload, record, samples_per_window=samples_per_window)
     assert len([entry for entry in workload.log if isinstance(entry, tuple)]) == num_steps
-
-
-def test_first_batch_of_partial_windows_is_fetched_before_the_clock_starts(record, clock):
-    row = _trained(_measure(FakeWorkload(clock), record, samples_per_window=8)).iloc[0]
-    assert row["input_seconds"] == 2  # of two batches, the second one's wait
-    assert row["seconds"] == 2 + 2 * 3
 
 
 @pytest.mark.parametrize("samples_per_window", [0, 8])
@@ -221,18 +181,22 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record
 def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock):
     with pytest.raises(MemoryError):
         protocol.warm_up(FakeWorkload(clock, broken_steps={0: MemoryError("no room")}), record)
-    rows = records.read(record.path)
-    assert list(rows["phase"]) == ["compile"]
-    assert list(rows["status"]) == ["out_of_memory"]
+    assert records.read(record.path)[["phase", "status"]].values.tolist() == [["compile", "out_of_memory"]]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "least"),
-    [("num_repeats", 0, 1), ("num_windows", -1, 1), ("samples_per_window", -1, 0), ("cooldown_seconds", -0.5, 0)],
+    ("wrong", "message"),
+    [
+        ({"num_repeats": 0}, "num_repeats 0; allowed: 1 or more"),
+        ({"samples_per_window": -1}, "samples_per_window -1; allowed: 0 or more"),
+        ({"cooldown_seconds": -0.5}, "cooldown_seconds -0.5; allowed: 0 or more"),
+        ({"samples_per_window": 8, "evaluate_each_epoch": True}, "evaluate_each_epoch True; allowed with samples_per"),
+        ({"window_seconds": 1.0, "evaluate_each_epoch": True}, "evaluate_each_epoch True; allowed with samples_per"),
+    ],
 )
-def test_plan_refuses_a_bad_number_and_says_what_is_allowed(name, value, least):
-    with pytest.raises(ValueError, match=f"{name} {value}; allowed: {least} or more"):
-        Plan(**{name: value})
+def test_a_plan_that_cannot_be_is_refused_with_what_is_allowed(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Plan(**wrong)
 
 
 def test_negative_number_of_warm_up_steps_is_refused(record, clock):
@@ -249,7 +213,7 @@ def tiny():
     return Dataset("random", images[:64], labels[:64], images[64:], labels[64:])
 
 
-def _losses(tiny, folder, num_warmup_steps, num_repeats=1, **options) -> list:
+def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:
     workload = mnist.build(tiny, CPU, "controlled", num_workers=0, batch_size=16, **options)
     record = run(folder)
     if num_warmup_steps is not None:
@@ -273,16 +237,10 @@ def ticking(monkeypatch, clock):
 @pytest.mark.parametrize("data_resident", [True, False])
 def test_warm_up_of_a_real_network_changes_nothing_that_follows(tiny, tmp_path, ticking, data_resident):
     with torch.random.fork_rng(devices=[]):
-        plain = _losses(tiny, tmp_path / "plain", None, data_resident=data_resident)
-        warmed = _losses(tiny, tmp_path / "warmed", 6, data_resident=data_resident)
-    assert warmed == plain
+        plain = _losses(tiny, tmp_path / "plain", None, 1, data_resident=data_resident)
+        warmed = _losses(tiny, tmp_path / "warmed", 6, 2, data_resident=data_resident)
+    assert warmed == plain * 2  # and the second repeat is the first one's
     assert len(set(plain[0])) == 4
-
-
-def test_repeats_of_a_real_network_are_identical_on_the_cpu(tiny, tmp_path, ticking):
-    with torch.random.fork_rng(devices=[]):
-        first, second = _losses(tiny, tmp_path, 2, num_repeats=2, data_resident=True)
-    assert first == second
 
 
 class Uneven(FakeWorkload):
@@ -315,12 +273,6 @@ def test_repeats_follow_where_repeats_were_planned_even_if_all_diverge(record, c
     assert _trained(rows)["repeat"].max() < 2 * Plan.MOST
 
 
-def test_without_a_width_there_are_as_many_windows_as_planned(record, clock):
-    workload = Uneven(clock)
-    workload.restless = 100
-    assert len(_trained(_measure(workload, record, num_windows=7))) == 7
-
-
 def test_an_evaluation_can_follow_every_epoch(record, clock):
     rows = _measure(FakeWorkload(clock), record, num_windows=2, num_repeats=2, evaluate_each_epoch=True)
     measured = rows[rows["phase"].isin(["train", "evaluate"])]
@@ -333,13 +285,6 @@ def test_no_epoch_follows_one_that_diverged(record, clock):
     workload = FakeWorkload(clock, broken_steps={3: math.nan})  # after the first call and no warm-up: in epoch one
     rows = _measure(workload, record, num_warmup_steps=0, num_windows=3, evaluate_each_epoch=True)
     assert list(rows["phase"]) == ["compile", "train", "evaluate"]
-
-
-def test_an_evaluation_after_parts_of_an_epoch_is_refused():
-    with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per_window 0"):
-        Plan(samples_per_window=8, evaluate_each_epoch=True)
-    with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per_window 0"):
-        Plan(window_seconds=1.0, evaluate_each_epoch=True)
 
 
 def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):

@@ -5,7 +5,7 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
-from benchbook.measuring import protocol, sensors, support
+from benchbook.measuring import support
 from benchbook.rows import records
 from fakes import CPU, Clock, FakeWorkload, run
 
@@ -30,16 +30,6 @@ class Trial(FakeWorkload):
         super().step(batch)
         self.clock.advance(SECONDS[self.settings.precision] - 3)
         return self.first_loss
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    fake = Clock()
-    fake.monotonic = fake.perf_counter
-    for module in (protocol, support):
-        monkeypatch.setattr(module, "time", fake)
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
-    return fake
 
 
 @pytest.fixture

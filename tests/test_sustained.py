@@ -5,23 +5,15 @@ import json
 import pytest
 
 from benchbook.judging import statistics
-from benchbook.measuring import protocol, sensors
-from fakes import Clock, FakeWorkload, run
+from benchbook.measuring import protocol
+from fakes import FakeWorkload, run
 from rows import make_row, make_rows
 
 TOLD = json.dumps({"sustained_minutes": 10.0})
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(protocol, "time", made)
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
-    return made
-
-
 def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
-    rows = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 1.0)
+    rows = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path / "long"), 1.0)
     seconds = rows["seconds"].astype(float)
     assert set(rows["phase"]) == {"train"}
     assert seconds.sum() >= 60 > seconds.iloc[:-1].sum()
@@ -29,21 +21,15 @@ def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
     assert set(seconds.iloc[1:]) == {10.0}
     assert rows["epoch"].is_monotonic_increasing
     assert rows["epoch"].max() > 1
-
-
-def test_a_short_run_takes_about_as_long_as_it_should_in_several_windows(tmp_path, clock):
-    seconds = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 0.25)["seconds"].tolist()
-    assert seconds == [5, 5, 5]
+    short = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path / "short"), 0.25)
+    assert short["seconds"].tolist() == [5, 5, 5]
+    with pytest.raises(ValueError, match="sustained_minutes 0; allowed: above 0"):
+        protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 0)
 
 
 def test_a_loss_that_is_no_number_ends_it(tmp_path, clock):
     rows = protocol.measure_minutes(FakeWorkload(clock, {3: float("nan")}), run(tmp_path), 10.0)
     assert rows["status"].tolist() == ["ok", "ok", "diverged"]
-
-
-def test_no_minutes_are_refused(tmp_path, clock):
-    with pytest.raises(ValueError, match="sustained_minutes 0; allowed: above 0"):
-        protocol.measure_minutes(FakeWorkload(clock), run(tmp_path), 0)
 
 
 def windows(seconds, samples, settings=TOLD, **columns):
@@ -56,22 +42,20 @@ def windows(seconds, samples, settings=TOLD, **columns):
     )
 
 
-def test_the_first_minute_and_the_last_stand_side_by_side():
-    timed = statistics.sustained(windows([30, 30, 30, 30, 30, 30], [90, 90, 60, 60, 30, 60]))
-    assert timed["minutes"].tolist() == [0.5, 1, 1.5, 2, 2.5, 3]
+@pytest.mark.parametrize(
+    ("seconds", "samples", "stretch", "first", "last"),
+    [
+        ([30] * 6, [90, 90, 60, 60, 30, 60], 1, 3.0, 1.5),
+        ([10, 10], [40, 20], 1 / 6, 4.0, 2.0),  # a short run is halved
+        ([200], [400], 1, 2.0, 2.0),  # one window longer than a minute is first and last
+    ],
+)
+def test_the_first_minute_and_the_last_stand_side_by_side(seconds, samples, stretch, first, last):
+    timed = statistics.sustained(windows(seconds, samples))
+    assert timed["minutes"].tolist() == [sum(seconds[: place + 1]) / 60 for place in range(len(seconds))]
     line = statistics.first_and_last(timed).iloc[0]
-    assert (line["minutes"], line["stretch"], line["first"], line["last"]) == (3, 1, 3.0, 1.5)
-    assert line["change"] == -0.5
-
-
-def test_a_short_run_is_halved_and_says_so():
-    line = statistics.first_and_last(statistics.sustained(windows([10, 10], [40, 20]))).iloc[0]
-    assert (line["stretch"], line["first"], line["last"]) == (pytest.approx(1 / 6), 4.0, 2.0)
-
-
-def test_one_window_longer_than_a_minute_is_first_and_last():
-    line = statistics.first_and_last(statistics.sustained(windows([200], [400]))).iloc[0]
-    assert (line["first"], line["last"], line["change"]) == (2.0, 2.0, 0.0)
+    assert (line["first"], line["last"], line["change"]) == (first, last, last / first - 1)
+    assert len(seconds) == 1 or line["stretch"] == pytest.approx(stretch)
 
 
 def test_other_points_and_older_runs_are_left_out():

@@ -20,11 +20,11 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
 from benchbook.judging.intervals import Prior
 from benchbook.judging.parity import Agreement
-from benchbook.measuring import parity, protocol, reference, sensors, tuned
+from benchbook.measuring import parity, protocol, reference, tuned
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import Clock, FakeWorkload, run
+from fakes import FakeWorkload, run
 from rows import make_row, make_rows
 
 CPU = Device("cpu", "a test's CPU")
@@ -48,7 +48,6 @@ def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(blocks, gain)
 @pytest.fixture
 def searched(monkeypatch, clock):
     """Return what searches among workloads of known seconds, and notes what was built, timed and compared."""
-    monkeypatch.setattr(clock, "monotonic", clock.perf_counter, raising=False)
     monkeypatch.setattr(tuned, "time", clock)
 
     def search(seconds, limit, changes, build_seconds=1.0, parity_seconds=2.0, wrong=()):
@@ -235,14 +234,6 @@ class Timed(FakeWorkload):
         self.clock.advance(self.seconds)
         self.log.append(batch)
         return 0.5
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    fake = Clock()
-    monkeypatch.setattr(protocol, "time", fake)
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
-    return fake
 
 
 @pytest.fixture
