@@ -1,15 +1,12 @@
-import functools
 import pickle
 
 import numpy
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.data import RandomSampler, SequentialSampler
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Settings
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -75,33 +72,6 @@ def test_network_drops_a_quarter_and_then_a_half_while_it_trains(name, kept):
     assert share == pytest.approx(kept, abs=0.05)
 
 
-def test_step_is_a_step_of_adadelta_as_its_formula_says(tiny):
-    workload = _controlled(tiny, data_resident=True)
-    network, batch = workload.model.eval(), next(iter(workload.batches(0)))  # eval: no dropout to be the same
-    weights = network.dense2.weight
-    before = weights.detach().clone()
-    square_average = accumulated = torch.zeros_like(before)
-    for _ in range(2):
-        # https://docs.pytorch.org/docs/stable/generated/torch.optim.Adadelta.html: rho 0.9, epsilon 1e-6, no decay
-        gradient = torch.autograd.grad(F.nll_loss(network(batch[0]), batch[1]), weights)[0]
-        square_average = 0.9 * square_average + 0.1 * gradient**2
-        change = (accumulated + 1e-6).sqrt() / (square_average + 1e-6).sqrt() * gradient
-        accumulated = 0.9 * accumulated + 0.1 * change**2
-        before = before - 1.0 * change
-        workload.step(batch)
-        torch.testing.assert_close(weights.detach(), before, rtol=1e-4, atol=1e-7)
-
-
-def test_step_returns_the_loss_from_before_it_detached(tiny):
-    workload = _controlled(tiny, data_resident=True)
-    workload.model.eval()
-    images, labels = batch = next(iter(workload.batches(0)))
-    expected = -workload.model(images).detach()[range(16), labels].mean()
-    loss = workload.step(batch)
-    torch.testing.assert_close(loss, expected)
-    assert not loss.requires_grad
-
-
 def test_learning_rate_is_1_and_seven_tenths_after_each_epoch(tiny):
     workload = _controlled(tiny, data_resident=True)
     rates = []
@@ -112,11 +82,6 @@ def test_learning_rate_is_1_and_seven_tenths_after_each_epoch(tiny):
     assert rates == pytest.approx([1.0, 0.7, 0.49])
     assert workload.epoch == 3
     assert isinstance(workload.optimizer, torch.optim.Adadelta)
-
-
-def test_mean_loss_is_the_mean_of_all_steps(tiny):
-    losses = [torch.tensor(value) for value in (1.0, 2.0, 6.0)]
-    assert _controlled(tiny).mean_loss(losses) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -154,31 +119,6 @@ def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkey
     assert float(evaluation.accuracy) == pytest.approx(right / 20)
     assert evaluation.metric == "top1"
     assert workload.model.training
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch's own
-def test_a_compiled_step_goes_back_to_fresh_weights_without_being_compiled_again(tiny, monkeypatch):
-    from torch._dynamo.utils import counters
-
-    # What is traced, and how often, is what counts: no C++ compiler is needed for that.
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    workload = mnist.build(tiny, CPU, "tuned", data_resident=True, batch_size=16, settings=Settings(fused=True))
-    batches, fresh = list(workload.batches(0)), workload.snapshot()
-    first = [workload.step(batch).item() for batch in batches]
-    assert workload.steps_taken() == len(batches)
-    workload.end_epoch()
-    compiled = counters["frames"]["ok"]
-    assert compiled
-    workload.restore(fresh)
-    assert workload.optimizer.param_groups[0]["lr"] == 1.0
-    assert [workload.step(batch).item() for batch in batches] == first
-    assert counters["frames"]["ok"] == compiled
-
-
-def test_arithmetic_is_counted_from_the_networks_products(tiny):
-    # Forward 2 x 11,992,448 multiply-adds; backward twice that, but for the images, whose gradient nobody needs.
-    found = _controlled(tiny, data_resident=True).description()["flops_per_sample"]
-    assert found == 3 * 2 * 11_992_448 - 2 * 26 * 26 * 32 * 9
 
 
 def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):

@@ -3,10 +3,7 @@
 import h5py
 import numpy
 import pytest
-from PIL import Image
 
-from benchbook.frameworks import devices
-from benchbook.studies import datasets
 from benchbook.studies.datasets import Dataset, DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
@@ -33,13 +30,6 @@ def write_weights(path, arrays):
             group.attrs["weight_names"] = [f"{name}/part_{number}:0" for number in range(len(parts))]
             for number, part in enumerate(parts):
                 group[f"{name}/part_{number}:0"] = part
-
-
-def test_a_nearest_pixel_is_the_one_under_the_centre():
-    assert mobilenetv2.nearest(2, 4).tolist() == [0, 0, 1, 1]
-    assert mobilenetv2.nearest(2, 3).tolist() == [0, 1, 1]  # the middle's centre lies between both: the later
-    assert mobilenetv2.nearest(32, 32).tolist() == list(range(32))
-    assert mobilenetv2.nearest(32, 128).tolist() == [pixel for pixel in range(32) for _ in range(4)]
 
 
 def test_images_are_enlarged_to_any_size_from_0_to_1_in_either_order():
@@ -120,21 +110,3 @@ def test_random_weights_stand_in_only_where_that_is_allowed_and_say_so(no_downlo
     (tmp_path / "no.h5").write_bytes(b"no weights")
     with pytest.raises(DatasetUnavailable, match=r"no\.h5 does not hold MobileNetV2's weights"):
         initial.read(tmp_path / "no.h5")
-
-
-def test_an_image_folder_of_two_classes_gives_a_head_of_two(tmp_path):
-    random = numpy.random.default_rng(0)
-    for part, count in (("train", 4), ("test", 2)):
-        for name in ("ants", "bees"):
-            (tmp_path / "insects" / part / name).mkdir(parents=True)
-            for number in range(count):
-                pixels = random.integers(0, 256, (40, 30, 3), dtype=numpy.uint8)
-                Image.fromarray(pixels).save(tmp_path / "insects" / part / name / f"{number}.png")
-    data = datasets.load("image_folder", str(tmp_path / "insects"))
-    made = mobilenetv2.build(data, devices.pick("cpu"), image_size=32, batch_size=4, num_workers=0)
-    told = made.description()
-    assert (told["dataset"], told["dataset_samples"], told["image_size"]) == ("insects-png", 8, 32)
-    assert made.trainable_parameters() == 1280 * 2 + 2
-    (pixels, labels), *_ = made.batches(0)
-    assert (tuple(pixels.shape), len(labels)) == ((4, 3, 32, 32), 4)
-    assert made.evaluate().samples == 4

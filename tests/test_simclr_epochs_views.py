@@ -121,11 +121,6 @@ def test_views_of_an_image_differ_and_are_normalised_by_imagenets_constants():
     assert labels.tolist() == [7, 3]
 
 
-def test_pictures_are_the_pixels_again():
-    plain, _ = views.PlainImages(RANDOM, numpy.arange(12))[5]
-    numpy.testing.assert_allclose(views.as_pictures(plain[None])[0], RANDOM[5] / 255, atol=1e-6)
-
-
 def test_an_epoch_on_the_device_is_full_batches_in_an_order_of_its_generator():
     colours = numpy.stack([image_of(20 * number, 0, 0) for number in range(1, 11)])
     resident = views.DeviceImages(colours, numpy.arange(10), "cpu")
@@ -136,17 +131,6 @@ def test_an_epoch_on_the_device_is_full_batches_in_an_order_of_its_generator():
     seen = torch.cat([first[:, 0, 0, 0] for first, _ in batches])
     assert len(set(seen.tolist())) == 8
     assert not torch.equal(seen, seen.sort().values)
-
-
-def test_views_on_the_device_come_from_their_generator_alone():
-    resident, before = views.DeviceImages(RANDOM, numpy.arange(12), "cpu"), torch.get_rng_state()
-    once, again, other = (
-        torch.cat([torch.cat(pair) for pair in resident.pairs(4, torch.Generator().manual_seed(seed))])
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(once, again)
-    assert not torch.equal(once, other)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_fixed_pairs_are_the_same_for_the_same_seed_and_draw_nothing():

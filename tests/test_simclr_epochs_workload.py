@@ -68,14 +68,6 @@ def nt_xent_by_hand(first: numpy.ndarray, second: numpy.ndarray, temperature: fl
     return float(numpy.mean(losses))
 
 
-def test_network_has_the_published_number_of_parameters_and_multiplications(tiny):
-    square = Dataset("random", tiny.train_images.repeat(2, 1).repeat(2, 2), tiny.train_labels, *(tiny.test_images,) * 2)
-    description = simclr.build(square, CPU, batch_size=8).description()
-    assert description["parameters"] == 11_497_792  # backbone 11,168,832, head 328,960
-    # Two views, forward 2 x 555,745,280, backward twice that, but for the images, whose gradient nobody needs.
-    assert description["flops_per_sample"] == 2 * (3 * 2 * 555_745_280 - 2 * 32 * 32 * 64 * 27)
-
-
 def test_network_computes_what_an_independent_one_computes_with_its_weights():
     network = network_torch.Network().double()
     first, second = torch.randn(2, 4, 3, 16, 16, dtype=torch.float64)
@@ -108,24 +100,6 @@ def test_loss_is_what_an_independent_formula_gives():
     half = network_torch.nt_xent((torch.from_numpy(first).bfloat16(), torch.from_numpy(second).bfloat16()))
     assert half.dtype == torch.float32
     assert half.item() == pytest.approx(found.item(), rel=0.01)
-
-
-def test_loss_is_lightlys():
-    loss = pytest.importorskip("lightly.loss", reason="lightly is not installed; NumPy's loss is compared above")
-    first, second = torch.randn(2, 9, 5)
-    assert network_torch.nt_xent((first, second)).item() == pytest.approx(
-        loss.NTXentLoss(0.5)(first, second).item(), rel=1e-5
-    )
-
-
-def test_loss_asks_for_the_partner_whatever_the_order_of_the_views():
-    vectors = torch.eye(6)
-    assert network_torch.nt_xent((vectors, vectors)).item() == pytest.approx(
-        -math.log(math.e**2 / (math.e**2 + 10)), rel=1e-6
-    )
-    first, second = torch.randn(2, 6, 4)
-    torch.testing.assert_close(network_torch.nt_xent((first, second)), network_torch.nt_xent((second, first)))
-    assert network_torch.nt_xent((vectors, vectors)) < network_torch.nt_xent((vectors, vectors.roll(1, 0)))
 
 
 def test_step_is_a_step_of_sgd_as_its_formula_says(tiny):
@@ -169,16 +143,6 @@ def test_loaders_are_the_articles_or_have_a_worker_for_each_core_on_every_device
         assert isinstance(loader.sampler, RandomSampler)
         assert {workload.bank_batches().num_workers, workload.test_batches().num_workers} == {workers}
         assert workload.description()["num_workers"] == workers
-
-
-def test_batches_of_workers_depend_on_seed_and_epoch_alone(tiny):
-    workload = simclr.build(tiny, CPU, "controlled", num_workers=1, batch_size=8)
-    before = torch.get_rng_state()
-    once, again, later = (torch.cat([torch.cat(list(pair)) for pair in workload.batches(e)]) for e in (0, 0, 1))
-    assert once.shape == (32, 3, 16, 16)  # of 20 images two batches of 8, in two views
-    assert torch.equal(once, again)
-    assert not torch.equal(once, later)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("options", [{}, {"variant": "controlled", "num_workers": 1}])
@@ -233,3 +197,27 @@ def test_half_precision_without_autocast_keeps_weights_so(tiny):
     workload = tuned(tiny, batch_size=2, settings=Settings("bf16"))
     assert {parameter.dtype for parameter in workload.model.parameters()} == {torch.bfloat16}
     assert workload.to_device(next(iter(workload.batches(0))))[0].dtype == torch.bfloat16
+
+
+def test_classes_are_those_of_scikit_learn(monkeypatch):
+    monkeypatch.setattr(neighbours, "CHUNK", 64)  # 150 features: three parts
+    draw = numpy.random.default_rng(0)
+    labels = draw.integers(0, 7, 400)
+    centres = draw.normal(size=(7, 16))
+    bank, features = centres[labels] + draw.normal(size=(400, 16)), draw.normal(size=(150, 16))
+
+    def weigh(distances):
+        return numpy.exp((1 - distances) / 0.1)
+
+    from sklearn.neighbors import KNeighborsClassifier  # its import takes a second
+
+    theirs = KNeighborsClassifier(50, weights=weigh, metric="cosine", algorithm="brute").fit(bank, labels)
+    own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)), neighbours=50)
+    assert own.tolist() == theirs.predict(features).tolist()
+    assert len(set(own.tolist())) == 7
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_labels_are_whole_numbers(dtype):
+    found = neighbours.predict(torch.rand(3, 4, dtype=dtype), torch.rand(5, 4, dtype=dtype), torch.arange(5))
+    assert found.dtype == torch.int64

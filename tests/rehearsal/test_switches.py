@@ -184,12 +184,11 @@ def test_fresh_weights_keep_the_switch_that_the_compiler_set_on_the_optimiser(mo
     workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
     batches, fresh = list(itertools.islice(workload.batches(0), 3)), workload.snapshot()
     workload.optimizer.param_groups[0]["capturable"] = True  # torch 2.10 and 2.11 do so in the first step on a GPU
-    for batch in batches:
-        workload.step(batch)
+    losses = [float(workload.step(batch)) for batch in batches]
     compiled = counters["frames"]["ok"]
+    assert workload.steps_taken() == 3
     workload.restore(fresh)
-    for batch in batches:
-        workload.step(batch)
+    assert [float(workload.step(batch)) for batch in batches] == losses
     assert counters["frames"]["ok"] == compiled > 0
 
 
