@@ -106,7 +106,8 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch
 ADDRESS = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)"|\1|p' pyproject.toml)
 address: ## Write the address of the repository on GitHub into pyproject.toml, README and notebooks: REPOSITORY=owner/name
 	@test -n "$(REPOSITORY)" || { echo "make: REPOSITORY is empty; allowed: owner/name (now: $(ADDRESS))" >&2; exit 1; }
-	@perl -pi -e 's{(github(?:\.com)?)/\Q$(ADDRESS)\E(?![\w-])}{$$1/$(REPOSITORY)}g' pyproject.toml README.md notebooks/colab.ipynb
+	@perl -pi -e 's{(github(?:\.com)?)/\Q$(ADDRESS)\E(?![\w-])}{$$1/$(REPOSITORY)}g; s{<!-- address: (.*) -->}{$$1}' \
+		pyproject.toml README.md notebooks/colab.ipynb
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
 	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info

@@ -17,6 +17,7 @@ from benchbook.rows import records
 NOTEBOOK = layout.root() / "notebooks" / "colab.ipynb"
 LINKING = ("pyproject.toml", "README.md", "notebooks/colab.ipynb")
 LINK = re.compile(r"github(?:\.com)?/([\w.-]+/[\w.-]+?)(?=[/\"\\]|$)", re.MULTILINE)
+BADGE = "[![Open in "
 IMPORTED = "import sys; print({'torch', 'tensorflow', 'jax', 'keras', 'benchbook'} & set(sys.modules))"
 MOST_BYTES = 200 * 2**20
 
@@ -99,10 +100,21 @@ def test_links_have_the_address_of_the_setting(name):
     assert set(LINK.findall((layout.root() / name).read_text())) == {address()}
 
 
-def test_make_address_changes_the_setting_and_every_link(tmp_path):
+def test_no_link_names_the_account_that_does_not_exist():
+    for name in LINKING[1:]:
+        shown = re.sub(r"<!--.*?-->", "", (layout.root() / name).read_text())
+        assert not re.search(r"\]\([^)]*_owner_", shown), name
+
+
+def test_make_address_changes_the_setting_and_every_link_and_shows_the_badges(tmp_path):
     for name in ("Makefile", *LINKING):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(layout.root() / name, tmp_path / name)
-    subprocess.run(["make", "address", "REPOSITORY=some-one/bench.book"], cwd=tmp_path, check=True)
-    for name in LINKING:
-        assert set(LINK.findall((tmp_path / name).read_text())) == {"some-one/bench.book"}
+    for repository in ("some-one/bench.book", "another/one"):  # a repository may move
+        subprocess.run(["make", "address", f"REPOSITORY={repository}"], cwd=tmp_path, check=True)
+        for name in LINKING:
+            text = (tmp_path / name).read_text()
+            assert set(LINK.findall(text)) == {repository}
+            assert text.count(BADGE) == (0 if name == "pyproject.toml" else 2)
+            assert "<!-- address" not in text
+    nbformat.read(tmp_path / "notebooks" / "colab.ipynb", as_version=4)
