@@ -96,7 +96,7 @@ def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves
     again = study(outputs, *choice, "--deadline", "50", **settings)  # a point may take 120
     text = again.communicate(timeout=120)[0]
     assert again.returncode == cli.SOME_LEFT_OUT, text
-    assert "Left out: toy: controlled, CPU (needs up to 120 s, " in text
+    assert "Left out: A line: controlled, CPU (needs up to 120 s, " in text
     assert "run the same command again" in text
     assert len(records.merge(records.find(folder))) == len(before)
     assert (folder.parent / ".session").read_text() == before["session"].unique().item()

@@ -86,15 +86,15 @@ def study(
     cluster_site = cluster.chosen(executor, site)
     if cluster_site and math.isfinite(deadline):
         raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
+    name = _machine_name(machine, cluster_site)
     points = _points(profile, like, studies, device, cluster_site)
     left_out = []
     if cluster_site:
-        lines = cluster.run(points, machine, cluster_site, retry, say)
+        lines = cluster.run(points, name, cluster_site, retry, say)
     else:
         _say_refused()
         _say_first_use(points)
         say(ORDER)
-        name = identity.identify(machine).name
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
     has_time = until - time.monotonic() > REPORT_SECONDS
@@ -137,7 +137,7 @@ def plan(
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
     cluster_site = cluster.chosen(executor, site)
-    name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
+    name = _machine_name(machine, cluster_site)
     points = _points(profile, like, studies, device, cluster_site)
     if not cluster_site:
         _say_refused()
@@ -311,6 +311,11 @@ def _write_report() -> Path:
     for line in pages.left_out(layout.outputs() / "figures"):
         say(line)
     return page
+
+
+def _machine_name(machine: str, cluster_site: cluster.Site | None) -> str:
+    """Return the name of the machine that measures, checked before anything is printed."""
+    return cluster.check_name(machine) if cluster_site else identity.identify(machine).name
 
 
 def _points(

@@ -174,7 +174,7 @@ def run(
 
     Args:
         points: from `profiles.read`.
-        name: of the machine; each kind of node goes on with digits of its own.
+        name: of the machine, see `check_name`; each kind of node adds digits of its own.
         site: what jobs ask for.
         retry: run points again that ended in a failure row.
         say: takes lines for the user.
@@ -183,12 +183,10 @@ def run(
         One line per point, as `session.summary`.
 
     Raises:
-        ValueError: no name, or one that cannot be a folder's.
         slurm.Unreachable: there is no Slurm here.
         Unfinished: jobs ended before their points; what was measured is kept, with a row of what ended it.
         Stopped: this process was asked to stop; its jobs were cancelled.
     """
-    check_name(name)
     folder, own = layout.outputs() / "slurm" / name, groups(points)
     prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}-"
     session.check_room(folder)
