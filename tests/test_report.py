@@ -4,6 +4,7 @@ import csv
 import itertools
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -504,3 +505,23 @@ def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
     assert (len(table["lines"]), table["count"]) == (tables.MOST_LINES, tables.MOST_LINES + 1)
     page = report._environment().get_template("parts.html").module.table_of(table, "Machines", "machines")
     assert f"{tables.MOST_LINES} of {tables.MOST_LINES + 1} lines" in page
+
+
+def test_a_second_report_in_the_same_folder_waits_for_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    code = "import sys, time; f = open(sys.argv[1], 'a'); print('begins', file=f, flush=True); time.sleep(0.3)"
+    command = [sys.executable, "-c", f"{code}; print('ends', file=f)", str(tmp_path / "said")]
+    monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: command)
+    monkeypatch.setattr(report, "write_pages", lambda figures, folder, notebooks: list(notebooks))
+    with ThreadPoolExecutor() as threads:
+        made = [threads.submit(report.write) for _ in range(2)]
+    assert [each.result() for each in made] == [[tmp_path / "report" / report.AGGREGATED]] * 2
+    assert (tmp_path / "said").read_text().split() == ["begins", "ends"] * 2
+
+
+def test_an_aggregation_that_fails_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    code = "raise OSError(28, 'No space left on device')"
+    monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: [sys.executable, "-c", code])
+    with pytest.raises(RuntimeError, match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$"):
+        report.write()

@@ -14,10 +14,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import jinja2
+from filelock import FileLock
 
 from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import layout
+from benchbook.measuring.runs import last_line
 from benchbook.record import articles, claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
 from benchbook.report.answers import page
@@ -29,6 +31,7 @@ from benchbook.running import kernel
 from benchbook.studies.predictions import CHARTS as PREDICTIONS
 from benchbook.studies.study import Chart
 
+LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 MATRIX = "simclr_epochs"  # the study that tries precisions and compilers
@@ -41,10 +44,19 @@ NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # 
 def write() -> Path:
     """Run the aggregation notebook over all rows, and write the pages; return the first one's path.
 
+    Where another process writes a report of the same rows, this waits for it.
+
     Raises:
         RuntimeError: the notebook failed; the message ends with what it printed last.
+        TimeoutError: another report was still being written after LOCK_SECONDS.
     """
     outputs = layout.outputs()
+    outputs.mkdir(parents=True, exist_ok=True)
+    with FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS):
+        return _write(outputs)
+
+
+def _write(outputs: Path) -> Path:
     aggregated = outputs / "report" / AGGREGATED
     aggregated.parent.mkdir(parents=True, exist_ok=True)
     command = kernel.command(layout.notebook("aggregate"), aggregated)
@@ -68,7 +80,8 @@ def _wait(aggregation: subprocess.Popen, aggregated: Path) -> Iterator[Path]:
     """
     _, errors = aggregation.communicate()
     if aggregation.returncode:
-        raise RuntimeError(f"the aggregation failed:\n{errors[-2000:]}")
+        said = errors[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(errors)
+        raise RuntimeError(f"the aggregation failed: {said}")
     yield aggregated
 
 
