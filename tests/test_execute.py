@@ -1,6 +1,7 @@
 """One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -152,10 +153,12 @@ def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeyp
         ("exception", "RuntimeError: broken on purpose in ~", ["train", "train"]),
         ("early exception", "ValueError: broken before the run began", ["setup"]),
         ("kernel dies", "the kernel died", ["train", "train"]),
-        ("notebook torn", "the kernel died", ["train", "train"]),
+        ("notebook torn", "the kernel died, for the disk is full", ["train", "train"]),
     ],
 )
 def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, message, phases):
+    if fault == "notebook torn":
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
     assert run_with(point, fault, monkeypatch) == "crashed"
     rows = rows_of(point)
     assert rows["phase"].tolist() == phases

@@ -97,10 +97,11 @@ def study(
         say(ORDER)
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
-    has_time = until - time.monotonic() > REPORT_SECONDS
-    page = _write_report() if has_time else None
     _print_summary(lines)
-    if page:
+    for each in left_out:
+        say(f"Left out: {each.point.title} ({each.reason})")
+    if until - time.monotonic() > REPORT_SECONDS:
+        page = _write_report()
         _print_findings(list(lines["study"]))
         say(f"Report: {short(page)}")
     else:
@@ -108,8 +109,6 @@ def study(
     if like:
         _compare_with(like, lines["machine"].iloc[0])
     if left_out:
-        for each in left_out:
-            say(f"Left out: {each.point.title} ({each.reason})")
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
     following = {"smoke": "quick", "quick": "paper"}.get("" if like else profile)
@@ -119,7 +118,7 @@ def study(
     if following:
         say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
     else:
-        say("Next: open the report, and send the rows of this machine: see README, 'Add your machine'.")
+        say("Next: open the report, and send the rows of this machine: `make share`.")
 
 
 @app.command(rich_help_panel=MEASURE)

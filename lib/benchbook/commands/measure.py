@@ -93,7 +93,8 @@ def _compare(given: dict, commit: str, percent: float, minutes: int, machine: st
     words = {compare.UNDECIDED: "undecided whether it is slower"}.get(trial.decision, trial.decision)
     say(f"Speed here / at {commit}: {ratio.value:.3f} ({bounds}; {rounds}): {words} by more than {percent:g} %.")
     if trial.decision == compare.UNDECIDED:
-        say(f"About {trial.needed} kernels of each would decide; --minutes allows more.")
+        needed = f"About {trial.needed}" if trial.num_rounds > 1 else "More"
+        say(f"{needed} kernels of each would decide; --minutes allows more.")
     return trial.decision
 
 

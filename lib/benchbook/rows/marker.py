@@ -68,8 +68,12 @@ def ending(path: Path) -> tuple[str, str]:
 def replace(path: Path, content: str) -> None:
     """Write a file whole: after a crash there is the old one or the new one."""
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # a full disk
+        temporary.unlink(missing_ok=True)
+        raise
     temporary.replace(path)

@@ -32,7 +32,8 @@ PIECE_BYTES = 2**20
 # Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
 # that says may hold folders, hosts and keys.
 KNOWN = re.compile(
-    r"the process that measured was gone|the kernel died|stopped by SIG[A-Z]+|took longer than its limit of \d+ s"
+    r"the process that measured was gone|the kernel died(, for the disk is full)?|stopped by SIG[A-Z]+"
+    r"|took longer than its limit of \d+ s"
     r"|the kernel was killed, for it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
     r"|[A-Z][A-Za-z]{2,60}(?=: )"
 )

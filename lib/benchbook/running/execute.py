@@ -6,6 +6,7 @@ whose marker is still there has failed, and gets its failure row here.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 
 POLL_SECONDS = 0.5
+FULL_BYTES = 2**20  # a disk with less room than this is full
 LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
 
 
@@ -62,7 +64,9 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
             status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
         if not status:
             status = runs.status_of(*error) if error else "crashed"
-        unfinished.fail(status, message or (": ".join(error) if error else "the kernel died"))
+        is_full = shutil.disk_usage(folder).free < FULL_BYTES
+        died = "the kernel died, for the disk is full" if is_full else "the kernel died"
+        unfinished.fail(status, message or (": ".join(error) if error else died))
     if notebook.exists():
         kernel.record(notebook)
     if stopped:
