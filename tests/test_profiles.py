@@ -91,10 +91,6 @@ def _has(monkeypatch, *kinds: str) -> None:
     )
 
 
-def _varied(points, *names: str) -> list[tuple]:
-    return [tuple(point.parameters[name] for name in names) for point in points]
-
-
 def test_declared_parameters_are_those_of_the_tagged_cell_with_their_defaults(project):
     assert profiles.declared("toy") == DEFAULTS
 
@@ -104,11 +100,27 @@ def test_collect_takes_declared_names_as_they_stand_now(project):
     assert profiles.collect("toy", names) == DEFAULTS | {"batch_size": 1}
 
 
-def test_lists_expand_to_one_point_each(project):
-    project({"batch_size": [16, 32], "rate": [0.1, 0.2], "device": "cpu"})
-    points = profiles.read("mine")
-    assert _varied(points, "batch_size", "rate") == [(16, 0.1), (16, 0.2), (32, 0.1), (32, 0.2)]
-    assert len({point.name for point in points}) == 4
+ON_CPU, ELSEWHERE = {"device": "cpu"}, {"device": ["mps", "cuda", "tpu"]}
+EXPANDED = [  # points, what they share and the chosen device; and the batch size, rate and device of what is run
+    ([{"batch_size": [8, 16], "rate": [0.1, 0.2]}], ON_CPU, "all", "8 0.1 cpu, 8 0.2 cpu, 16 0.1 cpu, 16 0.2 cpu"),
+    ([{"batch_size": 8}, {"rate": 0.1}], ON_CPU | {"batch_size": 32}, "all", "8 0.5 cpu, 32 0.1 cpu"),
+    ([{"batch_size": [16, 32]}, {"batch_size": 16}], ON_CPU, "all", "16 0.5 cpu, 32 0.5 cpu"),
+    ([{"batch_size": [16, 32]}], {}, "all", "16 0.5 cuda, 16 0.5 cpu, 32 0.5 cuda, 32 0.5 cpu"),
+    ([{}, {"batch_size": 2, "device": "cuda"}, {"batch_size": 3} | ON_CPU], {}, "cpu", "64 0.5 cpu, 3 0.5 cpu"),
+    ([{"device": "best"}], {}, "all", "64 0.5 cuda"),
+    ([{"device": "best"}], {}, "cpu", "64 0.5 cpu"),  # unless another one is chosen
+    ([ELSEWHERE, {"device": ["mps"]}], {}, "all", "64 0.5 cuda"),  # a list stands for those that are there
+    ([ELSEWHERE], {}, "cpu", ""),
+]
+
+
+@pytest.mark.parametrize(("own", "shared", "device", "expected"), EXPANDED)
+def test_lists_and_devices_expand_to_one_point_each(project, own, shared, device, expected):
+    project(*own, parameters=shared)
+    points = profiles.read("mine", device=device)
+    found = [" ".join(str(point.parameters[name]) for name in ("batch_size", "rate", "device")) for point in points]
+    assert ", ".join(found) == expected
+    assert len({point.name for point in points}) == len(points)
 
 
 def test_point_carries_every_declared_parameter_and_its_limits(project):
@@ -116,33 +128,6 @@ def test_point_carries_every_declared_parameter_and_its_limits(project):
     (point,) = profiles.read("mine")
     assert point.parameters == DEFAULTS | {"batch_size": 16, "device": "cpu"}
     assert (point.study, point.num_kernels, point.time_limit_seconds) == ("toy", 3, 90)
-
-
-def test_point_overrides_what_its_study_shares(project):
-    project({"batch_size": 8}, {"rate": 0.1}, parameters={"batch_size": 32, "device": "cpu"})
-    assert _varied(profiles.read("mine"), "batch_size", "rate") == [(8, 0.5), (32, 0.1)]
-
-
-def test_same_point_named_twice_runs_once(project):
-    project({"batch_size": [16, 32]}, {"batch_size": 16}, parameters={"device": "cpu"})
-    assert _varied(profiles.read("mine"), "batch_size") == [(16,), (32,)]
-
-
-def test_device_all_is_every_device_of_this_machine(project):
-    project({"batch_size": [16, 32]})
-    points = profiles.read("mine")
-    assert _varied(points, "batch_size", "device") == [(16, "cuda"), (16, "cpu"), (32, "cuda"), (32, "cpu")]
-
-
-def test_chosen_device_narrows_all_and_leaves_out_points_of_other_devices(project):
-    project({"batch_size": 1}, {"batch_size": 2, "device": "cuda"}, {"batch_size": 3, "device": "cpu"})
-    assert _varied(profiles.read("mine", device="cpu"), "batch_size", "device") == [(1, "cpu"), (3, "cpu")]
-
-
-def test_best_device_is_written_as_the_device_it_is(project):
-    project({"device": "best"})
-    assert _varied(profiles.read("mine"), "device") == [("cuda",)]
-    assert _varied(profiles.read("mine", device="cpu"), "device") == [("cpu",)]  # unless another one is chosen
 
 
 @pytest.mark.parametrize("chosen", ["mps", "tpu"])
@@ -268,12 +253,6 @@ def test_a_point_may_have_a_limit_of_its_own(project):
     points = profiles.read("mine")
     assert [point.time_limit_seconds for point in points] == [60, 30]
     assert points[1].name == profiles.point_name("toy", DEFAULTS | {"device": "cpu", "batch_size": 2})
-
-
-def test_a_list_of_devices_stands_for_those_that_are_there(project):
-    project({"device": ["mps", "cuda", "tpu"]}, {"device": ["mps"]})
-    assert _varied(profiles.read("mine"), "device") == [("cuda",)]
-    assert profiles.read("mine", device="cpu") == []
 
 
 def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatch):
@@ -469,6 +448,14 @@ def test_a_points_budget_goes_key_by_key_before_its_studys_and_nobody_looks_on(p
 GOOD = "toy:\n  time_limit_minutes: 1\n  points:\n    - {device: cpu}\n"
 BOMB = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}]\n" for old, new in itertools.pairwise("abcdefghijk"))
 MANY = str(list(range(1, 33)))
+ALTERNATIVES = "allowed: a text, a number, or a list"
+
+
+def of_point(content: str) -> str:
+    """Return the good profile with another point."""
+    return GOOD.replace("device: cpu", content)
+
+
 BROKEN = {
     "": "line 1: allowed: a mapping of studies",
     "null": "line 1: a value of kind null",
@@ -496,23 +483,15 @@ BROKEN = {
     "toy:\n  points: [{}]": "line 1: toy: time_limit_minutes is missing",
     GOOD.replace("\n    - {device: cpu}", " []"): "line 3: toy: points is \\[\\]; allowed: at least 1 item",
     GOOD.replace("{device: cpu}", "cpu"): "line 3: toy: points\\[0\\] is 'cpu'; allowed: a valid dictionary",
-    GOOD.replace(
-        "device: cpu", "batch_size: []"
-    ): "line 4: toy: points\\[0\\].batch_size is .*; allowed: a text, a number, or a list",
-    GOOD.replace(
-        "device: cpu", "batch_size: [[1]]"
-    ): "line 4: toy: points\\[0\\].batch_size is .*; allowed: a text, a number, or a list",
-    GOOD.replace(
-        "device: cpu", "batch_size: {a: 1}"
-    ): "line 4: toy: points\\[0\\].batch_size is .*; allowed: a text, a number, or a list",
-    GOOD.replace("device: cpu", "time_limit_minutes: soon"): "line 4: toy: points\\[0\\].time_limit_minutes is 'soon'",
-    GOOD.replace("device: cpu", "1: 2"): "line 4: key '1' is no text",
-    GOOD.replace("device: cpu", "rate: .inf"): "line 4: toy: rate is inf; allowed: a value of type float",
-    GOOD.replace("device: cpu", "batch_size: fast"): "line 4: toy: batch_size is 'fast'; allowed: a value of type int",
-    GOOD.replace("device: cpu", "colour: red"): "line 4: toy has no parameter 'colour'",
-    GOOD.replace(
-        "device: cpu", f"batch_size: {MANY}, num_windows: {MANY}"
-    ): "line 1: toy has 1024 points; allowed: 1000",
+    of_point("batch_size: []"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
+    of_point("batch_size: [[1]]"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
+    of_point("batch_size: {a: 1}"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
+    of_point("time_limit_minutes: soon"): "line 4: toy: points\\[0\\].time_limit_minutes is 'soon'",
+    of_point("1: 2"): "line 4: key '1' is no text",
+    of_point("rate: .inf"): "line 4: toy: rate is inf; allowed: a value of type float",
+    of_point("batch_size: fast"): "line 4: toy: batch_size is 'fast'; allowed: a value of type int",
+    of_point("colour: red"): "line 4: toy has no parameter 'colour'",
+    of_point(f"batch_size: {MANY}, num_windows: {MANY}"): "line 1: toy has 1024 points; allowed: 1000",
     GOOD.replace("toy", "absent"): "line 1: unknown study 'absent'",
 }
 
