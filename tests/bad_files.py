@@ -233,7 +233,9 @@ CASES: dict[str, Change] = {
         lambda rows: [line | ({"precision": "amp_bf16"} if line["phase"] == "train" else {}) for line in rows]
     ),
     "waits longer than the window": cell("input_seconds", 9),
-    "faster than its ceiling": cell("flops_per_sample", scaled(10_000), row=None),
+    "faster than its ceiling": together(  # as a network that nobody counted
+        cell("parameters", 1, None), cell("flops_per_sample", scaled(10_000), row=None)
+    ),
     "more watts than a package has": cells(energy_joules=1e6, energy_method="rapl", energy_boundary="package"),
     "a GPU's sensor on a CPU": cells(energy_joules=30, energy_method="nvml", energy_boundary="board"),
     "trains with less than idle": cells(
@@ -260,6 +262,7 @@ CASES: dict[str, Change] = {
     "a row twice": table(lambda rows: [*rows, rows[-1]]),
     # rows that lie
     "times jittered": jittered,
+    "operations doubled": cell("flops_per_sample", scaled(2.0), row=None),
     "samples doubled": table(lambda rows: [line | {"steps": int(line["samples"] or 0) // 128 or ""} for line in rows]),
     "rates tripled": table(lambda rows: [scale(line, 1 / 3) for line in rows]),
     "rates and starts tripled": table(lambda rows: tripled(rows)),

@@ -12,6 +12,7 @@ import pandas
 
 from benchbook.judging import intervals, statistics
 from benchbook.judging.intervals import Interval, Prior
+from benchbook.rows import crosschecks
 
 PHASE = "confirm"
 REFERENCE, TUNED = "reference", "tuned"  # what a window of that phase trained, and what the point then measured
@@ -42,14 +43,9 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
         return None
     ratios, kernels = [], []
     for run_id, run in windows.groupby("run_id", sort=True):
-        run = run.sort_values("index")
-        side = [settings.get("side") for settings in run["settings"]]
-        rates = run["samples_per_second"].astype(float).tolist()
-        for place in range(0, len(rates) - 1, 2):
-            pair = dict(zip(side[place : place + 2], rates[place : place + 2], strict=True))
-            if pair.keys() == {REFERENCE, TUNED}:
-                ratios.append(pair[TUNED] / pair[REFERENCE])
-                kernels.append(run_id)
+        own = crosschecks.gains_of_pairs(run)
+        ratios += own
+        kernels += [run_id] * len(own)
     return intervals.interval(ratios, kernels, prior) if ratios else None
 
 

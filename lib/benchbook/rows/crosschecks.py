@@ -22,6 +22,7 @@ from benchbook.rows import ceilings, points
 from benchbook.rows.schema import DTYPES, RUN_TIME, listed
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
+SAME_WORK = 0.05  # relative distance of a network's operations from those counted: frameworks count them alike
 CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
 CLOCK_SECONDS = 2.0  # that a clock is corrected by, and windows may seem to overlap
 SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
@@ -153,8 +154,10 @@ def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pa
     table["failed"] = (table["status"] != "ok").groupby(run, dropna=False).transform("any")
     table["windows"] = table["trained"].groupby(run, dropna=False).transform("sum")
     table["in_repeat"] = table["trained"].groupby([run, table["repeat"]], dropna=False).transform("sum")
+    table["counted"] = _operations(table)
     _add_times(table)
     _add_parity(table)
+    _add_tuning(table)
     return table
 
 
@@ -207,6 +210,24 @@ def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
     keys = pandas.MultiIndex.from_frame(rows[["machine", "device"]])
     count = table["device_count"].where(table["device"] != "cpu").fillna(1.0)
     return pandas.Series(best.reindex(keys).to_numpy(), table.index) * count
+
+
+def _operations(table: pandas.DataFrame) -> pandas.Series:
+    """Return the operations for a sample of products of matrices, and of networks of the studies that were counted.
+
+    Those of convolutions grow with the area of the image, where every layer halves it without a remainder.
+    """
+    sizes, frozen, own = (
+        table["settings"].map(lambda settings, name=name: settings.get(name))
+        for name in ("matrix_size", "trainable", "network")
+    )
+    counts = pandas.read_csv(layout.published() / "record" / "networks.csv").set_index(["network", "parameters"])
+    names = table["model"].astype(object) + frozen.eq(False).map({True: "_frozen", False: ""})
+    known = counts.reindex(pandas.MultiIndex.from_arrays([names, table["parameters"]])).set_axis(table.index)
+    scale = (table["image_size"] / known["image_size"]) ** 2
+    is_whole = scale.eq(1) | table["image_size"].mod(32).eq(0)
+    counted = (known["flops_per_sample"] * scale).where(is_whole & own.isna())
+    return counted.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
 
 
 def _add_times(table: pandas.DataFrame) -> None:
@@ -265,6 +286,37 @@ def _add_parity(table: pandas.DataFrame) -> None:
         pandas.isna(training) or training in runs.get(run_id, {training}) for run_id, training in pairs
     ]
     table["no_parity"] = (table["their_parity"] > 0) & ~table["run_id"].isin(runs)
+
+
+def _add_tuning(table: pandas.DataFrame) -> None:
+    """Add what tuned runs say that they measure, and what their windows of both sides say of it."""
+    tuned, runs = table[table["variant"].eq("tuned").fillna(False).astype(bool)], table["run_id"]
+    trained = tuned[tuned["trained"]].drop_duplicates("run_id", keep="last").set_index("run_id")
+    chosen = trained["settings"].map(lambda settings: settings.get("chosen")).to_dict()
+    table["chosen"] = runs.map(chosen)
+    windows = tuned[tuned["phase"].eq("confirm")]
+    gains = {run_id: gains_of_pairs(own) for run_id, own in windows.groupby("run_id", sort=False)}
+    table["least_gain"] = runs.map({run_id: min(own) for run_id, own in gains.items() if own}).astype(float)
+    sides = windows["settings"].map(lambda settings: settings.get("side"))
+    same = windows[sides.eq(windows["run_id"].map(chosen))].drop_duplicates("run_id").set_index("run_id")
+    table["their_side"] = runs.map(same["precision"])
+    # The first kernel of a point in a session decides for those that follow.
+    sessions = tuned.groupby(["machine", "study", "point", "session"], dropna=False)["run_id"]
+    table["decides"] = runs.isin(sessions.min())
+
+
+def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
+    """Return how many times as fast as the reference tuned is, from each two neighbouring windows of both.
+
+    Args:
+        windows: of phase `confirm` of one run.
+    """
+    windows = windows.sort_values("index")
+    sides = [settings.get("side") for settings in windows["settings"]]
+    rates = windows["samples_per_second"].astype(float).tolist()
+    pairs = [dict(zip(sides[i : i + 2], rates[i : i + 2], strict=True)) for i in range(0, len(rates) - 1, 2)]
+    known = [pair for pair in pairs if pair.keys() == {"reference", "tuned"} and pair["reference"] > 0]
+    return [pair["tuned"] / pair["reference"] for pair in known]
 
 
 def _start(run_id: str) -> float:
@@ -337,6 +389,29 @@ RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
     (
         "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}",
         lambda t: t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts),
+    ),
+    (
+        "flops_per_sample is {flops_per_sample:.6g}, of {model} {counted:.6g}",
+        lambda t: (t.flops_per_sample / t.counted - 1).abs() > SAME_WORK,
+    ),
+    (
+        "chosen is tuned, and no windows compare it with the reference",
+        lambda t: t.trained & ~t.failed & t.chosen.eq("tuned") & t.least_gain.isna(),
+    ),
+    (
+        "chosen is {chosen}, and tuned is {least_gain:.3g} times as fast as the reference, or more",
+        lambda t: (
+            t.trained
+            & ~t.failed
+            & (
+                (t.chosen.eq("tuned") & t.decides & (t.least_gain <= 1))
+                | (t.chosen.eq("reference") & (t.least_gain > 1))
+            )
+        ),
+    ),
+    (
+        "precision is {precision}, that of the windows that compare it {their_side}",
+        lambda t: t.trained & t.chosen.notna() & t.their_side.notna() & (t.precision != t.their_side),
     ),
     ("index is {index:.0f}, the next one {next}", lambda t: t["next"] != t["index"]),
     (
