@@ -5,8 +5,9 @@ from decimal import Decimal
 import pandas
 import pytest
 
+from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, claims
+from benchbook.record import articles, claims, model
 from benchbook.rows import records
 
 # What a printed unit is in the unit of a row's column.
@@ -20,6 +21,7 @@ PRINTED = {  # a cell that holds more than a number
 }
 ROWS = ["mnist_speedup", "vae_stability", "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling"]
 ROWS += ["resnet50_cost", "related"]
+LANGUAGE = "gpt_tokens"  # its figures are those of the record
 
 
 def figures():
@@ -60,7 +62,7 @@ def held(row, column):
 
 
 def test_every_study_has_its_published_rows_and_every_file_obeys_the_schema(rows):
-    assert {path.stem for path in layout.published_rows()} == set(ROWS)
+    assert {path.stem for path in layout.published_rows()} == {*ROWS, LANGUAGE}
     for path in layout.published_rows():
         assert set(records.read(path)["study"]) == {path.stem}
     assert not (rows["source"] == "measured").any()
@@ -109,7 +111,8 @@ def test_a_row_of_another_unit_keeps_the_rounding_of_the_printed_digits(rows):
 def test_no_row_holds_a_measure_that_is_not_in_the_list(rows):
     listed = {(line["kept_in"], *line["kept_as"].split(" ")[:4]) for line in in_rows().to_dict("records")}
     names = ["machine", "point", "phase", "index"]
-    held_rows = {(f"{row['study']}.csv", *(str(row[name]) for name in names)) for row in rows.to_dict("records")}
+    rows = rows[rows["study"] != LANGUAGE].to_dict("records")
+    held_rows = {(f"{row['study']}.csv", *(str(row[name]) for name in names)) for row in rows}
     assert held_rows - listed == {
         # The M2's own figure is lost, and "26 % faster" can be read in two ways: one cell of the list, two rows.
         ("simclr_epochs.csv", "macbook-air-13-m2", "reference-mps-less", "total", "0"),
@@ -130,3 +133,18 @@ def test_the_other_reading_of_the_lost_figure_is_in_the_list_too(rows):
     row = rows[rows["point"] == "reference-mps-less"].iloc[0]
     assert row["seconds"] == 9.1 * 60
     assert any(line["value"].endswith("9.1 (=6.75/0.74)") for line in figures().to_dict("records"))
+
+
+def test_each_row_of_the_language_models_is_a_figure_of_the_record(rows):
+    """The same article, chip and value; so that nothing is learnt from it twice."""
+    figures, own = record.read(), rows[rows["study"] == LANGUAGE]
+    units = {"min": 60, "tokens/s": 1 / 1024, "nats/char": 1}
+    listed = figures[figures["unit"].isin(list(units))].assign(
+        printed=lambda table: table["value"] * table["unit"].map(units)
+    )
+    known = {(line["article"], round(line["printed"], 6)) for line in listed.to_dict("records")}
+    for row in own.to_dict("records"):
+        values = [row[name] for name in ("seconds", "samples_per_second", "loss") if pandas.notna(row[name])]
+        assert (row["reference"].partition(";")[0], round(values[0], 6)) in known
+    assert len(own) == 19
+    assert not model.of_publications().duplicated(["publication", "setting", "chip", "rate", "batch_size"]).any()

@@ -157,7 +157,7 @@ def _printed(row: dict) -> dict:
         line |= {name: row["samples"] / seconds for name, seconds in rates.items()}
     elif row["phase"] == "total" and pandas.notna(row["seconds"]):
         epochs = row["settings"].get("epochs", row["epoch"])
-        line |= {"seconds_per_epoch": row["seconds"] / epochs}
+        line |= {"seconds_per_epoch": row["seconds"] / epochs if pandas.notna(epochs) else numpy.nan}
     if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
         line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}
     return line

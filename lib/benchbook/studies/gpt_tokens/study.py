@@ -9,7 +9,7 @@ from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines, Points
 from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Study, once
+from benchbook.studies.study import Evidence, Rule, Study, once
 
 NAME = "gpt_tokens"
 TITLES = {
@@ -62,8 +62,9 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     """Return how many times as fast controlled points with some settings are as the one without.
 
     Returns:
-        Columns: machine, device, framework, network, dataset, sequence_length, batch_size, step (the last setting that
-        was added), ladder (all of them), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
+        Columns: machine, device, framework, source, network, dataset, sequence_length, batch_size, step (the last
+        setting that was added), ladder (all of them), tokens_per_second, ratio, low, high, interval, num_windows,
+        verdict.
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
@@ -74,8 +75,8 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
-    columns = ["machine", "device", "framework", "network", "dataset", "sequence_length", "batch_size", "step"]
-    columns += ["ladder", "tokens_per_second", "ratio", "low", "high", "interval", "num_windows", "verdict"]
+    columns = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "batch_size"]
+    columns += ["step", "ladder", "tokens_per_second", "ratio", "low", "high", "interval", "num_windows", "verdict"]
     return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
 
 
@@ -120,17 +121,20 @@ def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return rates of GPT-2 small, what each step of the ladder brings to it, and the best losses, for claims."""
+    """Return the seconds of a million tokens of GPT-2 small, what each setting brings, and best losses, for claims."""
     table, values = rates(evidence), []
     whole = table[table["source"].eq("measured") & table["status"].eq("ok") & table["model"].eq("gpt2_124m")]
     whole = whole[whole["tokens_per_second"].notna() & whole["lora_rank"].fillna(0).eq(0)]
     for line in whole[whole["variant"].eq("reference")].to_dict("records"):
         processor = "cpu" if line["device"] == "cpu" else "accelerator"
-        values.append(quantities.between(line, f"{processor}_tokens", "tokens_per_second"))
+        ends = {"seconds": "tokens_per_second", "low": "high", "high": "low"}  # of a million tokens
+        times = {name: 1e6 / line[rate] for name, rate in ends.items()}
+        values.append(quantities.between(line | times, f"{processor}_seconds", "seconds"))
     chips = table.set_index("machine")["chip"].to_dict()
-    for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records"):
-        place = {"chip": chips[line["machine"]], "source": "measured"}
-        values.append(quantities.between(line | place, f"ladder_{line['step']}", "ratio"))
+    values += [
+        quantities.between(line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio")
+        for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records")
+    ]
     best = curves(evidence).query("dataset == @TEXT").sort_values("loss").drop_duplicates(["machine", "model"])
     return values + [
         quantities.exact(line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"])
@@ -243,6 +247,18 @@ STUDY = Study(
             batches=True,
             from_zero=True,
         ),
+    ),
+    published=(
+        *(
+            Rule(
+                f"{size}{processor}_seconds",
+                "seconds",
+                f"phase == 'total' and model == '{model}' and device {of} 'cpu'",
+            )
+            for size, model in (("", "gpt2_124m"), ("medium_", "gpt2_355m"))
+            for processor, of in (("cpu", "=="), ("accelerator", "!="))
+        ),
+        *(Rule(f"{model}_loss", "loss", f"phase == 'evaluate' and model == '{model}'") for model in TARGETS),
     ),
     quantities=claimed,
 )
