@@ -1,6 +1,7 @@
 """The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the dark and by keyboard."""
 
 import datetime
+import json
 import re
 import shutil
 
@@ -13,6 +14,8 @@ from benchbook.judging import parity, verdicts
 from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.report import answers, claim_outcomes, executed, headline
+from benchbook.report.answers.marks import TASKS
+from benchbook.report.answers.page import address
 from benchbook.studies import figures, quantities
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.study import Evidence
@@ -26,7 +29,7 @@ HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 PAGES = ("index.html", "studies.html", "claims.html", "machines.html", "points.html", "method.html", "notebook")
 LOOKED_AT = (*PAGES, "mnist.html", "own.html")
-ASKED = ("RTX 4090", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
+ASKED = ("RTX 4090", "RTX A6000", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
 
 
 def measured_rows():
@@ -348,6 +351,37 @@ def test_the_fastest_is_never_slower_than_a_row_of_its_kind(visit):
         page.locator("[name=predicted]").check()
 
 
+FILTERS = [{}, {"devices": ""}, {"precision": "fp32"}, {"precision": "half"}, {"kind": "Apple"}, {"find": "a6000, m1"}]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.key)
+def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named(visit, site, task):
+    page = visit(address(task))
+    marks = pandas.DataFrame(json.loads((site / "data" / "answers.json").read_text())["answers"])
+    marks = marks[marks["task"].eq(task.key) & marks["apart"].eq("")]
+    kinds, families = ({*marks[name]} | {None} for name in ("kind", "precision"))
+    for choice in FILTERS:
+        if choice.get("kind") not in kinds or choice.get("precision") not in families:
+            continue
+        page.get_by_role("button", name="Start again").click()
+        for name, value in choice.items():
+            box = page.locator(f"[name={name}]")
+            box.fill(value) if name == "find" else box.select_option(value)
+        own = marks if "devices" in choice else marks[marks["devices"].eq(1)]
+        own = own[own["precision"].isin([choice.get("precision"), "not told"])] if "precision" in choice else own
+        own = own[own["kind"].eq(choice["kind"])] if "kind" in choice else own
+        own = own[own["name"].str.contains("a6000|m1", case=False)] if "find" in choice else own
+        for name, known in (("fastest", own["source"].ne("predicted")), ("guess", own["source"].eq("predicted"))):
+            of_kind, named = own.loc[known, "seconds"], said(page, name)
+            assert (named is None) == of_kind.empty, (choice, name)
+            assert named is None or seconds(named["time"]) == pytest.approx(of_kind.min(), rel=0.05), (choice, name)
+        rents = own.loc[~own["rent_note"].str.contains("marketplace"), "rent_usd"].dropna()
+        named = said(page, "cheaper") or said(page, "cheapest")
+        assert (named is None) == rents.empty, choice
+        if named and rents.min() > 0.1:
+            assert dollars(named["cost"]) == pytest.approx(rents.min(), rel=0.06), choice
+
+
 def test_an_estimate_of_energy_and_a_marketplaces_rent_are_in_no_best(visit):
     page = visit()
     assert any(text.startswith("≈ $") for text in cells(page, "electricity"))
@@ -420,7 +454,7 @@ def test_the_users_network_takes_time_with_its_operations_and_images(visit):
 def test_a_network_that_was_measured_is_compared_at_its_own_operations_alone(visit):
     page = visit("own.html")
     assert page.locator("#marks tr.measured.apart").count() == 1
-    page.locator("[name=operations]").fill("4e9")
+    page.locator("[name=operations]").fill("4")
     assert page.locator("#marks tr.measured.apart").count() == 0
     assert said(page, "fastest")["name"].startswith("mine: ")
     assert said(page, "fastest")["time"] == "2.8 h"

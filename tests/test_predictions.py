@@ -140,7 +140,7 @@ def test_the_same_operations_are_the_same_work_to_within_its_effect(forecaster):
     [
         (Question("Graphcore IPU GC200", "resnet50"), "no bandwidth was published"),
         (Question("T4", "mnist_speedup"), "operations an image"),
-        (Question("T4", "mobilenetv2_energy", image_size=128), "mobilenetv2_frozen takes 196 million"),
+        (Question("T4", "mobilenetv2_energy", image_size=128), "MobileNetV2's last layer takes 196 million"),
         (Question("T4", "no such network"), "no such network"),
         (Question("T4"), "operations of an image"),
         (Question("T4", "resnet50", "tf32"), "TF32"),

@@ -333,7 +333,7 @@ class Forecaster:
         operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
         if not operations.min() / BEYOND <= flops_per_sample <= operations.max() * BEYOND:
             raise Unknown(
-                f"{name} takes {wording.number(flops_per_sample)} operations an image; works on record take"
+                f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record take"
                 f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
                 " unlike them is known"
             )
@@ -355,7 +355,8 @@ class Forecaster:
         return model.work_of(work.name, work.image_size or self._known["sizes"].get(work.name), work.sequence_length)
 
     def _basis(self, target: dict) -> str:
-        product, work = target["product"], target["work"]
+        product, (network, *size) = target["product"], target["work"].split(", ")
+        work = ", ".join([networks.spoken(network), *size])
         of_chip, of_work = (self._known[name].get(target[name], 0) for name in ("product", "work"))
         text = f"{of_chip} known rates of {product}" if of_chip else f"the printed figures of {product}, without a rate"
         text += f", and {of_work} of {work}" if of_work else ", and the operations of the work, without a rate"

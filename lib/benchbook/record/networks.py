@@ -62,6 +62,22 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
     return Network(chosen, None, length, length * (flops / counted + attention * (length - counted)))
 
 
+SPOKEN = {
+    "mnist_cnn": "the MNIST network",
+    "mobilenet_v2": "MobileNetV2",
+    "mobilenetv2_frozen": "MobileNetV2's last layer",
+    "resnet50": "ResNet-50",
+    "simclr_resnet18": "SimCLR's ResNet-18",
+    "unet_triangles": "the segmentation U-Net",
+    "vae": "the autoencoder",
+}
+
+
+def spoken(name: str) -> str:
+    """Return what a network is called for people, given its name: `ResNet-50`."""
+    return SPOKEN.get(canonical(name), name)
+
+
 @functools.cache
 def _counted() -> dict[str, dict]:
     return table().to_dict("index")

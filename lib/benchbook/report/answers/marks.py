@@ -53,7 +53,7 @@ TASKS = (
         "resnet50",
         "ResNet-50, 90 epochs",
         "train ResNet-50 for 90 epochs",
-        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training; tests left out."
+        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training; without tests."
         " Published rates are of synthetic images or of real ones, as each source says.",
         90 * IMAGENET,
         study="resnet50_cost",
@@ -107,7 +107,7 @@ TASKS = (
     Task(
         "segmentation",
         "Segmentation, 100,000 images",
-        "train the article's segmentation set",
+        "train a U-Net on 100,000 images",
         "A U-Net on 100,000 grey images of 512 x 512 pixels: the article's set; its own network was not released.",
         100_000,
         study="segmentation_scaling",
@@ -226,7 +226,8 @@ class Mark:
     def basis(self) -> str:
         """Return where it is from and what it stands on, in a few words."""
         elsewhere = " on another computer" if self.source == MEASURED and not self.here else ""
-        bounds = f"; {wording.duration(self.low)} to {wording.duration(self.high)}: {self.bounds}" if self.low else ""
+        ends = [wording.duration(end) for end in (self.low, self.high) if end]
+        bounds = f"; {' to '.join(dict.fromkeys(ends))}: {self.bounds}" if len(set(ends)) > 1 else ""
         return f"{self.source}{elsewhere}: {self.stands_on}{bounds}"
 
 

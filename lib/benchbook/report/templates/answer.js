@@ -13,12 +13,13 @@ const SHAPES = {
   predicted: ["path", {d: "M0-5.2 5.2 0 0 5.2-5.2 0Z"}],
 };
 const EXAMPLE = "NVIDIA RTX 4090", NETWORK = "ResNet-50";  // that the page opens on
-const FULL = "half";  // the family of precisions whose marks are filled
+const RINGED = "fp32";  // the family of precisions whose marks are rings
 const rows = constants.rows.map((row) => {
   const element = document.getElementById(row.id);
   const marks = row.marks.map((mark) => ({...mark, atFirst: {...mark}}));
   return {apart: "", standIn: "", ...row, marks, element, search: `${row.name} ${row.kind}`.toLowerCase()};
 });
+const families = new Set(rows.flatMap((row) => row.marks.map((mark) => mark.family)));
 const fields = [...form.elements].filter((element) => element.name);
 const field = (name) => form.elements[name];
 let everything = false;
@@ -46,9 +47,10 @@ function dollars(value) {
   return `$${value < 10 ? cents.format(value) : number(value)}`;
 }
 
-// The mark of a row that counts: of the precision that is asked for, else the fastest that has a time.
-function choose(row, family) {
-  const timed = row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked);
+// The mark of a row that counts, of those wanted: of the precision that is asked for, else the fastest that has a time.
+const isPredicted = (mark) => mark.source === "predicted", isCertain = (mark) => !isPredicted(mark);
+function choose(row, family, isWanted = () => true) {
+  const timed = row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked && isWanted(mark));
   const own = family ? timed.filter((mark) => mark.family === family || mark.family === "not told") : timed;
   return own.reduce((best, mark) => best && best.seconds <= mark.seconds ? best : mark, null);
 }
@@ -67,7 +69,7 @@ function interpolate(curve, operations) {
 }
 function train() {
   if (!constants.operations.length) return;
-  const operations = stated("operations", 0);
+  const operations = 1e9 * stated("operations", 0);
   const share = stated("images", constants.images) / constants.images;
   const inside = constants.operations[0] <= operations && operations <= constants.operations.at(-1);
   for (const row of rows) {
@@ -120,7 +122,7 @@ function shape({source, family}) {
   const inner = svg.appendChild(document.createElementNS(SVG, name));
   for (const [key, value] of Object.entries(attributes)) inner.setAttribute(key, value);
   svg.setAttribute("viewBox", "-6 -6 12 12");
-  svg.setAttribute("class", `shape ${source}${family === FULL ? "" : " ring"}`);
+  svg.setAttribute("class", `shape ${source}${family === RINGED ? " ring" : ""}`);
   svg.setAttribute("aria-hidden", "true");
   return svg;
 }
@@ -137,7 +139,7 @@ function draw(shown) {
   for (const row of shown) {
     const track = made("span", {className: timed(row).length > 1 ? "track several" : "track"});
     for (const mark of timed(row)) {
-      const look = mark.family === FULL ? "" : " below";
+      const look = mark.family === RINGED ? " below" : "";
       const [at, low, high] = [mark.seconds, mark.low ?? mark.seconds, mark.high ?? mark.seconds].map(share);
       if (high > low) track.append(made("b", {className: mark.source + look, style: `left:${low}%;width:${high - low}%`}));
       const family = constants.families[mark.family] ?? "";
@@ -150,9 +152,10 @@ function draw(shown) {
 function write(row, mark) {
   const cell = (name) => row.element.querySelector(`td.${name}`);
   const rent = rentOf(row, mark), electricity = electricityOf(mark);
-  const family = row.marks.length > 1 || mark.family === FULL ? constants.families[mark.family] : "";
-  const notes = [constants.epochs > 1 && `${duration(mark.seconds / constants.epochs)} an epoch`, family].filter(Boolean);
-  cell("time").replaceChildren(duration(mark.seconds), " ", made("small", {textContent: notes.join(", ")}));
+  const notes = [constants.epochs > 1 && `${duration(mark.seconds / constants.epochs)} an epoch`];
+  if (families.size > 1) notes.push(constants.families[mark.family]);
+  if (row.marks.some(({source}) => source !== mark.source)) notes.push(mark.source);
+  cell("time").replaceChildren(duration(mark.seconds), " ", made("small", {textContent: notes.filter(Boolean).join(", ")}));
   cell("price").textContent = row.price === undefined ? "" : dollars(row.price);
   cell("rent").textContent = rent === null ? "" : dollars(rent) + (row.market ? "*" : "");
   cell("electricity").textContent = electricity === null ? "" : (mark.estimated ? "≈ " : "") + dollars(electricity);
@@ -167,9 +170,9 @@ function say(name, numbers) {
   return (numbers ? words : otherwise).textContent;
 }
 const called = (row) => row.here ? `this machine${row.standIn ? ` (${row.standIn})` : ""}` : row.name;
-function summarise(pairs) {
-  const certain = pairs.filter(([, mark]) => mark.source !== "predicted");
-  const guesses = pairs.filter(([, mark]) => mark.source === "predicted");
+function summarise(rows, family) {
+  const pairs = (isWanted) => rows.map((row) => [row, choose(row, family, isWanted)]).filter(([, mark]) => mark);
+  const certain = pairs(isCertain), guesses = pairs(isPredicted);
   const seconds = ([, mark]) => mark.seconds, rent = ([row, mark]) => rentOf(row, mark);
   const first = least(certain, seconds), guess = least(guesses, seconds);
   say("fastest", first && {name: called(first[0]), time: duration(first[1].seconds), basis: first[1].basis});
@@ -177,12 +180,14 @@ function summarise(pairs) {
     name: guess[0].name, time: duration(guess[1].seconds), low: duration(guess[1].low), high: duration(guess[1].high),
   });
   const offered = (some) => some.filter((pair) => rent(pair) !== null && !pair[0].market);
-  const rented = least(offered(certain), rent) ?? least(offered(guesses), rent);
-  say("cheapest", rented && {
-    name: rented[0].name, cost: dollars(rent(rented)), rent: dollars(rented[0].rent), note: rented[0].rentNote,
-    source: rented[1].source,
+  const known = least(offered(certain), rent), likely = least(offered(guesses), rent);
+  const says = (name, pair) => say(name, pair && {
+    name: called(pair[0]), cost: dollars(rent(pair)), rent: dollars(pair[0].rent), note: pair[0].rentNote,
+    source: pair[1].source,
   });
-  const metered = pairs.filter(([, mark]) => mark.joules !== undefined && !mark.estimated);
+  says("cheapest", known ?? likely);
+  says("cheaper", known && likely && rent(likely) < rent(known) ? likely : null);
+  const metered = certain.filter(([, mark]) => mark.joules !== undefined && !mark.estimated);
   const frugal = least(metered, ([, mark]) => mark.joules);
   say("frugal", frugal && {
     name: called(frugal[0]), energy: `${number(frugal[1].joules / 3.6e6)} kWh`, count: metered.length,
@@ -278,19 +283,20 @@ function update() {
   const pairs = rows.filter(passes).map((row) => [row, choose(row, family)]).filter(([, mark]) => mark);
   const known = pairs.filter((pair) => cost(pair) !== null);
   const drawn = known.sort((a, b) => cost(a) - cost(b) || a[1].seconds - b[1].seconds);
-  const likely = [...drawn.filter(([, mark]) => mark.source !== "predicted"), ...drawn.filter(([, mark]) => mark.source === "predicted")];
-  const first = new Set(everything ? drawn : likely.slice(0, SHOWN_AT_FIRST));
+  const isKnown = ([row]) => choose(row, family, isCertain);
+  const ranked = [...drawn.filter(isKnown), ...drawn.filter((pair) => !isKnown(pair))];
+  const first = new Set(everything ? drawn : ranked.slice(0, SHOWN_AT_FIRST));
   const shown = drawn.filter((pair) => first.has(pair) || pair[0].here);
   const elements = new Set(shown.map(([row]) => row.element));
   for (const row of rows) row.element.hidden = !elements.has(row.element);
   for (const [row, mark] of shown) write(row, mark);
   table.tBodies[0].append(...shown.map(([row]) => row.element));
   draw(shown.map(([row]) => row));
-  summarise(pairs.filter(([row]) => !row.apart));
+  summarise(pairs.map(([row]) => row).filter((row) => !row.apart), family);
   compare();
   more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
-  document.getElementById("count").textContent = `${shown.length} of ${rows.length} shown.`;
+  document.getElementById("count").textContent = `${shown.length} of ${drawn.length} shown.`;
   remember();
 }
 
