@@ -88,6 +88,23 @@ def test_the_learning_rate_rises_and_falls_as_nanogpt_has_it(text):
     assert {step: made.rate(step) for step in expected} == pytest.approx(expected)
 
 
+def test_each_step_has_its_own_learning_rate(text):
+    workload, plan = small(text), gpt.Plan(text, CPU)
+    for step, batch in zip(range(3), workload.batches(0), strict=False):
+        assert [group["lr"] for group in workload.optimizer.param_groups] == pytest.approx([plan.rate(step)] * 2)
+        workload.step(batch)
+
+
+@pytest.mark.parametrize("words", ["", "fused_attention"])
+def test_attention_drops_at_random_in_training_alone(text, monkeypatch, words):
+    monkeypatch.setitem(gpt.SHAPES, SMALL, dataclasses.replace(gpt.SHAPES[SMALL], dropout=0.5))
+    workload = small(text, *words.split())
+    attention, parts = workload.model.blocks[0].attention, torch.randn(3, 2, 4, 32, 32)
+    assert not torch.equal(attention.mix(*parts), attention.mix(*parts))
+    workload.model.eval()
+    assert torch.equal(attention.mix(*parts), attention.mix(*parts))
+
+
 def test_the_first_loss_is_that_of_a_guess_and_all_variants_take_the_same_batches(text):
     reference, controlled = gpt.build(text, CPU, batch_size=4), small(text, sequence_length=0)
     for loaded, resident in zip(reference.batches(1), controlled.batches(1), strict=True):
@@ -177,6 +194,17 @@ def targets_not_shifted(workload, monkeypatch):
     workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in own(epoch))
 
 
+def untied(workload, monkeypatch):
+    own = F.linear
+    last = workload.model.tokens.weight
+    detached = lambda hidden, weight, *rest: own(hidden, weight.detach() if weight is last else weight, *rest)  # noqa: E731
+    monkeypatch.setattr(network_torch.F, "linear", detached)
+
+
+def other_rate(workload, monkeypatch):
+    workload.scheduler.lr_lambdas = [lambda step: 0.5] * 2
+
+
 def rough_gelu(workload, monkeypatch):
     monkeypatch.setattr(network_torch.F, "gelu", F.relu)
 
@@ -185,10 +213,11 @@ def rough_gelu(workload, monkeypatch):
     "plant",
     [
         later(2), later(64), unscaled, without_positions, decayed_biases, undecayed, unclipped, other_momentum,
-        targets_not_shifted, rough_gelu,
+        targets_not_shifted, rough_gelu, untied, other_rate,
     ],
     ids=["mask off by one", "no mask", "no 1/sqrt(d)", "no positions", "decayed biases", "no decay", "no clipping",
-         "other momentum", "targets not shifted", "another activation"],
+         "other momentum", "targets not shifted", "another activation", "no gradient by the last layer",
+         "another learning rate"],
 )  # fmt: skip
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant, precision):
@@ -204,8 +233,8 @@ def test_faults_of_other_settings_fail(text, tmp_path, monkeypatch):
         patch.setattr(F, "scaled_dot_product_attention", lambda *given, is_causal, **named: own(*given, **named))
         assert not passes(seeing, tmp_path / "causal")
     opened = small(text, "padded")
-    opened.model.closed = torch.zeros_like(opened.model.closed)
-    assert float(opened.step(next(iter(opened.batches(0))))) > float(small(text).step(next(iter(opened.batches(0)))))
+    opened.model.filling = torch.zeros_like(opened.model.filling)
+    assert not passes(opened, tmp_path / "closed")
     adapted = small(text, lora_rank=4)
     half = lambda self, hidden: nn.Linear.forward(self, hidden) + F.linear(F.linear(hidden, self.down), self.up) / 2  # noqa: E731
     monkeypatch.setattr(Adapted, "forward", half)

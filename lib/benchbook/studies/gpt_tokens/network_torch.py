@@ -105,9 +105,7 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
         self.blocks = nn.ModuleList(Block(shape, fused_attention, lora_rank) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
-        closed = torch.zeros(rows)
-        closed[vocabulary:] = -math.inf
-        self.register_buffer("closed", closed if rows > vocabulary else None, persistent=False)
+        self.register_buffer("filling", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
         for name, part in self.named_parameters() if lora_rank else ():
             part.requires_grad_(name.endswith((".down", ".up")))
 
@@ -127,7 +125,9 @@ class Network(nn.Module):
         hidden = self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
         for block in self.blocks:
             hidden = block(hidden)
-        return F.linear(self.norm(hidden), self.tokens.weight, self.closed)
+        hidden = self.norm(hidden)
+        closed = None if self.filling is None else torch.where(self.filling, -math.inf, 0.0).to(hidden.dtype)
+        return F.linear(hidden, self.tokens.weight, closed)
 
 
 SHOWN = (Attention, Block, Network)  # in the notebook
@@ -200,7 +200,7 @@ def _plain(plan: Plan, model: Network) -> Plain:
         return begun | settled
 
     return Plain(
-        make_network=lambda: PlainNetwork(plan.shape.heads, model),
+        make_network=lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model),
         loss=plain_loss,
         make_optimizer=plan.plain_optimizer,
         batch_size=min(plan.batch_size, plan.parity_batch_size),

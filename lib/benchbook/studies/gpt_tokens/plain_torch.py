@@ -15,23 +15,21 @@ class PlainNetwork(nn.Module):
 
     Args:
         heads: of each attention.
+        vocabulary: different tokens; further rows of the embedding have no logits.
         model: whose weights it copies, with their names.
     """
 
-    def __init__(self, heads: int, model: nn.Module) -> None:
+    def __init__(self, heads: int, vocabulary: int, model: nn.Module) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.vocabulary = heads, vocabulary
         for name, part in model.named_parameters():
             _holder(self, name).register_parameter(
                 name.rpartition(".")[2], nn.Parameter(part.detach().cpu().clone(), part.requires_grad)
             )
-        for name, part in model.named_buffers():
-            if part.is_floating_point():
-                _holder(self, name).register_buffer(name.rpartition(".")[2], part.cpu().clone())
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits."""
-        weights = dict(self.named_parameters()) | dict(self.named_buffers())
+        weights = dict(self.named_parameters())
         embedding, number = weights["tokens.weight"], 0
         hidden = embedding[tokens] + weights["positions.weight"][torch.arange(tokens.shape[1])]
         while f"blocks.{number}.norm1.weight" in weights:
@@ -41,8 +39,7 @@ class PlainNetwork(nn.Module):
             wide = _dense(_normed(hidden, block, "norm2"), block, "wide")
             hidden = hidden + _dense(wide * (1 + torch.erf(wide / 2**0.5)) / 2, block, "outward")
             number += 1
-        logits = torch.einsum("ntw,vw->ntv", _normed(hidden, weights, "norm"), embedding)
-        return logits + weights["closed"] if "closed" in weights else logits
+        return torch.einsum("ntw,vw->ntv", _normed(hidden, weights, "norm"), embedding[: self.vocabulary])
 
     def _attended(self, hidden: torch.Tensor, block: dict) -> torch.Tensor:
         count, length, width = hidden.shape
