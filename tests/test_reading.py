@@ -168,25 +168,22 @@ def test_validating_is_strict_with_rows_and_with_manifests(runs):
     assert isinstance(said.exception, manifests.ManifestError)
 
 
-def each_file(batch):
-    """Return the files of a batch with their rows."""
-    if len(batch.paths) == 1:
-        return [(batch.paths[0], batch.table)]
-    return [pair for half in batch.halves() for pair in each_file(half)]
+LINE = "," * (len(records.COLUMNS) - 1)
 
 
-@pytest.mark.parametrize("odd", ["", '"', '"a\nb"', "\r", "\n"])
+@pytest.mark.parametrize("odd", ["", f'"{LINE}', f'"a\nb"{LINE}', f"\r{LINE}", f"\n{LINE}", "a quoted end of a line"])
 def test_files_read_as_one_are_what_each_is_alone(runs, odd):
     """A quote that is never closed would swallow the lines of the next file."""
     path = runs / f"{run_id(1)}.csv"
-    path.write_text(path.read_text() + odd + ("," * (len(records.COLUMNS) - 1) + "\n" if odd else ""))
-    files = records.find(runs)
-    together = {file: table for batch in records.together(files) for file, table in each_file(batch)}
-    assert len(together) in (0, 3) if odd in ("", '"a\nb"', '"') else path not in together
-    for file, table in together.items():
-        pandas.testing.assert_frame_equal(table, records.texts(file, str(file)))
-    assert run_id(0) in set(gather(runs)[0]["run_id"])
-    assert run_id(2) in set(gather(runs)[0]["run_id"])
+    is_bad = LINE in odd
+    text = path.read_text()
+    path.write_text(text + f"{odd}\n" if is_bad else text.replace(",ok,\n", ',ok,"a\nb"\n') if odd else text)
+    rows, said = gather(runs)
+    assert [line.partition(": ")[2][:25] for line in said] == [f"{run_id(1)}"] * is_bad
+    for number in (0, 2) if is_bad else (0, 1, 2):
+        alone = records.read(runs / f"{run_id(number)}.csv")
+        pandas.testing.assert_frame_equal(rows[rows["run_id"] == run_id(number)].reset_index(drop=True), alone)
+    assert rows["message"].dropna().tolist() == (["a\nb"] if odd and not is_bad else [])
 
 
 @pytest.fixture(scope="module")

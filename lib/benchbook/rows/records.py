@@ -44,30 +44,6 @@ NOT_USED = "Manifest not used:"
 KEPT = "Kept, though this version does not know them: columns"
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows of several files in one table, which takes as long to read and check as a few files alone.
-
-    Attributes:
-        paths: the files.
-        counts: how many rows each has.
-        table: their rows, one file after the other.
-    """
-
-    paths: list[Path]
-    counts: list[int]
-    table: pandas.DataFrame
-
-    def halves(self) -> "list[Batch]":
-        """Return the first and the second half of the files."""
-        middle = len(self.paths) // 2
-        rows = sum(self.counts[:middle])
-        return [
-            Batch(self.paths[:middle], self.counts[:middle], self.table.iloc[:rows].reset_index(drop=True)),
-            Batch(self.paths[middle:], self.counts[middle:], self.table.iloc[rows:].reset_index(drop=True)),
-        ]
-
-
 def read(path: Path) -> pandas.DataFrame:
     """Return one file's rows.
 
@@ -118,15 +94,7 @@ def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
     Raises:
         SchemaError: the file is no table, or cannot be read.
     """
-    try:
-        return _parse(_content(file, source))
-    except UnicodeDecodeError as error:
-        wrong = error.object[error.start : error.start + 1].hex()
-        raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:LONGEST_QUOTED]})") from error
-    except OSError as error:
-        raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
+    return _parse(_content(file, source), source)
 
 
 def _content(file: Path | io.BytesIO, source: str) -> bytes:
@@ -136,8 +104,11 @@ def _content(file: Path | io.BytesIO, source: str) -> bytes:
     """
     if isinstance(file, Path) and file.exists() and not file.is_file() and not file.is_dir():
         raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # a pipe would be waited for
-    with file.open("rb") if isinstance(file, Path) else file as stream:
-        content = stream.read(LARGEST_BYTES + 1)
+    try:
+        with file.open("rb") if isinstance(file, Path) else file as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
     if len(content) > LARGEST_BYTES:
         raise SchemaError(f"{source}: more than {LARGEST_BYTES} bytes; allowed: {LARGEST_BYTES}")
     header, _, rows = content.partition(b"\n")
@@ -151,38 +122,14 @@ def _content(file: Path | io.BytesIO, source: str) -> bytes:
     return content
 
 
-def together(paths: Iterable[Path]) -> Iterator[Batch]:
-    """Yield what `texts` does of each file, in a fraction of the time: files of the same columns are read as one.
-
-    A file that is not plainly one row a line, or that stands beside one that is none, is left out, to be read alone.
-    """
-    bodies: dict[bytes, list[tuple[Path, bytes]]] = {}
-    for path in paths:
-        try:
-            content = _content(path, str(path))
-        except (SchemaError, OSError):
-            continue
-        header, _, body = content.partition(b"\n")
-        if body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content:
-            bodies.setdefault(header, []).append((path, body))
-    for header, files in bodies.items():
-        for start in range(0, len(files), FILES_AT_ONCE):
-            yield from _of_columns(header, files[start : start + FILES_AT_ONCE])
-
-
-def _of_columns(header: bytes, files: list[tuple[Path, bytes]]) -> Iterator[Batch]:
-    """Yield the rows of files of these columns; nothing where one of them is not one row a line."""
+def _parse(content: bytes, source: str) -> pandas.DataFrame:
     try:
-        table = _parse(b"\n".join([header, b"".join(body for _, body in files)]))
-    except (UnicodeDecodeError, pandas.errors.ParserError, pandas.errors.EmptyDataError):
-        return
-    counts = [body.count(b"\n") for _, body in files]
-    if len(table) == sum(counts) and isinstance(table.index, pandas.RangeIndex):
-        yield Batch([path for path, _ in files], counts, table)
-
-
-def _parse(content: bytes) -> pandas.DataFrame:
-    return pandas.read_csv(io.BytesIO(content), dtype="string", keep_default_na=False, na_values=[""])
+        return pandas.read_csv(io.BytesIO(content), dtype="string", keep_default_na=False, na_values=[""])
+    except UnicodeDecodeError as error:
+        wrong = error.object[error.start : error.start + 1].hex()
+        raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+        raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:LONGEST_QUOTED]})") from error
 
 
 def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
@@ -191,14 +138,10 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     Args:
         paths: in order; of two files that hold the same row, the later one is wrong.
     """
-    number_of, faults, good = {path: number for number, path in enumerate(paths)}, {}, []
-    for batch in _batches(paths, faults):
-        good += _checked(batch, faults)
-        empty = (path for path, count in zip(batch.paths, batch.counts, strict=True) if not count)
-        faults |= {path: f"{path}: a header without rows" for path in empty if path not in faults}
-    tables = [batch.table for batch in good] or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
-    files = [number_of[path] for batch in good for path in batch.paths]
-    numbers = numpy.repeat(files, [count for batch in good for count in batch.counts]).astype(int)
+    faults: dict[Path, str] = {}
+    good = [part for files in _alike(paths, faults) for part in _checked(files, faults)]
+    tables = [table for _, table in good] or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    numbers = numpy.concatenate([[], *(numbers for numbers, _ in good)]).astype(int)
     order = numpy.argsort(numbers, kind="stable")
     rows, numbers = pandas.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True), numbers[order]
     rows = _without_repetitions(rows, numbers, paths, faults)
@@ -206,39 +149,56 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     return rows, [faults[path] for path in sorted(faults)]
 
 
-def _batches(paths: list[Path], faults: dict[Path, str]) -> Iterator[Batch]:
-    """Yield the rows of files, every value as text; note what cannot be read."""
-    read, tables = set(), {}
-    for batch in together(paths):
-        read |= set(batch.paths)
-        yield batch
-    for path in paths:
-        if path not in read:
-            try:
-                tables[path] = texts(path, str(path))
-            except SchemaError as error:
-                faults[path] = str(error)
-    alike: dict[tuple, list[Path]] = {}  # a column that one of them has would be one of all
-    for path, table in tables.items():
-        alike.setdefault(tuple(table), []).append(path)
-    for alone in alike.values():
-        table = pandas.concat([tables[path] for path in alone], ignore_index=True)
-        yield Batch(alone, [len(tables[path]) for path in alone], table)
+@dataclass(frozen=True)
+class _File:
+    """One file of rows: its number among all, its path, its header and what follows."""
+
+    number: int
+    path: Path
+    header: bytes
+    body: bytes
 
 
-def _checked(batch: Batch, faults: dict[Path, str]) -> list[Batch]:
-    """Return the files of a batch that obey the schema, with its types; note what is wrong with each other.
+def _alike(paths: list[Path], faults: dict[Path, str]) -> Iterator[list[_File]]:
+    """Yield files of the same columns, up to FILES_AT_ONCE; one that is not plainly a row a line comes alone."""
+    plain: dict[bytes, list[_File]] = {}
+    for number, path in enumerate(paths):
+        try:
+            content = _content(path, str(path))
+        except SchemaError as error:
+            faults[path] = str(error)
+            continue
+        file = _File(number, path, *content.partition(b"\n")[::2])
+        if file.body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content:
+            plain.setdefault(file.header, []).append(file)
+        else:
+            yield [file]
+    for files in plain.values():
+        yield from (files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE))
 
-    Files are halved until the bad ones stand alone: one among hundreds is found with a dozen checks.
+
+def _checked(files: list[_File], faults: dict[Path, str]) -> list[tuple[numpy.ndarray, pandas.DataFrame]]:
+    """Return the rows of files of the same columns, typed, each with its file's number; note what is wrong.
+
+    Hundreds of files are one table, which takes as long as a few. Where that one is wrong they are halved until the bad
+    ones stand alone: one among hundreds is found with a dozen checks.
     """
+    source = str(files[0].path) if len(files) == 1 else "rows"
     try:
-        source = str(batch.paths[0]) if len(batch.paths) == 1 else "rows"
-        return [Batch(batch.paths, batch.counts, validate(batch.table, source))]
+        table = _parse(b"\n".join([files[0].header, b"".join(file.body for file in files)]), source)
+        counts = [len(table)] if len(files) == 1 else [file.body.count(b"\n") for file in files]
+        if sum(counts) != len(table) or not isinstance(table.index, pandas.RangeIndex):
+            raise SchemaError(f"{source}: lines with more cells than the header, or a quote that is never closed")
+        table = validate(table, source)
+        if table.empty:
+            raise SchemaError(f"{source}: a header without rows")
+        return [(numpy.repeat([file.number for file in files], counts), table)]
     except SchemaError as error:
-        if len(batch.paths) == 1:
-            faults[batch.paths[0]] = str(error)
+        if len(files) == 1:
+            faults[files[0].path] = str(error)
             return []
-    return [good for half in batch.halves() for good in _checked(half, faults)]
+    middle = len(files) // 2
+    return _checked(files[:middle], faults) + _checked(files[middle:], faults)
 
 
 def _without_repetitions(
