@@ -138,15 +138,6 @@ def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
     assert TASKS.index(task("resnet50")) in mentioned
 
 
-@pytest.mark.parametrize("values", [[5.0], [0.02, 3e7], [10.0, 60.0], [1e-5, 1e12]])
-def test_an_axis_holds_all_values_in_order(values):
-    ticks = closing._ticks(values)
-    assert 2 <= len(ticks) <= page.MOST_TICKS + 2
-    assert ticks == sorted(ticks)
-    assert ticks[0] <= max(min(values), page.TIME[0])
-    assert ticks[-1] >= min(max(values), page.TIME[-1])
-
-
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
     table = answers.lines(every)
     document = json.loads(answers.as_json(table, "a licence", "a citation"))
@@ -221,7 +212,6 @@ def test_data_that_stand_in_are_named_on_the_mark(every):
     assert not any("scans" in other.name for other in of(every, "mnist", source="published"))
 
 
-STUDIES = [studies.every()[task.study] for task in TASKS if task.study]
 ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
 
 
@@ -248,21 +238,3 @@ def test_it_is_of_the_runs_own_point_and_a_failed_one_says_how_it_ended():
     evidence = among(*run(), failed)
     assert "320 images" in closing.sentences(evidence, make_rows(run()))
     assert "measured no window: out of memory." in closing.sentences(evidence, make_rows([failed]))
-
-
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_a_notebook_ends_whatever_was_measured(study):
-    for rows in ([], run(study.name), run(study.name, rates=[None], status="crashed", samples=None)):
-        drawing = closing.among_others(among(*rows), study)
-        assert drawing.table["seconds"].is_monotonic_increasing
-        assert drawing.picture
-
-
-def test_measured_published_and_predicted_times_of_the_same_work_are_in_order():
-    simclr = studies.every()["simclr_epochs"]
-    own = run("simclr_epochs", [12.5, 12.5], dataset="cifar10", batch_size=128, image_size=32)
-    table = closing.among_others(among(*own), simclr).table
-    assert set(table["source"]) == {"measured", "published", "predicted"}
-    assert table.loc[table["source"] == "measured", "seconds"].tolist() == [200 * 390 * 128 / 12.5]  # whole batches
-    other_size = run("simclr_epochs", [12.5, 12.5], dataset="cifar10", batch_size=128, image_size=64)
-    assert "measured" not in set(closing.among_others(among(*other_size), simclr).table["source"])

@@ -57,13 +57,11 @@ def test_differing_parameters_are_those_that_are_not_the_default_wherever_the_da
     assert json.dumps(points.differing(STUDY, changed)["search_seconds"]) == "30.0"  # the same hash as a fraction's
 
 
-def test_what_stands_below_the_comment_is_left_out_of_the_readable_name_and_not_of_the_hash():
+def test_the_budget_is_left_out_of_the_readable_name_and_not_of_the_hash():
     plain, longer = (points.point_name(STUDY, DEFAULTS | {"num_windows": number}) for number in (1, 6))
-    assert "num_windows" in points.unnamed(STUDY)
     assert plain.startswith("reference-cpu-")
     assert longer.startswith("reference-cpu-")
     assert len({plain, longer}) == 2
-    assert "batch_size" not in points.unnamed(STUDY)
 
 
 def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
@@ -72,37 +70,6 @@ def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
     for path in manifests:
         study = path.parent.parent.name
         assert points.point_name(study, json.loads(path.read_text())["parameters"]) == path.parent.name
-
-
-CELL = """device: str = "best"  # where
-batch_size: int = 64  # not part of a point's name
-{}num_windows: int = 1  # how many
-"""
-
-
-@pytest.mark.parametrize(
-    ("comment", "unnamed"),
-    [("", set()), ("# What it costs, and how it is measured: not part of a point's name\n", {"num_windows"})],
-)
-def test_a_parameter_is_left_out_of_the_readable_name_by_the_one_comment_line_above_it(monkeypatch, comment, unnamed):
-    monkeypatch.setattr(points, "_parameters_cell", lambda study: CELL.format(comment))
-    assert points.unnamed("toy") == unnamed
-
-
-@pytest.mark.parametrize(
-    "comment",
-    [
-        "# How it is measured\n",
-        "# How it is measured: not part of a point's name.\n",
-        "# How it is measured: not a part of a point's name\n",
-        "# How it is measured: not part of a point's name\n# More\n",
-        "# One: not part of a point's name\n# Two: not part of a point's name\n",
-    ],
-)
-def test_another_comment_line_would_name_points_otherwise_and_is_refused(monkeypatch, comment):
-    monkeypatch.setattr(points, "_parameters_cell", lambda study: CELL.format(comment))
-    with pytest.raises(ValueError, match=r"^toy: line [34] of the parameters cell is .# .*allowed: one comment line"):
-        points.point_name("toy", {"device": "cpu", "num_windows": 2})
 
 
 def test_a_point_has_a_title_for_people_without_the_hash_of_its_id():

@@ -29,7 +29,7 @@ def takes_long(point: Point) -> bool:
 # What a network of one's own is where it is not torch's, and a search that is over soon.
 KERAS = {"network": "keras.applications:MobileNetV2"}
 KERAS |= {"arguments": "input_shape=(32, 32, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None"}
-SEARCH = {"search_seconds": 5, "window_seconds": 0.05}
+SEARCH = {"budget": {"search_seconds": 5, "window_seconds": 0.05}}
 
 
 def offered(study: str) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from benchbook.machine import layout
 from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
 from benchbook.rows import ceilings, records
+from benchbook.rows.points import nested
 from benchbook.running import execute, profiles, session, versions
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
@@ -63,7 +64,7 @@ def measure(
         if tuned or batch_sizes:
             raise ValueError("--against; allowed without --tuned and --batch-sizes")
         raise typer.Exit(STATUSES[_compare(given, against, percent, minutes, identify(machine).name)])
-    entry = {"points": [given], "num_kernels": kernels, "time_limit_minutes": minutes}
+    entry = {"points": [nested(STUDY, given)], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
     if not session.is_cut_short(points, name):  # the code behind the same name may be another one by now

@@ -19,8 +19,6 @@ BUDGET = "budget"  # the parameter that says how much to measure; its keys are i
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
 FILES = frozenset({"network", "example", "loss"})
-# How the one comment line of a parameters cell ends: what is declared below it is left out of a point's readable name.
-UNNAMED_BELOW = ": not part of a point's name"
 HASH = re.compile(r"-([0-9a-f]{8})$")
 LONGEST_TITLE = 100
 BESIDE = "matrix_"  # how the part of a name begins that stands for what is tried apart from the training
@@ -58,26 +56,6 @@ def nested(study: str, parameters: dict) -> dict:
     return outside | ({BUDGET: inside} if keys else {})
 
 
-def unnamed(study: str) -> set[str]:
-    """Return the parameters that a study's notebook leaves out of a point's readable name, though not of its hash.
-
-    Raises:
-        ValueError: the parameters cell has another comment line than the one that tells, or several.
-    """
-    source = _parameters_cell(study)
-    comments = [number for number, line in enumerate(source.splitlines(), 1) if line.lstrip().startswith("#")]
-    wrong = [number for number in comments if not source.splitlines()[number - 1].endswith(UNNAMED_BELOW)]
-    if wrong or len(comments) > 1:
-        number = (wrong or comments[1:])[0]
-        line = source.splitlines()[number - 1][:80]
-        raise ValueError(
-            f"{study}: line {number} of the parameters cell is {line!r}; allowed: one comment line, ending in "
-            f"{UNNAMED_BELOW!r}"
-        )
-    below = {node.target.id for node in ast.parse(source).body if comments and node.lineno > comments[0]}
-    return below | budget(study).keys()
-
-
 def public(parameters: dict) -> dict:
     """Return parameters as they may be published: without where files lie, and files by their names alone."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
@@ -101,7 +79,7 @@ def differing(study: str, parameters: dict) -> dict:
 
 
 def point_name(study: str, parameters: dict) -> str:
-    """Return a point's folder name: variant, device, what differs from the defaults, and a hash of what differs.
+    """Return a point's folder name: variant, device, what differs outside the budget, and a hash of all that differs.
 
     The device stands in the name and is not in the hash, so that the same work has the same hash on every device.
 
@@ -113,7 +91,7 @@ def point_name(study: str, parameters: dict) -> str:
     work = {name: value for name, value in changed.items() if name != "device"}
     digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
     leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
-    left_out = {"variant", "device"} | unnamed(study)
+    left_out = {"variant", "device"} | budget(study).keys()
     words = [_word(name, value) for name, value in changed.items() if name not in left_out]
     return f"{'-'.join([*leading, *words])[:LONGEST_TITLE]}-{digest}"
 

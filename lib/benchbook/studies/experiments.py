@@ -21,11 +21,13 @@ from benchbook.machine import layout
 from benchbook.measuring import parity, protocol, runs, sensors, tuned
 from benchbook.measuring.runs import Run
 from benchbook.studies import figures
+from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.study import Drawing, Evidence
 
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes a tenth of that
 EXPLORED_SECONDS = 1.0  # of the window at each setting that is tried out
+SYNTHETIC = "synthetic"  # what rows call images that are made on the device
 TRIED = ["samples", "loss", "samples_per_second"]
 DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # so that a row says what a failed run tried
 
@@ -89,16 +91,20 @@ class Experiment:
         device: that trains, with its framework.
         run: takes the rows.
         workload: what `build` returned; its `step` is what a reader may call, and what is timed.
-        agreement: with float64, from `measure`.
+        make: makes such a workload with fresh weights, from changed choices and settings.
+        settings: of that workload.
+        has_begun: whether its first step is a row already.
+        agreement: with float64, from `compare`.
     """
 
     parameters: dict
     device: Device
     run: Run
     workload: Workload | None = None
+    make: functools.partial | None = field(default=None, repr=False)
+    settings: Settings = field(default_factory=Settings)
+    has_begun: bool = False
     agreement: Agreement | None = None
-    _plan: type[StudyPlan] | None = None
-    _build: Callable[..., Workload] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Return what computes, with what, and where the rows go, in a line."""
@@ -111,21 +117,28 @@ class Experiment:
         """Return how long the notebook's own loop should train."""
         return self.parameters["try_seconds"]
 
+    @property
+    def whole_epochs(self) -> bool:
+        """Return whether a window is an epoch."""
+        return not (self.parameters["samples_per_window"] or self.parameters["window_seconds"])
+
     def load(self, make: Callable[..., Any], *given: Any) -> Any:
         """Return a data set, made by a function of these arguments; its time is a row of phase `setup`.
 
-        The function is told where the data lies, and whether others may stand in, if these are parameters.
+        The function is told where the data lies, and whether others may stand in, if these are parameters. Where it
+        returns None, images are synthetic.
         """
         named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
         with self.run.during("setup"):
             with protocol.window(self.device) as window:
                 data = make(*given, **named)
-            labels = getattr(data, "train_labels", None)  # a text has places and no samples, random tokens have nothing
-            count = None if labels is None else len(labels)
-            self.run.append(dataset=getattr(data, "name", given[0]), dataset_samples=count, **window.columns())
+            named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
+            self.run.append(**named, **window.columns())
         return data
 
-    def build(self, plan: type[StudyPlan], data: Any, **choices: Any) -> Workload:
+    def build(
+        self, plan: type[StudyPlan], data: Any, first_step: Callable | None = protocol.first_step, **choices: Any
+    ) -> Workload:
         """Return the workload of the parameters, after its first step, which is undone and a row of phase `compile`.
 
         For `tuned`, settings are tried one after the other on this device first; what is faster and passes parity
@@ -135,32 +148,41 @@ class Experiment:
         Args:
             plan: of the study; parameters of the names of its fields are its choices.
             data: from `load`.
-            choices: more of them; `settings` are those of a point that is not tuned.
+            first_step: takes the first step, of workload and run; None where another process measures.
+            choices: in place of parameters; `settings` are those of a point that is not tuned.
         """
-        given = self.parameters
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
-        choices = {name: value for name, value in given.items() if name in known} | choices
-        settings = choices.pop("settings", Settings())
+        choices = {name: value for name, value in self.parameters.items() if name in known} | choices
+        self.settings = choices.pop("settings", Settings(self.parameters.get("precision", Settings.precision)))
         plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
         reference = functools.partial(plan.build, data, self.device, **plain)
-        build = functools.partial(plan.build, data, self.device, **choices, variant=given["variant"])
-        if given["variant"] == "tuned":
-            limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
-            limits |= {"window_seconds": given["window_seconds"], "changes": plan.candidates(self.device)}
-            choice = tuned.choose(self.run, self.device, build, reference, **limits)
-            display(choice.trials)
-            print(choice)
-            build, settings = choice.build, choice.settings
-        self._plan, self._build = plan, build
+        self.make = functools.partial(plan.build, data, self.device, **choices, variant=self.parameters["variant"])
+        if self.parameters["variant"] == "tuned":
+            self._search(reference, plan.candidates(self.device))
         with self.run.during("setup"):
-            self.workload = self._build(settings=settings)
-        protocol.first_step(self.workload, self.run)
+            self.workload = self.make(settings=self.settings)
+        if first_step:
+            first_step(self.workload, self.run)
+        self.has_begun = first_step is protocol.first_step
         return self.workload
 
-    def source(self) -> Code:
-        """Return the code of the network and of a training step."""
-        network = self._plan.source(self.device)
-        parts = [*getattr(inspect.getmodule(network), "SHOWN", [network]), *self.workload.step_functions()]
+    def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
+        """Look for the fastest settings; where nothing is faster, the reference takes the place of what was tuned."""
+        given, trial = self.parameters, self.make
+        limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
+        limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
+        if most := given.get("trial_batch_size"):  # on each device
+            size = min(self.make.keywords["batch_size"], most * self.device.count)
+            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # to decode takes longer
+            trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
+        choice = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
+        display(choice.trials)
+        print(choice)
+        self.make, self.settings = choice.build, choice.settings
+
+    def source(self, *parts: Callable) -> Code:
+        """Return the code of a network and its loss, and of a training step."""
+        parts = [*parts, *self.workload.step_functions()]
         return Code("\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts), language="python")
 
     @contextmanager
@@ -176,26 +198,39 @@ class Experiment:
         """Wait until the device has computed an output: until then a clock says nothing."""
         self.device.backend.synchronize(self.device, output)
 
-    def measure(self, **amount: Any) -> pandas.DataFrame:
+    def compare(self, precisions: Iterable[str] = ("",)) -> Agreement:
+        """Compare the first steps with float64, in the workload's own precision or others; return the worst result."""
+        num_steps = self.parameters["num_parity_steps"]
+        agreements = [parity.check(self.workload, self.run, num_steps, precision) for precision in precisions]
+        self.agreement = min(agreements, key=lambda agreement: agreement.passed)
+        return self.agreement
+
+    def measure(self, precisions: Iterable[str] = ("",), **amount: Any) -> pandas.DataFrame:
         """Compare the first steps with float64, warm up, and measure the windows of the budget, each a row.
 
         Args:
+            precisions: see `compare`.
             amount: more fields of `protocol.Plan`.
 
         Returns:
             The run's rows.
         """
-        known = {each.name for each in fields(protocol.Plan)}
-        plan = protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
-        self.agreement = parity.check(self.workload, self.run, self.parameters["num_parity_steps"])
-        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], has_begun=True)
-        return protocol.measure_windows(self.workload, self.run, plan)
+        self.compare(precisions)
+        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
+        if minutes := self.parameters.get("sustained_minutes"):
+            return protocol.measure_minutes(self.workload, self.run, minutes)
+        return protocol.measure_windows(self.workload, self.run, self.plan(**amount))
 
-    def end(self) -> Evidence:
-        """End the run, and return what this machine has measured in the study, with what was published."""
+    def plan(self, **amount: Any) -> protocol.Plan:
+        """Return how much to measure: what the budget says, and more."""
+        known = {each.name for each in fields(protocol.Plan)}
+        return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
+
+    def end(self, every_study: bool = False) -> Evidence:
+        """End the run, and return what this machine has measured, in this study or in all, with what was published."""
         self.run.end()
         print(f"Rows: {self.run.path.relative_to(layout.outputs())}")
-        return Evidence.of_machine(self.run.common["machine"], self.run.common["study"])
+        return Evidence.of_machine(self.run.common["machine"], "" if every_study else self.run.common["study"])
 
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
@@ -218,11 +253,11 @@ class Experiment:
 
     def _explored(self, name: str, value: Any) -> dict:
         """Return the rate at a value, or what the device or the framework said to it."""
-        settings, changed = self.workload.settings, {name: value}
+        settings, changed = self.settings, {name: value}
         if hasattr(settings, name):
             settings, changed = replace(settings, **changed), {}
         try:
-            workload = self._build(**changed, settings=settings)
+            workload = self.make(**changed, settings=settings)
             batches = protocol.endless(workload)
 
             def train(count: int) -> dict:
@@ -247,8 +282,10 @@ def begin(study: str, parameters: dict) -> Experiment:
     Raises:
         DeviceUnavailable: this machine has no such device; says which it has.
     """
-    framework = devices.choose_framework(parameters.get("framework", "torch"))
+    framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
+    devices.make_room(framework, count)
     device = devices.pick(parameters["device"], framework)
     run = runs.start(study, parameters, device)
     run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
-    return Experiment(parameters, device, run)
+    with run.during("setup"):
+        return Experiment(parameters, devices.several(device, count), run)

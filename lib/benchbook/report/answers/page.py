@@ -106,12 +106,6 @@ def identifier(mark: Mark) -> str:
     return slug(" ".join(parts))
 
 
-def called(mark: Mark) -> str:
-    """Return what a sentence calls a mark: this machine, with the data that stood in, else its name."""
-    data = f" ({mark.stand_in})" if mark.stand_in else ""
-    return f"this machine{data}" if mark.here else mark.name
-
-
 def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str, list[str]]]:
     """Return why chips have no prediction, with their names; one reason without names where no chip has one."""
     lines = [line for line in refused if line["task"] == this.key]

@@ -47,6 +47,11 @@ class Collection:
     test: Pictures
     num_classes: int
 
+    @property
+    def num_samples(self) -> int:
+        """Return the training pictures."""
+        return len(self.train)
+
 
 def listed(path: str, name: str = "") -> Collection:
     """Return the pictures of an image folder; see `list_folder`. Without a name it has its own."""

@@ -38,6 +38,11 @@ class Dataset:
     test_images: numpy.ndarray
     test_labels: numpy.ndarray
 
+    @property
+    def num_samples(self) -> int:
+        """Return the training images."""
+        return len(self.train_images)
+
     def with_tests(self, num_images: int) -> "Dataset":
         """Return the data set with the first so many test images alone; 0: with all.
 

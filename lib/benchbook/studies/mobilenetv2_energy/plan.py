@@ -6,6 +6,7 @@ file, so that "validation" replayed training images. That is reproduced nowhere.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -13,9 +14,12 @@ from benchbook.frameworks.batches import check_fits
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import LabelsByImage
 from benchbook.frameworks.workload import Workload
-from benchbook.studies.datasets import shapes
+from benchbook.studies.datasets import Dataset, shapes
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
+
+if TYPE_CHECKING:
+    from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 # Of two copies of the article's notebook.
 DROPOUT = 0.4
@@ -150,3 +154,13 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
 
 
 build, source = Plan.build, Plan.source
+
+
+def first_weights(experiment: "Experiment", data: Dataset) -> tuple[str, Weights]:
+    """Return the weights that a run begins with, and tell the run which they are; see `weights.choose`."""
+    given = experiment.parameters
+    choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
+    with experiment.run.during("setup"):
+        chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
+    experiment.run.tell(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+    return chosen

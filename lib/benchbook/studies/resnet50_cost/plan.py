@@ -5,20 +5,25 @@ is torchvision's (v1.5); Keras's own ResNet50 is v1 with convolution biases, so 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
+import pandas
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings, Workload
+from benchbook.measuring import parallel
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.resnet50_cost import inputs, weights
+
+if TYPE_CHECKING:
+    from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -228,6 +233,35 @@ def collect(dataset: str, data_root: str = "", allow_embedded: bool = False) -> 
     if dataset not in names:
         raise ValueError(f"unknown data set {dataset!r}; allowed: {SYNTHETIC}, {', '.join(names)}")
     return datasets.collect(dataset, data_root, allow_embedded)
+
+
+def start(experiment: "Experiment", pictures: Collection | None) -> Workload:
+    """Return the workload of a run; of several devices of torch, which take a process each, one's share of it."""
+    given = experiment.parameters
+    experiment.run.tell(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
+    if _is_one_process(experiment):
+        return experiment.build(Plan, pictures)
+    return experiment.build(Plan, pictures, None, batch_size=max(1, given["batch_size"] // given["device_count"]))
+
+
+def measure(experiment: "Experiment") -> pandas.DataFrame:
+    """Measure the windows of a run, for several devices of torch in a process for each."""
+    if _is_one_process(experiment):
+        return experiment.measure()
+    given, run, build = experiment.parameters, experiment.run, experiment.make.keywords
+    experiment.compare()
+    run.describe(batch_size=given["batch_size"])
+    vars(experiment.workload).clear()  # its memory is for the processes
+    named = {name: given[name] for name in ("batch_size", "dataset", "data_root", "allow_embedded")}
+    with run.during("setup"):
+        plan = replace(experiment.plan(), window_seconds=0.0)  # each process would go by its own clock
+        options = build | named | {"settings": asdict(experiment.settings)}
+        job = parallel.Job(REPLICA, experiment.device, given["device_count"], plan, options, given["num_warmup_steps"])
+    return parallel.measure(job, run)
+
+
+def _is_one_process(experiment: "Experiment") -> bool:
+    return experiment.parameters["device_count"] == 1 or experiment.device.framework != "torch"
 
 
 def build_replica(

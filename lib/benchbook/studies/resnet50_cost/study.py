@@ -9,8 +9,9 @@ from benchbook.rows import ceilings
 from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
+from benchbook.studies.datasets import Collection
 from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Rule, Study, once
+from benchbook.studies.study import Drawing, Evidence, Rule, Study, once
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
@@ -175,6 +176,14 @@ def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> panda
         when = {name: reached[0][name] if reached else None for name in ends}
         lines.append(curve.iloc[0].to_dict() | {"target": target, "best_accuracy": curve["accuracy"].max()} | when)
     return pandas.DataFrame(lines, columns=[*_CURVE, "target", "best_accuracy", *ends])
+
+
+def pictures(collection: Collection) -> Drawing:
+    """Return a few training pictures of a collection, made square."""
+    train = collection.train
+    shown = [train.open(number * len(train) // 8).resize((64, 64)) for number in range(8)]
+    pixels = numpy.stack([numpy.asarray(picture) / 255 for picture in shown])
+    return Drawing.of_pictures({"training": pixels}, "Eight training pictures, made square")
 
 
 def claimed(evidence: Evidence) -> list[dict]:

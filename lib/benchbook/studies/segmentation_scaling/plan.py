@@ -5,14 +5,20 @@ article prints came from other code, which was not released.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
+import pandas
 
 from benchbook.frameworks.batches import training_order
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
+from benchbook.studies.segmentation_scaling import masks
+
+if TYPE_CHECKING:
+    from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 ARTICLE_SIZE = 512
 STEP = 128  # sizes are multiples of it, so that the decoder meets the encoder again
@@ -59,3 +65,11 @@ class Plan(StudyPlan):
 
 
 build, source = Plan.build, Plan.source
+
+
+def measure(experiment: "Experiment") -> pandas.DataFrame:
+    """Measure windows, or minutes without a pause; keep the masks that the network finds before and after."""
+    found = experiment.run.manifest["masks"] = {"start": masks.find(experiment.workload)}
+    rows = experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
+    found["end"] = masks.find(experiment.workload)
+    return rows

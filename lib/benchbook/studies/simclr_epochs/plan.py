@@ -6,19 +6,28 @@ and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
 The source reads a PNG file for each image; here images come from memory.
 """
 
+import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
+import pandas
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.machine import identity
+from benchbook.measuring import support
+from benchbook.rows import records
 from benchbook.studies.datasets import shapes
 from benchbook.studies.plan import StudyPlan
+
+if TYPE_CHECKING:
+    from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 BATCH_SIZE = 128  # of the article; its learning rate is for so many images in a step
 REFERENCE_WORKERS = 8
 EVERY_CORE = -1
+COMPILERS = {"none": (), "eager": (False,), "all": (False, True)}  # with which each precision is tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +93,14 @@ def spread(length: int, count: int) -> numpy.ndarray:
 
 
 build, source = Plan.build, Plan.source
+
+
+def measure(experiment: "Experiment") -> pandas.DataFrame:
+    """Measure windows and evaluation, the same steps on resident batches, and each precision if that is wanted."""
+    given, run, device = experiment.parameters, experiment.run, experiment.device
+    size, compilers = min(given["batch_size"], given["matrix_batch_size"]), COMPILERS[given["matrix"]]
+    attempt = functools.partial(experiment.make, variant="tuned", joint_views=False, batch_size=size)
+    experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
+    support.measure_resident(experiment.workload, run, given["num_resident_steps"])
+    support.measure_matrix(lambda some: attempt(settings=some), run, device, given["matrix_seconds"], compilers)
+    return records.read(run.path)

@@ -1,20 +1,26 @@
 """What is to be built: a point's choices, checked, and its batches as NumPy arrays; built, and one step tried."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
+import pandas
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.measuring import protocol
+from benchbook.measuring import calibration, protocol
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
-from benchbook.studies.your_network import choices, loading
+from benchbook.rows import records
+from benchbook.studies.your_network import choices, loading, sizes
+
+if TYPE_CHECKING:
+    from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 MOMENTUM = 0.9  # of sgd
 POOL = 4  # different batches, which an epoch repeats
@@ -70,6 +76,22 @@ class Plan:
     def __getstate__(self) -> dict:
         """Return the choices alone: another process cannot import your file, but run it and make batches itself."""
         return {choice.name: getattr(self, choice.name) for choice in fields(self)}
+
+    @staticmethod
+    def build(
+        plan: "Plan",
+        device: Device,
+        variant: str = "reference",
+        settings: Settings = Settings(),  # noqa: B008 (it is immutable)
+        **changed: Any,
+    ) -> Workload:
+        """Return the workload of a plan with some choices changed; see `build` below."""
+        changed = {name: value for name, value in changed.items() if getattr(plan, name) != value}
+        return build(replace(plan, **changed) if changed else plan, settings)  # a plan keeps its batches
+
+    @staticmethod
+    def candidates(device: Device) -> None:
+        """Return None: a search tries all that it has."""
 
     @property
     def sequence_length(self) -> int | None:
@@ -236,6 +258,40 @@ def check(workload: Workload, record: Run) -> float:
         record.append(**rough)
     workload.restore(fresh)
     return first["loss"]
+
+
+def choose(experiment: "Experiment") -> Plan:
+    """Return the plan of a run's parameters; its manifest keeps which files of yours run."""
+    given, run = experiment.parameters, experiment.run
+    run.describe(model=given["network"].rpartition(":")[2])
+    with run.during("setup"):
+        run.manifest["own_files"] = loading.origins({name: given[name] for name in loading.NAMED})
+        names = [each.name for each in fields(Plan) if each.name != "device"]
+        plan = Plan(experiment.device, **{name: given[name] for name in names})
+        if plan.sequence_length:
+            run.tell(sequence_length=plan.sequence_length)
+    return plan
+
+
+def start(experiment: "Experiment", plan: Plan) -> Workload:
+    """Return the workload of a run after a step that is undone; see `check`. A search is preceded by one as well."""
+    if experiment.parameters["variant"] == "tuned":
+        with experiment.run.during("setup"):
+            workload = build(plan)
+        check(workload, experiment.run)
+        del workload  # its memory is the search's
+    return experiment.build(Plan, plan, check)
+
+
+def measure(experiment: "Experiment") -> pandas.DataFrame:
+    """Measure windows, the device's products of matrices, and the other batch sizes of the budget."""
+    given, run, seconds = experiment.parameters, experiment.run, experiment.parameters["window_seconds"]
+    experiment.measure(evaluates=False)
+    calibration.measure_arithmetic(experiment.device, run, calibration.Budget(3, seconds / 10))
+    largest_from = given["batch_size"] if sizes.LARGEST in given["batch_sizes"] else 0
+    make = functools.partial(experiment.make, settings=experiment.settings)
+    sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds, largest_from)
+    return records.read(run.path)
 
 
 def leaves(part: Any) -> Iterator:
