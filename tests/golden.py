@@ -232,7 +232,7 @@ def first_losses(point: profiles.Point) -> dict:
     workload.enter()
     taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]
     batches.close()
-    return {"losses": taken, "version": workload.device.backend.software()["framework_version"]}
+    return {"losses": taken, "version": workload.device.backend.version}
 
 
 def copy_runs(runs: Iterable[str], folder: Path) -> None:

@@ -2,6 +2,7 @@ import ast
 import importlib.util
 import os
 import pkgutil
+import platform
 import re
 import runpy
 import subprocess
@@ -222,6 +223,12 @@ def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_the
     if not has:
         with pytest.raises(NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"):
             device.check_precision("tf32")
+
+
+def test_an_apple_gpus_version_has_the_macos_that_ships_its_kernels(monkeypatch):
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("15.1", ("", "", ""), "arm64"))
+    for device, release in ((CPU, ""), (MPS, "+macos15.1")):
+        assert device.backend.software(device)["framework_version"] == torch.__version__ + release
 
 
 def test_unknown_names_are_errors_that_say_what_is_allowed():

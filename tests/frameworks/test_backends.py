@@ -24,7 +24,7 @@ def library():
 def test_a_device_has_its_software_and_memory():
     assert devices.backend(FRAMEWORK).kinds()[-1] == "cpu"
     assert (CPU.name, CPU.capability, CPU.is_cpu) == (identity.identify().chip, None, True)
-    software = CPU.backend.software()
+    software = CPU.backend.software(CPU)
     assert (software["framework"], software["framework_version"]) == (FRAMEWORK, str(library().__version__))
     assert FRAMEWORK != "torch" or software["num_threads"] == library().get_num_threads()
     assert 1 <= software["num_threads"] <= identity.usable_cores()

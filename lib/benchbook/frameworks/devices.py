@@ -252,9 +252,14 @@ class Backend:
         """Return the host threads that it computes with."""
         return identity.usable_cores()
 
-    def software(self) -> dict:
-        """Return framework, its version and its host threads, as columns of a row."""
-        columns = {"framework": self.framework, "framework_version": self.version}
+    def software(self, device: Device) -> dict:
+        """Return framework, its version and its host threads, as columns of a row.
+
+        macOS ships the kernels of an Apple GPU (MPSGraph): there its release is a part of the version.
+        """
+        release = "" if device.is_cpu else platform.mac_ver()[0]
+        version = f"{self.version}+macos{release}" if release else self.version
+        columns = {"framework": self.framework, "framework_version": version}
         return columns | {"num_threads": self.num_threads()}
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:

@@ -185,7 +185,7 @@ def _measure_rank(task: dict, folder: Path, rank: int, scratch: Path) -> None:
     record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
     record.state = folder / "state.json" if rank == 0 else None
     record.manifest = {"conditions": []} if rank == 0 else {}
-    record.describe(**device.backend.software())
+    record.describe(**device.backend.software(device))
     module, name = job["build"].split(":")
     with record.during("setup"):
         workload = getattr(importlib.import_module(module), name)(device=device, group=group, **job["options"])

@@ -167,7 +167,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
         "device_count": 1,
         "commit": machine.commit(),
         "settings": {name: value for name, value in stated.items() if name not in records.COLUMNS},
-        **device.backend.software(),
+        **device.backend.software(device),
     }
     run = Run(folder, run_id, common)
     run.manifest = {
