@@ -1,7 +1,7 @@
 """Measure a hundred tiny points while processes are killed, signals arrive and the disk fills up, then look for losses.
 
 `make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one. Every point must end in one state, no
-window may be measured twice, and no process, marker or temporary file may be left.
+row may be lost, no window measured twice, and no process, marker or temporary file may be left.
 """
 
 import argparse
@@ -37,10 +37,12 @@ class Soak:
         folder: for the copy, which gets a disk of its own where this user may mount one.
         num_points: of the toy study.
         chance: decides what happens next.
+        only_kills: nothing else happens.
     """
 
-    def __init__(self, folder: Path, num_points: int, chance: random.Random) -> None:
+    def __init__(self, folder: Path, num_points: int, chance: random.Random, only_kills: bool) -> None:
         self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
+        self.only_kills, self.seen = only_kills, set()
         self.temporary = (
             folder / "tmp"
         )  # a short name: the sockets of kernels lie below, whose paths may be 100 letters
@@ -63,8 +65,16 @@ class Soak:
 
     def disturb(self) -> str:
         """Do one bad thing to the study; return its name."""
+        self.seen |= self.lines()
+        if self.only_kills:
+            return self.kill_one()
         faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOPS)]
         return self.chance.choice([*faults, self.kill_one, *([self.fill_disk] if self.mounted else [])])()
+
+    def lines(self) -> set[tuple[Path, str]]:
+        """Return every whole line of rows, with its file."""
+        files = {path: path.read_text() for path in (self.outputs / "runs").rglob("*.csv")}
+        return {(path, line) for path, text in files.items() for line in text.splitlines(True) if line.endswith("\n")}
 
     def kill_one(self) -> str:
         """Kill one of the study's processes, as a lack of memory would."""
@@ -122,6 +132,7 @@ def losses(soak: Soak, num_points: int) -> list[str]:
     last = rows.sort_values(["run_id"]).groupby("point")["status"].last()
     left = [member for member in psutil.process_iter(["environ"]) if _is_ours(member, soak)]
     return [
+        *(f"lost: {line.strip()} of {path}" for path, line in sorted(soak.seen - soak.lines())),
         *(f"{point}: measured {count} times" for point, count in measured.items() if count != 1),
         *([f"{rows['point'].nunique()} points of {num_points}"] if rows["point"].nunique() != num_points else []),
         *(f"{point}: ends in {status}" for point, status in last.items() if status not in ("ok", "crashed", "timeout")),
@@ -141,13 +152,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--kills", action="store_true", help="kill processes (kill -9) and do nothing else")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="where to copy the outputs if anything was lost")
     arguments = parser.parse_args()
     limit_seconds = LIMIT_OF_POINT_SECONDS * arguments.points + LIMIT_OF_REPORT_SECONDS
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soak = Soak(Path(folder), arguments.points, random.Random(arguments.seed))
+        soak = Soak(Path(folder), arguments.points, random.Random(arguments.seed), arguments.kills)
         try:
             faults = finish(soak, arguments.faults, limit_seconds)
             complaints = losses(soak, arguments.points)
