@@ -156,6 +156,8 @@ def test_unknown_profile_is_an_error_that_names_it_and_what_is_allowed(project):
         ({"batchsize": 32}, "no parameter 'batchsize' \\(value 32\\); allowed: variant, device, batch_size"),
         ({"batch_size": 32.0}, "batch_size is 32.0; allowed: a value of type int"),
         ({"batch_size": True}, "batch_size is True; allowed: a value of type int"),
+        ({"batch_size": 0}, "batch_size is 0; allowed: greater than or equal to 1"),
+        ({"num_windows": -3}, "num_windows is -3; allowed: greater than or equal to 1"),
         ({"batch_size": "32"}, "batch_size is '32'; allowed: a value of type int"),
         ({"resident": 1}, "resident is 1; allowed: a value of type bool"),
         ({"rate": "fast"}, "rate is 'fast'; allowed: a value of type float"),

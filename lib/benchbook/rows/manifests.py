@@ -41,13 +41,15 @@ _STATE = {
     "gpus": list[_GPU] | None,
 }
 _SAMPLE = _STATE | dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number])
-_PARAMETERS = {
+_PARAMETERS = _open(
+    "Parameters",
     **dict.fromkeys(("variant", "device", "framework", "precision", "dataset"), Text),
-    **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images"), Size),
-    **dict.fromkeys(("num_parity_steps", "num_windows"), Count),
-    **dict.fromkeys(("sustained_minutes",), _NUMBER),
-    "allow_embedded": _TRUTH,
-}
+    **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"), Size),
+    num_parity_steps=Count,
+    sustained_minutes=_NUMBER,
+    allow_embedded=_TRUTH,
+)
+PARAMETERS = TypeAdapter(_PARAMETERS)
 _MACHINE = {
     **dict.fromkeys(("name", "fingerprint"), Name | None),
     **dict.fromkeys(("chip", "system"), Text),
@@ -59,7 +61,7 @@ _FILE = _open("File", file=Text, sha256=Text, commit=Text)
 Manifest = _open(
     "Manifest",
     **dict.fromkeys(("run_id", "commit"), Text),
-    parameters=_open("Parameters", **_PARAMETERS) | None,
+    parameters=_PARAMETERS | None,
     machine=_open("Machine", **_MACHINE) | None,
     environment=_open("Environment", **_ENVIRONMENT) | None,
     condition_before=_open("State", **_STATE) | None,

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from benchbook.frameworks import devices, survey
 from benchbook.judging import statistics
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
-from benchbook.rows.schema import quoted
+from benchbook.rows.schema import complaint, quoted
 from benchbook.running import profile_files
 
 VERBOSE = "BENCHBOOK_VERBOSE"  # where this is set, people see the ids of points
@@ -297,6 +299,10 @@ def check(study: str, parameters: dict) -> None:
             raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")
         if name == "variant" and value not in records.VARIANTS:
             raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
+    try:
+        manifests.PARAMETERS.validate_python(parameters)  # what no manifest may hold cannot be asked for
+    except ValidationError as error:
+        raise ValueError(f"{study}: {complaint(error.errors(include_url=False)[0])}") from error
 
 
 def points_of(
