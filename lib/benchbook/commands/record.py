@@ -12,8 +12,10 @@ import typer
 from benchbook import record
 from benchbook.commands.output import say, say_table, within
 from benchbook.judging import wording
+from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
 from benchbook.rows import records
+from benchbook.studies import predictions
 
 SPECIFICATIONS = {
     "chip": "chip",
@@ -62,10 +64,6 @@ def predict(
     judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
 ) -> None:
     """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
-    # The import of scikit-learn takes a second: only who predicts pays for it.
-    from benchbook.record import articles, forecast, model
-    from benchbook.studies import predictions
-
     if judge is not None:
         learnt = forecast.of_the_record()
         lines, reasons = model.judge(judge, learnt.model, learnt.residuals)

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy
 import pandas
-from sklearn.linear_model import Ridge
-from sklearn.preprocessing import OneHotEncoder
 
 from benchbook.record import articles, chips, networks
 
@@ -372,6 +370,9 @@ class Model:
 
     def __init__(self, observations: pandas.DataFrame):
         """Learn from observations, as `of_record` lays them out."""
+        from sklearn.linear_model import Ridge  # takes a second, which a study's first kernel does not wait for
+        from sklearn.preprocessing import OneHotEncoder
+
         self.observations = observations.reset_index(drop=True)
         self.encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         self.encoder.fit(self.observations[list(KINDS)])
@@ -404,12 +405,12 @@ class Model:
         return numpy.hstack([SPREADS[kind] * columns for kind, columns in blocks(self.encoder, lines)])
 
 
-def blocks(encoder: OneHotEncoder, lines: pandas.DataFrame) -> list[tuple[str, numpy.ndarray]]:
+def blocks(encoder, lines: pandas.DataFrame) -> list[tuple[str, numpy.ndarray]]:
     """Return the regression's columns, each with its kind, see SPREADS.
 
     Args:
-        encoder: fitted to the columns KINDS of what is learnt from. What it does not know has a last column of its
-            group, whose weight stays 0 and whose spread counts.
+        encoder: a OneHotEncoder, fitted to the columns KINDS of what is learnt from. What it does not know has a last
+            column of its group, whose weight stays 0 and whose spread counts.
         lines: as `of_record` lays them out.
     """
     ends = numpy.cumsum([len(names) for names in encoder.categories_])[:-1]

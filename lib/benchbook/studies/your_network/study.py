@@ -6,9 +6,10 @@ import pandas
 
 from benchbook.judging import wording
 from benchbook.measuring import support
-from benchbook.record import estimate
+from benchbook.record import estimate, forecast, model
 from benchbook.record.naming import Names
 from benchbook.rows import records
+from benchbook.studies import predictions
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence, Study, longest, once
@@ -114,19 +115,19 @@ def held_out(table: pandas.DataFrame) -> str:
         table: from `elsewhere`.
     """
     sentences = []
-    for model, lines in table.groupby("model", sort=True):
+    for network, lines in table.groupby("model", sort=True):
         by_source = lines.drop_duplicates("source").set_index("source")
         if HELD_OUT not in by_source.index:
-            sentences.append(f"{model}: nothing is predicted, because its operations were not counted.")
+            sentences.append(f"{network}: nothing is predicted, because its operations were not counted.")
             continue
         measured, guess = by_source.loc["measured"], by_source.loc[HELD_OUT]
         if pandas.notna(guess["reason"]):
-            sentences.append(f"{model}: what the record would have predicted here is unknown ({guess['reason']}).")
+            sentences.append(f"{network}: what the record would have predicted here is unknown ({guess['reason']}).")
             continue
         within = "within" if guess["low"] <= measured["samples_per_second"] <= guess["high"] else "outside"
         rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
         sentences.append(
-            f"{model} trains {wording.number(measured['samples_per_second'])} samples a second here. Without this"
+            f"{network} trains {wording.number(measured['samples_per_second'])} samples a second here. Without this"
             f" machine, the record predicts {rate} ({low} to {high}): the measurement lies {within}."
         )
     return " ".join(sentences)
@@ -137,8 +138,6 @@ def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    from benchbook.record import forecast, model  # they import scikit-learn, which takes a second
-
     points = evidence.points(NAME)
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
     learnt = forecast.of_the_record()
@@ -154,14 +153,9 @@ def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
 
 
 def _predicted(evidence: Evidence, point: dict) -> list[dict]:
-    # What learns from the record imports scikit-learn, which takes a second.
-    from benchbook.record.forecast import Question
-    from benchbook.record.model import Unknown
-    from benchbook.studies import predictions
-
     forecaster, lines = predictions.learn(evidence), []
     for chip in CHIPS:
-        question = Question(
+        question = forecast.Question(
             chip,
             precision=point["precision"],
             flops_per_sample=float(point["flops_per_sample"]),
@@ -175,7 +169,7 @@ def _predicted(evidence: Evidence, point: dict) -> list[dict]:
             rate = answer.rate
             line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
             line |= {"dollars": estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
-        except Unknown as reason:
+        except model.Unknown as reason:
             line |= {"reason": str(reason)}
         lines.append(line)
     return lines
