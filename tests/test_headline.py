@@ -101,11 +101,6 @@ def test_what_was_measured_before_a_run_broke_off_is_no_measure_of_its_line():
     assert pandas.isna(line["images_per_second"])
 
 
-def test_each_variant_and_device_of_a_machine_has_its_line():
-    found = table(point(), point(variant="tuned"), point(device="cpu"), point(machine="attic"))
-    assert len(found[found["source"] == "measured"]) == 4
-
-
 def test_an_epoch_of_mnist_is_what_the_article_timed_at_its_batch_size():
     common = {"study": "mnist_speedup", "device": "cpu", "dataset": "mnist", "image_size": 28, "framework": "torch"}
     common |= {"point": "m", "run_id": "m", "session": "m"}
@@ -122,20 +117,6 @@ def test_an_epoch_of_mnist_is_what_the_article_timed_at_its_batch_size():
     assert pandas.isna(found.loc["published", "images_per_second"])
     other = [row | {"batch_size": 256} for row in rows]
     assert pandas.isna(spoken(other, printed=[printed])["seconds_per_epoch"])
-
-
-def test_a_printed_total_of_many_epochs_is_divided_and_a_printed_time_an_image_is_a_rate():
-    total = PRINTED | {"phase": "total", "seconds": 1882.0, "samples_per_second": None, "settings": '{"epochs": 10}'}
-    assert table(printed=[total])["seconds_per_epoch"].tolist() == pytest.approx([188.2])
-    single = PRINTED | {"samples": 1, "seconds": 0.328, "samples_per_second": None, "dataset_samples": None}
-    line = table(printed=[single]).iloc[0]
-    assert line[["low", "images_per_second", "high"]].tolist() == pytest.approx([1 / 0.3285, 1 / 0.328, 1 / 0.3275])
-    assert pandas.isna(line["seconds_per_epoch"])
-
-
-def test_a_published_machine_without_a_rate_or_a_time_has_no_line():
-    crash = PRINTED | {"status": "crashed", "samples_per_second": None}
-    assert table(printed=[crash, PRINTED | {"phase": "evaluate", "run_id": "e"}]).empty
 
 
 def test_dollars_are_those_of_the_price_stated_or_of_the_one_on_demand_or_missing():

@@ -80,15 +80,6 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert (line["machine"], line["batch_size"], line["model"]) == ("desk", 64, "mnist_cnn")
 
 
-def test_a_summary_describes_the_windows_and_not_what_was_tried_after_them():
-    settings = '{"tried": "matrix"}'
-    trial = make_row(phase="calibrate", precision="amp_bf16", batch_size=4, samples_per_second=9.0, settings=settings)
-    trained = windows([128, 128], precision="fp32", image_size=32, settings="{}")
-    line = statistics.summarise(make_rows([*trained, trial])).iloc[0]
-    assert line[["precision", "batch_size", "image_size", "settings"]].tolist() == ["fp32", 64, 32, {}]
-    assert line["seconds_per_step"] == pytest.approx(0.5)
-
-
 def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
     tests = [(0, 1, 0.1), (0, 2, 0.5), (1, 1, 0.2), (1, 2, 0.7), (2, 1, 0.9), (2, 2, 0.6)]
     rows = [
@@ -96,19 +87,6 @@ def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
         for repeat, epoch, accuracy in tests
     ]
     assert statistics.summarise(make_rows([*windows([100]), *rows]))["accuracy"].tolist() == [0.6]
-
-
-def test_each_point_of_each_machine_has_its_own_line():
-    rows = [*windows([1]), *windows([2], machine="attic"), *windows([3], point="another")]
-    summary = statistics.summarise(make_rows(rows))
-    keys = summary[["machine", "point", "samples_per_second"]].to_numpy().tolist()
-    assert keys == [["attic", "reference-cpu", 2], ["desk", "another", 3], ["desk", "reference-cpu", 1]]
-
-
-def test_what_no_sensor_measured_stays_missing():
-    line = statistics.summarise(make_rows(windows([100, 200]))).iloc[0]
-    assert pandas.isna(line["energy_per_sample"])
-    assert pandas.isna(line["accuracy"])
 
 
 def test_a_failure_gives_its_point_status_and_message_and_keeps_the_windows_before_it():
