@@ -187,34 +187,18 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path
     assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"
 
 
+ARM = "CPU implementer\t: {}\nCPU part\t: {}\n"
+TWO_KINDS = "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n"
+
+
 @pytest.mark.parametrize(
     ("cpuinfo", "board", "printed", "chip"),
     [
-        (
-            "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
-            None,
-            "Vendor ID: ARM\n  Model name: Neoverse-V2\n",
-            "Neoverse-V2",
-        ),
-        (
-            "CPU implementer\t: 0x41\nCPU part\t: 0xd87\n",
-            None,
-            "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n",
-            "Cortex-X925 + Cortex-A725",
-        ),
-        (
-            "CPU implementer\t: 0x41\nCPU part\t: 0xd99\n",
-            None,
-            "Model name: -\n",
-            "ARM 0x41 0xd99",
-        ),  # too new for lscpu
-        ("CPU implementer\t: 0x61\nCPU part\t: 0x000\n", "linux,dummy-virt\0", "", "ARM 0x61 0x000"),
-        (
-            "CPU implementer\t: 0x41\nCPU part\t: 0xd42\n",
-            "Jetson AGX Orin\0",
-            "Model name: Cortex-A78AE\n",
-            "Jetson AGX Orin",
-        ),
+        (ARM.format("0x41", "0xd4f"), None, "Vendor ID: ARM\n  Model name: Neoverse-V2\n", "Neoverse-V2"),
+        (ARM.format("0x41", "0xd87"), None, TWO_KINDS, "Cortex-X925 + Cortex-A725"),
+        (ARM.format("0x41", "0xd99"), None, "Model name: -\n", "ARM 0x41 0xd99"),  # too new for lscpu
+        (ARM.format("0x61", "0x000"), "linux,dummy-virt\0", "", "ARM 0x61 0x000"),
+        (ARM.format("0x41", "0xd42"), "Jetson AGX Orin\0", "Model name: Cortex-A78AE\n", "Jetson AGX Orin"),
         ("model name\t: AMD EPYC\n", None, "Model name: another\n", "AMD EPYC"),
     ],
 )
@@ -234,11 +218,7 @@ def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path
     [
         (["Tesla T4"], [], "-2core-13gb-tesla-t4"),
         (["NVIDIA H100 80GB HBM3"] * 8, [], "-2core-13gb-8x-nvidia-h100-80gb-hbm3"),
-        (
-            [],
-            ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"],
-            "-2core-13gb-tpu-v5e",
-        ),  # the other one is no TPU
+        ([], ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"], "-2core-13gb-tpu-v5e"),  # one is no TPU
         ([], [], "-2core-13gb"),
     ],
 )
