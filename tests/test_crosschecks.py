@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchbook.record import networks
 from benchbook.rows import crosschecks
 from rows import make_row, make_rows
 
@@ -41,27 +42,48 @@ def test_what_a_tuned_run_measures_is_what_its_windows_decided(rows, reasons):
     assert all(reason in line for reason, line in zip(reasons, found, strict=True))
 
 
-MNIST = {"model": "mnist_cnn", "parameters": 1_199_882, "image_size": 28, "flops_per_sample": 71_565_312.0}
-FROZEN = {"model": "mobilenetv2", "parameters": 2_270_794, "image_size": 96, "flops_per_sample": 110_069_504.0}
 PRODUCT = {"model": "matmul", "phase": "calibrate", "flops_per_sample": 2.0 * 512**3, "settings": {"matrix_size": 512}}
+FROZEN = {"model": "mobilenetv2", "parameters": 2_270_794, "image_size": 96}
+
+
+def of_network(name, **columns):
+    """Return a row of a network, with the operations that the record counts."""
+    size = {key: value for key, value in columns.items() if key in ("image_size", "sequence_length")}
+    parameters = int(networks.table().loc[name, "parameters"])
+    counted = {"flops_per_sample": networks.describe(name, **size).flops_per_sample, "settings": {}}
+    return {"model": name, "parameters": parameters} | counted | columns
 
 
 @pytest.mark.parametrize(
-    ("columns", "is_true"),
+    "columns",
     [
-        (MNIST, True),
-        (MNIST | {"flops_per_sample": 2 * 71_565_312.0}, False),
-        (FROZEN | {"settings": {"trainable": False}}, True),
-        (
-            FROZEN | {"settings": {"trainable": False}, "flops_per_sample": 326_150_400.0},
-            False,
-        ),  # as if all was trained
-        (FROZEN | {"settings": {"trainable": True}, "flops_per_sample": 326_150_400.0}, True),
-        (MNIST | {"flops_per_sample": 1e9, "settings": {"network": "mine.py:mnist_cnn"}}, True),  # nobody counted it
-        (PRODUCT, True),
-        (PRODUCT | {"flops_per_sample": 3.0 * 512**3}, False),
+        PRODUCT,
+        of_network("mnist_cnn", image_size=28),
+        of_network("resnet50", image_size=224),
+        of_network("resnet50", image_size=64, flops_per_sample=1_994_883_072.0),  # as the workload counts it
+        of_network("nanogpt_char_small", sequence_length=64),
+        of_network("gpt2_124m", sequence_length=128),
+        FROZEN | {"flops_per_sample": 110_069_504.0, "settings": {"trainable": False}},
     ],
+    ids=lambda columns: columns["model"],
 )
-def test_operations_are_those_of_the_network_that_was_counted(columns, is_true):
-    found = crosschecks.complaints(make_rows([make_row(**columns)]), {})["reason"].tolist()
-    assert ["flops_per_sample is" in reason for reason in found] == [True] * (not is_true)
+def test_operations_are_those_of_the_network_that_was_counted(columns):
+    for factor, told in ((1.0, False), (1.5, True), (0.5, True)):
+        row = make_row(**columns | {"flops_per_sample": factor * columns["flops_per_sample"]})
+        found = crosschecks.complaints(make_rows([row]), {})["reason"].tolist()
+        assert ["flops_per_sample is" in reason for reason in found] == [True] * told
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        of_network("mnist_cnn", image_size=28, settings={"network": "mine.py:mnist_cnn"}),
+        of_network("resnet50", image_size=100),  # of which a layer leaves a remainder
+        of_network("resnet50", image_size=224, parameters=23_514_179),  # of three classes
+        FROZEN | {"settings": {"trainable": True}},
+    ],
+    ids=str,
+)
+def test_operations_that_nobody_counted_may_be_any(columns):
+    row = make_row(**columns | {"flops_per_sample": 1e9})
+    assert crosschecks.complaints(make_rows([row]), {}).empty

@@ -215,7 +215,7 @@ def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
 def _operations(table: pandas.DataFrame) -> pandas.Series:
     """Return the operations for a sample of products of matrices, and of networks of the studies that were counted.
 
-    Those of convolutions grow with the area of the image, where every layer halves it without a remainder.
+    At other sizes as `record.networks.describe` has them; of images where every layer halves them without a remainder.
     """
     sizes, frozen, own = (
         table["settings"].map(lambda settings, name=name: settings.get(name))
@@ -224,10 +224,13 @@ def _operations(table: pandas.DataFrame) -> pandas.Series:
     counts = pandas.read_csv(layout.published() / "record" / "networks.csv").set_index(["network", "parameters"])
     names = table["model"].astype(object) + frozen.eq(False).map({True: "_frozen", False: ""})
     known = counts.reindex(pandas.MultiIndex.from_arrays([names, table["parameters"]])).set_axis(table.index)
-    scale = (table["image_size"] / known["image_size"]) ** 2
-    is_whole = scale.eq(1) | table["image_size"].mod(32).eq(0)
-    counted = (known["flops_per_sample"] * scale).where(is_whole & own.isna())
-    return counted.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
+    counted, tokens, pixels = known["flops_per_sample"], table["sequence_length"], table["image_size"]
+    of_images = counted * (pixels / known["image_size"]) ** 2
+    more = tokens - known["sequence_length"]
+    of_tokens = tokens * (counted / known["sequence_length"] + 12 * known["layers"] * known["width"] * more)
+    is_whole = pixels.eq(known["image_size"]) | pixels.mod(32).eq(0)
+    found = of_tokens.fillna(of_images.where(is_whole)).where(own.isna())
+    return found.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
 
 
 def _add_times(table: pandas.DataFrame) -> None:
