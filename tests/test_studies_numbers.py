@@ -11,6 +11,7 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.studies import datasets, findings, support_matrix
 from benchbook.studies.calibrate import study as calibrate
+from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
 from benchbook.studies.resnet50_cost import study as resnet50
@@ -504,6 +505,28 @@ def test_time_energy_and_money_to_an_accuracy_are_read_off_the_raw_curve():
     assert missed["best_accuracy"] == 0.7
     unread = resnet50.curves(evidence(accuracy_run([0.2], joules=None)))
     assert unread[["joules", "dollars"]].isna().all(axis=None)
+
+
+def loss_run(losses, tested=0, **columns):
+    """Return a run of 250 steps in a minute each, with a test after it on so many sequences; 0: on all."""
+    base = {"study": "gpt_tokens", "model": "nanogpt_char_small", "dataset": "tinyshakespeare", "sequence_length": 64}
+    base |= {"run_id": f"r{tested}", "point": "p", "session": "s", "settings": {"num_test_sequences": tested}} | columns
+    rows = []
+    for epoch, loss in enumerate(losses, start=1):
+        place = base | {"epoch": epoch, "index": epoch}
+        rows.append(make_row(**place, phase="train", steps=250, seconds=60.0, samples=3000, samples_per_second=50.0))
+        rows.append(make_row(**place, phase="evaluate", loss=loss, seconds=5.0, samples=tested or 1742))
+    return rows
+
+
+def test_minutes_to_a_published_loss_are_of_the_first_whole_test_that_met_it():
+    curve = gpt.curves(evidence(loss_run([2.3, 1.87, 1.9, 1.8]), loss_run([1.5], tested=64)))
+    own = only(gpt.to_target(curve))
+    assert own[["target", "best_loss", "steps", "minutes"]].tolist() == pytest.approx([1.88, 1.8, 500, 2])
+    missed = only(gpt.to_target(gpt.curves(evidence(loss_run([2.3, 1.89])))))
+    assert (missed["best_loss"], missed[["steps", "minutes", "dollars"]].isna().all()) == (1.89, True)
+    assert gpt.to_target(gpt.curves(evidence(loss_run([1.5], dataset="tinyshakespeare-excerpt")))).empty
+    assert gpt.to_target(gpt.curves(evidence([]))).empty
 
 
 def test_a_measured_accuracy_and_rate_of_four_devices_judge_claims():

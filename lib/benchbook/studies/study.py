@@ -101,9 +101,13 @@ class Evidence:
         return replace(self, rows=self.rows[~left_out])
 
     def points(self, study: str) -> pandas.DataFrame:
-        """Return the lines of the summary that belong to a study; counts are whole numbers, as in the rows."""
-        lines = self.summary[self.summary["study"] == study]
-        return lines.astype(dict.fromkeys(COUNTS, "Int64"))
+        """Return the lines of the summary that belong to a study, with the peak of their memory in training.
+
+        Counts are whole numbers, as in the rows.
+        """
+        lines, rows = self.summary[self.summary["study"] == study], self.newest(study)
+        peaks = rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
+        return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
 
 
 def once(make: Callable[[Evidence], Any]) -> Callable[[Evidence], Any]:

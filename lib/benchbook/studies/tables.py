@@ -4,8 +4,8 @@ import pandas
 
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
-from benchbook.record import articles
-from benchbook.studies.study import longest
+from benchbook.record import articles, estimate
+from benchbook.studies.study import Evidence, longest
 
 
 def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
@@ -83,6 +83,40 @@ def middles(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
         key: whose windows follow each other, such as those of a run.
     """
     return (windows.groupby(key)["samples"].cumsum() - windows["samples"] / 2).astype(float)
+
+
+def tested(evidence: Evidence, study: str, measure: str) -> list[dict]:
+    """Return the evaluations that have a measure, with the steps, hours, joules and dollars of the training before.
+
+    Sums over training windows are missing if a window lacks one; dollars are hours at the run's stated price, or at the
+    machine's price on demand.
+    """
+    rows, listed = [], estimate.on_demand(evidence.prices)
+    for (_, _, machine), run in evidence.newest(study).groupby(["run_id", "repeat", "machine"], sort=True):
+        trains = run["phase"].eq("train") & run["seconds"].notna()
+        sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
+        per_hour = estimate.price_of_hour(machine, run["settings"].iloc[0].get("price_per_hour"), listed)
+        hours = sums["seconds"] / 3600
+        spent = {"steps": sums["steps"], "hours": hours, "joules": sums["energy_joules"], "dollars": hours * per_hour}
+        rows += run.assign(**spent)[run["phase"].eq("evaluate") & run[measure].notna()].to_dict("records")
+    return rows
+
+
+def to_target(curves: pandas.DataFrame, measure: str, ends: list[str], *, least: bool = False) -> pandas.DataFrame:
+    """Return when each run first met its target; what was not met is missing, never continued.
+
+    Args:
+        curves: with run_id, repeat, target and what follows.
+        measure: that is compared with the target; its best one becomes a column, such as best_loss.
+        ends: columns that say when, the first in the order of the curve.
+        least: whether less is better.
+    """
+    run = ["run_id", "repeat"]
+    best = curves.groupby(run)[measure].agg("min" if least else "max").rename(f"best_{measure}")
+    met = curves[curves[measure] <= curves["target"] if least else curves[measure] >= curves["target"]]
+    met = met.sort_values(ends[0]).drop_duplicates(run).set_index(run)[ends]
+    runs = curves.drop(columns=[measure, *ends]).drop_duplicates(run).sort_values(run, ignore_index=True)
+    return runs.join(best, on=run).join(met, on=run)
 
 
 def worst(statuses: pandas.Series) -> str:

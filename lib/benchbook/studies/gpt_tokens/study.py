@@ -1,6 +1,5 @@
 """What the GPT study says: tokens a second, what each setting brings, and time and money to a published loss."""
 
-import numpy
 import pandas
 
 from benchbook.judging import statistics, wording
@@ -38,10 +37,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         status, message, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
-    rows = evidence.newest(NAME).query("phase == 'train'")
-    peaks = rows.groupby(["machine", "point"])["peak_memory_bytes"].max()
-    measured = evidence.points(NAME).join(peaks, on=["machine", "point"])
-    both = [shared.with_settings(part, _SETTINGS) for part in (measured, printed.assign(num_samples=0))]
+    both = [shared.with_settings(part, _SETTINGS) for part in (evidence.points(NAME), printed.assign(num_samples=0))]
     columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second", "low", "high"]
     columns += ["interval", "num_windows", "verdict", "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "session_width", "status", "message", "point"]
@@ -86,23 +82,18 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, variant, source, model, network, dataset, precision, batch_size, run_id,
-        repeat, steps, loss, minutes (of training windows alone), joules (missing if a window has none), dollars (at
-        the price on demand; missing without one).
+        repeat, steps, loss, joules, dollars and minutes (see `tables.tested`), whole (whether all of the test was).
     """
-    lines, listed = [], estimate.on_demand(evidence.prices)
-    for _, run in evidence.newest(NAME).groupby(["run_id", "repeat"], sort=True):
-        trains = run["phase"].eq("train") & run["seconds"].notna()
-        sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
-        spent = run.assign(steps=sums["steps"], minutes=sums["seconds"] / 60, joules=sums["energy_joules"])
-        lines += spent[spent["phase"].eq("evaluate") & spent["loss"].notna()].to_dict("records")
-    table = pandas.DataFrame(lines, columns=[*_CURVE, "steps", "loss", "minutes", "joules"])
-    per_hour = table["machine"].map(listed).astype(float)
-    table = _titled(table).assign(dollars=table["minutes"].astype(float) / 60 * per_hour)
-    return table.astype(dict.fromkeys(("loss", "minutes", "joules"), float))
+    columns = [*_CURVE, "settings", "steps", "loss", "hours", "joules", "dollars"]
+    table = pandas.DataFrame(shared.tested(evidence, NAME, "loss"), columns=columns)
+    table = table.astype(dict.fromkeys(("loss", "hours", "joules", "dollars"), float))
+    whole = [not settings.get("num_test_sequences") for settings in table["settings"]]
+    table = _titled(table).assign(minutes=60 * table["hours"], whole=pandas.Series(whole, table.index, dtype=bool))
+    return table.drop(columns=["hours", "settings"])
 
 
 def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return when each run on the whole text first had its network's published loss, never continued.
+    """Return when each run on the whole text, tested on all of its last tenth, first had its network's published loss.
 
     Args:
         table: from `curves`.
@@ -110,14 +101,10 @@ def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
         Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing where it was not had).
     """
-    lines, ends = [], ["steps", "minutes", "joules", "dollars"]
-    own = table[table["model"].isin(TARGETS) & table["dataset"].eq(TEXT)]
-    for _, curve in own.groupby(["run_id", "repeat"], sort=True):
-        target = TARGETS[curve["model"].iloc[0]]
-        had = curve[curve["loss"] <= target].sort_values("steps").head(1).to_dict("records")
-        when = {name: had[0][name] if had else numpy.nan for name in ends}
-        lines.append(curve.iloc[0].to_dict() | {"target": target, "best_loss": curve["loss"].min()} | when)
-    return pandas.DataFrame(lines, columns=[*_CURVE, "target", "best_loss", *ends]).astype({"minutes": float})
+    ends = ["steps", "minutes", "joules", "dollars"]
+    own = table[table["model"].isin(TARGETS) & table["dataset"].eq(TEXT) & table["whole"]]
+    had = shared.to_target(own.assign(target=own["model"].map(TARGETS)), "loss", ends, least=True)
+    return had[[*_CURVE, "target", "best_loss", *ends]].astype({"minutes": float})
 
 
 def claimed(evidence: Evidence) -> list[dict]:
@@ -135,7 +122,9 @@ def claimed(evidence: Evidence) -> list[dict]:
         quantities.between(line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio")
         for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records")
     ]
-    best = curves(evidence).query("dataset == @TEXT").sort_values("loss").drop_duplicates(["machine", "model"])
+    best = (
+        curves(evidence).query("dataset == @TEXT and whole").sort_values("loss").drop_duplicates(["machine", "model"])
+    )
     return values + [
         quantities.exact(line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"])
         for line in best.to_dict("records")

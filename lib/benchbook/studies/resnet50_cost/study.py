@@ -131,51 +131,35 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
 def curves(evidence: Evidence) -> pandas.DataFrame:
     """Return accuracy by epoch with the training that came before it, every run's own raw curve.
 
-    Measured hours and joules are sums over windows; those of an article are its epochs at its printed rate, without
-    evaluation, as in its formula. Dollars are hours at the run's stated price, or at the machine's price on demand.
+    Measured hours, joules and dollars are those of `tables.tested`; those of an article are its epochs at its printed
+    rate, without evaluation, as in its formula, at the machine's price on demand.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
         accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
     """
-    tested = evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records")
+    tested, listed = shared.tested(evidence, NAME, "accuracy"), estimate.on_demand(evidence.prices)
     rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
     rates = rates["samples_per_second"].to_dict()
-    for row in tested:
+    for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records"):
         rate = rates.get(row["machine"], numpy.nan)
-        row["hours"] = estimate.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
-    for _, run in evidence.newest(NAME).groupby(["run_id", "repeat"], sort=True):
-        trains = run["phase"].eq("train") & run["seconds"].notna()
-        sums = run[["seconds", "energy_joules"]].astype(float).where(trains, 0).cumsum(skipna=False)
-        run = shared.with_settings(run, ["price_per_hour"])
-        run = run.assign(hours=sums["seconds"] / 3600, joules=sums["energy_joules"])
-        tested += run[(run["phase"] == "evaluate") & run["accuracy"].notna()].to_dict("records")
-    table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "price_per_hour"])
-    listed = estimate.on_demand(evidence.prices)
-    stated = zip(table["machine"], table["price_per_hour"], strict=True)
-    per_hour = [estimate.price_of_hour(machine, price, listed) for machine, price in stated]
-    dollars = table["hours"].astype(float) * pandas.Series(per_hour, table.index, dtype=float)
-    table = table.assign(dollars=dollars).drop(columns="price_per_hour")
+        hours = estimate.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
+        tested.append(row | {"hours": hours, "dollars": hours * listed.get(row["machine"], numpy.nan)})
+    table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "dollars"])
+    table = table.astype(dict.fromkeys(("hours", "joules", "dollars"), float))
     return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
 
 
 def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
-    """Return when each run first reached an accuracy; what was not reached is missing, never continued.
-
-    Args:
-        table: from `curves`.
-        target: a fraction.
+    """Return when each run of `curves` first reached an accuracy, a fraction; see `tables.to_target`.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, target,
         best_accuracy, epoch, hours, joules, dollars.
     """
-    lines, ends = [], ["epoch", "hours", "joules", "dollars"]
-    for _, curve in table.groupby(["run_id", "repeat"], sort=True):
-        reached = curve[curve["accuracy"] >= target].sort_values("epoch").head(1).to_dict("records")
-        when = {name: reached[0][name] if reached else None for name in ends}
-        lines.append(curve.iloc[0].to_dict() | {"target": target, "best_accuracy": curve["accuracy"].max()} | when)
-    return pandas.DataFrame(lines, columns=[*_CURVE, "target", "best_accuracy", *ends])
+    ends = ["epoch", "hours", "joules", "dollars"]
+    reached = shared.to_target(table.assign(target=target), "accuracy", ends)
+    return reached[[*_CURVE, "target", "best_accuracy", *ends]]
 
 
 def pictures(collection: Collection) -> Drawing:

@@ -45,9 +45,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     points = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
     rates = points[["samples_per_second", "high", "low"]].astype(float)
     times = 1 / rates.where(rates > 0).set_axis(["seconds", "low", "high"], axis=1)
-    rows = evidence.measured[evidence.measured["study"] == NAME]
-    peaks = (rows.groupby(["machine", "point"])["peak_memory_bytes"].max() / 2**30).rename("peak_gibibytes")
-    points = points.assign(**times, iou=points["accuracy"]).join(peaks, on=["machine", "point"])
+    points = points.assign(**times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30)
     whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
     points = points.assign(note=whole.map({True: "", False: SMALLER}))
     columns = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]

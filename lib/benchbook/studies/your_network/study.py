@@ -34,11 +34,12 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """
     columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
     columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
-    points = evidence.points(NAME)
-    rows = evidence.measured[evidence.measured["study"].eq(NAME) & evidence.measured["phase"].eq("train")]
-    peaks = rows.groupby(["machine", "point"])["peak_memory_bytes"].max()
-    points = points.join(peaks, on=["machine", "point"]).reindex(columns=columns)
-    return longest(points, [*_KEY, "point"]).sort_values(_KEY).drop(columns="num_samples").reset_index(drop=True)
+    return (
+        longest(evidence.points(NAME).reindex(columns=columns), [*_KEY, "point"])
+        .sort_values(_KEY)
+        .drop(columns="num_samples")
+        .reset_index(drop=True)
+    )
 
 
 @once
