@@ -15,7 +15,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.studies.datasets import Dataset
+from benchbook.studies.datasets import SYNTHETIC, Dataset
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
@@ -113,12 +113,17 @@ class StudyPlan:
         """Return the workers that prepare batches."""
         return 0 if self.data_resident else self.num_workers
 
+    @property
+    def num_samples(self) -> int:
+        """Return the samples of an epoch."""
+        return len(self.dataset.train_labels)
+
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return {
             "model": self.MODEL,
-            "dataset": self.dataset.name,
-            "dataset_samples": len(self.dataset.train_labels),
+            "dataset": self.dataset.name if self.dataset else SYNTHETIC,
+            "dataset_samples": self.num_samples if self.dataset else None,
             "image_size": self.image_size,
             "num_workers": self.workers,
         }

@@ -12,6 +12,7 @@ from benchbook.studies.datasets.embedded import digits, excerpt, shapes, triangl
 from benchbook.studies.datasets.pictures import Collection, Pictures
 from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
 
+SYNTHETIC = "synthetic"  # random batches in place of data, which the study makes on the device
 # What stands in, in `quick`, where a data set cannot be had.
 EMBEDDED = {"mnist": "digits", "cifar10": "shapes", "tinyshakespeare": "excerpt"}
 _MAKERS = {"digits": digits, "shapes": shapes, "excerpt": excerpt}
@@ -21,6 +22,7 @@ NAMES = tuple(name for name in (*PUBLISHED, "image_folder", *_MAKERS) if name no
 __all__ = [
     "EMBEDDED",
     "NAMES",
+    "SYNTHETIC",
     "Collection",
     "Dataset",
     "DatasetUnavailable",
@@ -53,10 +55,16 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     return _have(name, data_root, allow_embedded)
 
 
-def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text:
-    """Return a text by name: tinyshakespeare, or excerpt, its beginning, which needs no file; see `load`."""
+def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
+    """Return a text by name: tinyshakespeare, or excerpt, its beginning, which needs no file; None for SYNTHETIC.
+
+    Raises:
+        ValueError, DatasetUnavailable: see `load`.
+    """
+    if name == SYNTHETIC:
+        return None
     if name not in TEXTS:
-        raise ValueError(f"unknown text {name!r}; allowed: {', '.join(TEXTS)}")
+        raise ValueError(f"dataset {name!r}; allowed: {SYNTHETIC}, {', '.join(TEXTS)}")
     _check_roots(data_root)
     return _have(name, data_root, allow_embedded)
 
@@ -73,8 +81,8 @@ def _have(name: str, data_root: str, allow_embedded: bool) -> Dataset | Text:
         return _MAKERS[EMBEDDED[name]]()
 
 
-def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Collection:
-    """Return a data set as pictures that are decoded when they are needed.
+def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Collection | None:
+    """Return a data set as pictures that are decoded when they are needed; None for SYNTHETIC.
 
     Args:
         name: imagenet (a folder of that name with train/ and val/, looked for in data_root, BENCHBOOK_DATA and the
@@ -85,6 +93,10 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
         ValueError: unknown name, or no such folder.
         DatasetUnavailable: not found, and no stand-in allowed.
     """
+    if name == SYNTHETIC:
+        return None
+    if name not in ("imagenet", *NAMES):
+        raise ValueError(f"unknown data set {name!r}; allowed: {SYNTHETIC}, imagenet, {', '.join(NAMES)}")
     if name == "imagenet":
         there = [root / name for root in roots(data_root) if (root / name / "train").is_dir()]
         if not there:

@@ -18,7 +18,6 @@ from benchbook.studies import datasets
 from benchbook.studies.datasets import Text
 from benchbook.studies.plan import StudyPlan
 
-SYNTHETIC = "synthetic"
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 EPOCH_STEPS = 250  # between two tests
 MOST_TEST_SEQUENCES = 64  # in a batch of the test
@@ -143,15 +142,18 @@ class Plan(StudyPlan):
         """Return 0: nanoGPT's batches are made by the training thread."""
         return 0
 
+    @property
+    def num_samples(self) -> int:
+        """Return the sequences of an epoch."""
+        return self.epoch_steps * self.batch_size
+
+    @property
+    def image_size(self) -> None:
+        """Return None: there are no images."""
+
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
-        return {
-            "model": self.model,
-            "dataset": self.dataset.name if self.dataset else SYNTHETIC,
-            "dataset_samples": self.epoch_steps * self.batch_size if self.dataset else None,
-            "sequence_length": self.length,
-            "num_workers": self.workers,
-        }
+        return super().columns() | {"model": self.model, "sequence_length": self.length}
 
     def flops_per_sample(self, parameters: int, trained: int) -> float:
         """Return the operations of training on a sequence: 6N + 12 L d T for each of its T tokens.
@@ -211,20 +213,7 @@ class Plan(StudyPlan):
         return random.integers(self.vocabulary, size=(self.batch_size, self.length + 1))
 
 
-build, source = Plan.build, Plan.source
-
-
-def load(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
-    """Return the text to train on; None for random tokens.
-
-    Raises:
-        ValueError, DatasetUnavailable: see `datasets.load_text`.
-    """
-    if dataset == SYNTHETIC:
-        return None
-    if dataset not in datasets.TEXTS:
-        raise ValueError(f"dataset {dataset!r}; allowed: {SYNTHETIC}, {', '.join(datasets.TEXTS)}")
-    return datasets.load_text(dataset, data_root, allow_embedded)
+build, source, load = Plan.build, Plan.source, datasets.load_text
 
 
 def read_settings(text: str) -> Settings:

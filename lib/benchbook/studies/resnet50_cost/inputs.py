@@ -7,9 +7,8 @@ import math
 
 import numpy
 
-from benchbook.studies.datasets import Pictures
+from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION, Pictures
 
-MEAN, STANDARD_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # Inception's, as torchvision's RandomResizedCrop has them
 FLIPPED = 0.5
 TRIES = 10

@@ -33,7 +33,6 @@ EPOCHS = 90
 # Of torchvision's batch norms; Keras has others by default.
 NORM_EPSILON, NORM_KEPT = 1e-5, 0.9
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
-SYNTHETIC = "synthetic"
 REPLICA = "benchbook.studies.resnet50_cost.plan:build_replica"  # as `parallel.Job` takes it
 MOST_TEST_IMAGES = 128  # in a batch of the test
 # Of the steps that are compared with float64. The first ones of the warm-up round to nothing in float32; the highest
@@ -160,15 +159,10 @@ class Plan(StudyPlan):
         """Return the workers that decode pictures; synthetic ones need none."""
         return self.num_workers if self.dataset else 0
 
-    def columns(self) -> dict:
-        """Return the columns of a row that are the same for every framework."""
-        return {
-            "model": self.MODEL,
-            "dataset": self.dataset.name if self.dataset else SYNTHETIC,
-            "dataset_samples": len(self.dataset.train) if self.dataset else None,
-            "image_size": self.image_size,
-            "num_workers": self.workers,
-        }
+    @property
+    def num_samples(self) -> int:
+        """Return the pictures of an epoch."""
+        return len(self.dataset.train)
 
     @property
     def steps_passed(self) -> int:
@@ -218,21 +212,7 @@ class Plan(StudyPlan):
         return images, random.integers(self.num_classes, size=size, dtype="int32")
 
 
-build, source = Plan.build, Plan.source
-
-
-def collect(dataset: str, data_root: str = "", allow_embedded: bool = False) -> Collection | None:
-    """Return the pictures to train on; None for synthetic ones, which are made on the device.
-
-    Raises:
-        ValueError, DatasetUnavailable: see `datasets.collect`.
-    """
-    if dataset == SYNTHETIC:
-        return None
-    names = ("imagenet", *datasets.NAMES)
-    if dataset not in names:
-        raise ValueError(f"unknown data set {dataset!r}; allowed: {SYNTHETIC}, {', '.join(names)}")
-    return datasets.collect(dataset, data_root, allow_embedded)
+build, source, collect = Plan.build, Plan.source, datasets.collect
 
 
 def start(experiment: "Experiment", pictures: Collection | None) -> Workload:

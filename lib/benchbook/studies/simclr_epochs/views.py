@@ -15,7 +15,8 @@ from torch import nn
 from torch.utils.data import Dataset
 from torchvision import transforms
 
-MEAN, STANDARD_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as Lightly normalises
+from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
+
 CROP_SCALE = (0.08, 1.0)
 FLIPPED, JITTERED, GREY = 0.5, 0.8, 0.2  # probabilities
 JITTER = (0.4, 0.4, 0.4, 0.1)  # brightness, contrast, saturation, hue
