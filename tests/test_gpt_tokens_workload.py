@@ -74,7 +74,7 @@ def test_operations_of_the_formula_are_those_that_torch_counts(model, lora_rank)
     network, length = meta(model, lora_rank=lora_rank), 256
     made = gpt.Plan(None if model == "gpt2_124m" else datasets.load_text("excerpt"), CPU, model=model,
                     sequence_length=length, lora_rank=lora_rank)  # fmt: skip
-    own = network_torch._counts(dataclasses.replace(made, settings=Settings()), network) if made.dataset is None else {}
+    own = network_torch.counts(dataclasses.replace(made, settings=Settings()), network) if made.dataset is None else {}
     counted = flops_per_sample(network, torch.zeros(2, length, dtype=torch.long, device="meta"))
     if made.dataset is not None:  # the excerpt has fewer characters than the text
         every = sum(part.numel() for part in network.parameters()) - network.positions.weight.numel()

@@ -287,7 +287,7 @@ def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere
 
     points = plan(MACS)
     of_mlx = {(study, device) for study, framework, device in points if framework == "mlx"}
-    studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost"}
+    studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost", "gpt_tokens"}
     assert of_mlx == {(study, "metal") for study in studies}
     assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is held against
     assert not [point for point in plan(ON_LINUX) if point[1] == "mlx"]

@@ -61,22 +61,27 @@ class Dense(nn.Module):
 
     Args:
         kernel: shape (in, out), as Keras has it.
-        bias: shape (out,).
+        bias: shape (out,); None for none.
         images: height, width and channels of the images that it takes, flattened; None where it takes none. torch
             flattens them with the channels first.
     """
 
-    def __init__(self, kernel: numpy.ndarray, bias: numpy.ndarray, images: tuple[int, int, int] | None = None) -> None:
+    def __init__(
+        self, kernel: numpy.ndarray, bias: numpy.ndarray | None, images: tuple[int, int, int] | None = None
+    ) -> None:
         super().__init__()
-        self.weight, self.bias = mx.array(kernel.T.copy()), mx.array(bias)
+        self.weight = mx.array(kernel.T.copy())
+        if bias is not None:
+            self.bias = mx.array(bias)
         self.positions = 1
         # A text, since MLX would take a tuple for part of the network's state.
         self.flattened = "" if images is None else " ".join(map(str, images))
 
     def __call__(self, hidden: mx.array) -> mx.array:
-        """Return (n, out)."""
-        weight, bias = self.weight.astype(hidden.dtype), self.bias.astype(hidden.dtype)
-        return mx.addmm(bias, hidden.reshape(len(hidden), -1), weight.T)
+        """Return (n, ..., out)."""
+        hidden = hidden.reshape(len(hidden), -1) if self.flattened else hidden
+        weight = self.weight.astype(hidden.dtype).T
+        return mx.addmm(self.bias.astype(hidden.dtype), hidden, weight) if "bias" in self else hidden @ weight
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
         """Return a weight as torch keeps it."""

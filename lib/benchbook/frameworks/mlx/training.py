@@ -12,7 +12,7 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.mlx.runtime import MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
+from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import ParitySubject, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
@@ -33,20 +33,30 @@ class Network:
         model: in training mode.
         optimizer: MLX's.
         loss: outputs in float32 and targets to the mean loss.
-        settings: precision, and whether a step goes through `mx.compile`.
+        settings: precision, whether a step goes through `mx.compile`, and attention in one operation.
+        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
 
     Raises:
         NotImplementedError: settings that MLX does not have.
     """
 
     def __init__(
-        self, device: Device, model: nn.Module, optimizer: optimizers.Optimizer, loss: Loss, settings: Settings
+        self,
+        device: Device,
+        model: nn.Module,
+        optimizer: optimizers.Optimizer,
+        loss: Loss,
+        settings: Settings,
+        most_norm: float = 0.0,
     ) -> None:
-        if settings != Settings(settings.precision, compiled=settings.compiled):
-            raise NotImplementedError(f"{settings}; allowed with MLX: precision and compiled")
+        had = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
+        if settings != Settings(**had):
+            raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(had)}")
         if settings.precision not in STORED:
             raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
         self.device, self.model, self.optimizer, self.loss, self.settings = device, model, optimizer, loss, settings
+        self.most_norm = most_norm
+        model.computed = COMPUTED[settings.precision]  # for inputs that are whole numbers and say no precision
         self.enter()
         kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
         assign(model, {path: array.astype(STORED[settings.precision]) for path, array in kept.items()})
@@ -110,7 +120,8 @@ class Network:
         """Return the loss and the gradients of the parameters that are trained."""
         (_, loss), gradients = self._value_and_gradients(self.model.trainable_parameters(), inputs, target)
         scale = self.scaling["scale"]
-        return loss, tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
+        gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
+        return loss, optimizers.clip_grad_norm(gradients, self.most_norm)[0] if self.most_norm else gradients
 
     def _step(self, inputs: mx.array, target: mx.array) -> mx.array:
         loss, gradients = self._gradients(inputs, target)
@@ -165,8 +176,10 @@ class MlxSubject(ParitySubject):
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        """Return a batch as NumPy has it, channels before height and width."""
+        """Return a batch as NumPy has it, channels of images before height and width."""
         images, labels = batch
+        if images.ndim < 4:  # tokens
+            return numpy.array(images), numpy.array(labels)
         images = to_host(mx.array(images)) if isinstance(images, mx.array) else images.astype("float64")
         return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2)), numpy.array(labels)
 
@@ -223,6 +236,7 @@ class MlxWorkload(Workload):
         make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
         make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
         loss: outputs in float32 and labels to the mean loss.
+        most_norm: see `Network`.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
         make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
@@ -234,11 +248,13 @@ class MlxWorkload(Workload):
     make_model: Callable[[], nn.Module]
     make_optimizer: Callable[[], optimizers.Optimizer]
     loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
+    most_norm: float = 0.0
     epoch_rate: Callable[[int], float] | None = None
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
-        self.network = Network(self.device, self.make_model(), self.make_optimizer(), self.loss, self.settings)
+        made = self.make_model(), self.make_optimizer()
+        self.network = Network(self.device, *made, self.loss, self.settings, self.most_norm)
 
     @functools.cached_property
     def plain(self) -> Plain:
@@ -273,7 +289,8 @@ class MlxWorkload(Workload):
 
     def score(self, batch: tuple) -> tuple[mx.array, mx.array, int]:
         outputs, labels = self.network.predict(batch[0]), self.network.placed(batch[1])
-        loss, right = self.loss(outputs, labels) * len(labels), (outputs.argmax(1) == labels).sum()
+        right = (outputs.argmax(1) == labels).sum() if self.metric else mx.array(0)
+        loss = self.loss(outputs, labels) * len(labels)
         mx.async_eval(loss, right)
         return loss, right, len(labels)
 
@@ -284,8 +301,9 @@ class MlxWorkload(Workload):
         self.network.write(state["arrays"])
 
     def pass_steps(self, count: int) -> None:
-        if count:
-            self.network.optimizer.state["step"] = mx.array(count, mx.uint64)
+        state = self.network.optimizer.state
+        if count:  # Adam's own count of steps corrects its means: its schedule adds those that were passed
+            state["passed" if "passed" in state else "step"] = mx.array(count, mx.uint64)
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[MlxSubject]:

@@ -138,11 +138,18 @@ def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
+def drawn(plan: Plan) -> Network:
+    """Return the network with its first weights, on the host."""
+    settings = plan.settings
+    model = Network(plan.shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
+    model.draw(plan.seed, plan.vocabulary)
+    return model
+
+
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
-    model = Network(shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
-    model.draw(plan.seed, plan.vocabulary)
+    model = drawn(plan)
     model.to(STORED[settings.precision]).to(plan.device.kind)
     options = {"betas": (0.9, shape.kept), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(decayed_apart(model), plan.rate(shape.warm_up), **options)
@@ -156,11 +163,11 @@ def build(plan: Plan) -> TorchWorkload:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | _counts(plan, model),
+        columns=plan.columns() | counts(plan, model),
         metric=None,
         rate_by_step=True,
         most_norm=MOST_NORM,
-        plain=_plain(plan, model),
+        plain=plain(plan, model),
         settings=settings,
     )
 
@@ -173,7 +180,7 @@ def decayed_apart(model: nn.Module) -> list[dict]:
     return [group for group in groups if group["params"]]
 
 
-def _counts(plan: Plan, model: Network) -> dict:
+def counts(plan: Plan, model: Network) -> dict:
     """Return the network's parameters and operations; what only fills the vocabulary up is not counted."""
     filling = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width
     every = sum(part.numel() for part in model.parameters()) - filling
@@ -184,8 +191,8 @@ def _counts(plan: Plan, model: Network) -> dict:
     return {"parameters": every, "flops_per_sample": plan.flops_per_sample(counted, trained)}
 
 
-def _plain(plan: Plan, model: Network) -> Plain:
-    """Return what training is held against."""
+def plain(plan: Plan, model: Network) -> Plain:
+    """Return what training is held against; weights that are not trained are the model's."""
 
     def settle(make: object, begun: Arrays) -> Arrays:
         """Return weights at which attention differs from token to token, and adapters do something."""

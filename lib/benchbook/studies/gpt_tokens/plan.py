@@ -81,7 +81,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "nanogpt_char_small"
-    FRAMEWORKS = ("torch",)
+    FRAMEWORKS = ("torch", "mlx")
     VARIANTS = ("reference", "controlled", "tuned")
 
     dataset: Text | None = field(kw_only=False)

@@ -1,0 +1,185 @@
+"""The same GPT on MLX: its first weights are those of torch's network, and go by the same names."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+
+import mlx.core as mx
+import numpy
+from mlx import nn, optimizers
+
+from benchbook.frameworks.mlx.layers import Dense
+from benchbook.frameworks.mlx.runtime import Batch, assign
+from benchbook.frameworks.mlx.training import MlxWorkload
+from benchbook.studies.gpt_tokens import network_torch
+from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
+from benchbook.studies.plan import Inputs
+
+
+class Adapted(Dense):
+    """A frozen dense layer, and an adapter of low rank that is trained; see `network_torch.Adapted`."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, rank: int) -> None:
+        super().__init__(*_empty(inputs, outputs, bias))
+        self.down, self.up = mx.zeros((rank, inputs)), mx.zeros((outputs, rank))
+
+    def __call__(self, hidden: mx.array) -> mx.array:
+        """Return the layer's outputs."""
+        down, up = self.down.astype(hidden.dtype), self.up.astype(hidden.dtype)
+        return super().__call__(hidden) + hidden @ down.T @ up.T
+
+
+class Norm(nn.LayerNorm):
+    """A layer norm of float32, whose outputs are in the precision in which what follows is computed."""
+
+    def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:
+        """Return normalised numbers."""
+        return super().__call__(hidden.astype(mx.float32)).astype(computed)
+
+
+class Attention(nn.Module):
+    """Each token sees itself and those before it: (n, tokens, width) to the same."""
+
+    def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
+        super().__init__()
+        sizes = shape.width, 3 * shape.width, shape.has_biases
+        self.inward = Adapted(*sizes, lora_rank) if lora_rank else Dense(*_empty(*sizes))
+        self.outward = Dense(*_empty(shape.width, shape.width, shape.has_biases))
+        self.dropout = nn.Dropout(shape.dropout)
+        self.heads, self.fused = shape.heads, fused
+
+    def __call__(self, hidden: mx.array) -> mx.array:
+        """Return what each token takes of the others."""
+        parts = self.inward(hidden).reshape(*hidden.shape[:2], 3, self.heads, -1)
+        query, key, value = parts.transpose(2, 0, 3, 1, 4)  # each (n, heads, tokens, width of a head)
+        scale, length = 1 / math.sqrt(query.shape[-1]), hidden.shape[1]
+        if self.fused:
+            mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
+        else:
+            later = mx.arange(length)[None] > mx.arange(length)[:, None]
+            scores = mx.where(later, -math.inf, (query * scale) @ key.swapaxes(-1, -2))
+            mixed = self.dropout(mx.softmax(scores, axis=-1, precise=True)) @ value
+        return self.outward(mixed.swapaxes(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """Attention and two dense layers, each a branch behind a layer norm: (n, tokens, width) to the same."""
+
+    def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
+        super().__init__()
+        width, bias = shape.width, shape.has_biases
+        self.norm1, self.norm2 = Norm(width, bias=bias), Norm(width, bias=bias)
+        self.attention = Attention(shape, fused, lora_rank)
+        self.wide, self.outward = Dense(*_empty(width, 4 * width, bias)), Dense(*_empty(4 * width, width, bias))
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:
+        """Return what both branches add, computed in this precision."""
+        hidden = hidden + self.dropout(self.attention(self.norm1(hidden, computed)))
+        return hidden + self.dropout(self.outward(nn.gelu(self.wide(self.norm2(hidden, computed)))))
+
+
+class Network(nn.Module):
+    """A GPT: tokens (n, tokens) to the logits of each token that follows, (n, tokens, vocabulary).
+
+    Args:
+        plan: the point's choices.
+        first: torch's network, whose weights it takes over.
+    """
+
+    computed = mx.float32  # set by whoever trains it
+
+    def __init__(self, plan: Plan, first: network_torch.Network) -> None:
+        super().__init__()
+        shape = plan.shape
+        self.tokens = nn.Embedding(plan.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+        fused, rank = plan.settings.fused_attention, plan.lora_rank
+        self.blocks = [Block(shape, fused, rank) for _ in range(shape.layers)]
+        self.norm = Norm(shape.width, bias=shape.has_biases)
+        assign(self, {name: mx.array(part.detach().numpy()) for name, part in first.named_parameters()})
+        if rank:
+            self.freeze()
+            for block in self.blocks:
+                block.attention.inward.unfreeze(keys=["down", "up"])
+
+    def __call__(self, tokens: mx.array) -> mx.array:
+        """Return logits; the last layer's weights are the embedding's."""
+        hidden = self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
+        for block in self.blocks:
+            hidden = block(hidden, self.computed)
+        return self.norm(hidden, self.computed) @ self.tokens.weight.astype(self.computed).T
+
+
+SHOWN = (Attention, Block, Network)  # in the notebook
+
+
+class AdamW(optimizers.AdamW):
+    """AdamW that decays matrices alone, at the plan's rate of the steps taken and passed."""
+
+    def __init__(self, plan: Plan) -> None:
+        shape, start = plan.shape, plan.rate(0)
+        rise = optimizers.linear_schedule(start, shape.peak, shape.warm_up)
+        fall = optimizers.cosine_decay(shape.peak, shape.steps - shape.warm_up, shape.peak / 10)
+        rate = optimizers.join_schedules([rise, fall], [shape.warm_up])
+        super().__init__(start, [0.9, shape.kept], weight_decay=WEIGHT_DECAY, bias_correction=True)
+        self.state["passed"] = mx.array(0, mx.uint64)
+        self._schedulers["learning_rate"] = lambda step: rate(step + self.state["passed"])
+
+    def apply_single(self, gradient: mx.array, parameter: mx.array, state: dict) -> mx.array:
+        """Return a parameter after a step."""
+        of = optimizers.AdamW if parameter.ndim > 1 else optimizers.Adam
+        return of.apply_single(self, gradient, parameter, state)
+
+
+def build(plan: Plan) -> MlxWorkload:
+    """Return the study's workload on MLX; see `Plan`.
+
+    Raises:
+        NotImplementedError: fused attention with dropout, which MLX does not have.
+    """
+    if plan.settings.fused_attention and plan.shape.dropout:
+        raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
+    plan.device.backend.seed(plan.seed)
+    first = network_torch.drawn(plan)
+    train, test = _inputs(plan)
+    return MlxWorkload(
+        device=plan.device,
+        batch_size=plan.batch_size,
+        make_model=lambda: Network(plan, first),
+        make_optimizer=lambda: AdamW(plan),
+        most_norm=MOST_NORM,
+        train_batches=train,
+        test_batches=test,
+        columns=plan.columns() | network_torch.counts(plan, first),
+        make_plain=lambda: network_torch.plain(plan, first),
+        settings=plan.settings,
+        metric=None,
+    )
+
+
+def _inputs(plan: Plan) -> Inputs:
+    """Return functions to an epoch's training batches and to the test batches."""
+    if plan.dataset is None:
+        tokens = mx.array(plan.random_tokens())
+        batch = tokens[:, :-1], tokens[:, 1:]
+        mx.eval(batch)
+        return lambda epoch: itertools.repeat(batch, plan.epoch_steps), lambda: [batch]
+    train, test = (part.astype(numpy.int32) for part in (plan.dataset.train, plan.dataset.test))
+    if plan.data_resident:
+        train, test = mx.array(train), mx.array(test)
+    return lambda epoch: _taken(train, plan.order(epoch), plan), lambda: _taken(test, plan.test_order(), plan)
+
+
+def _taken(tokens: mx.array | numpy.ndarray, order: Iterable[numpy.ndarray], plan: Plan) -> Iterator[Batch]:
+    """Yield batches, gathered where the tokens lie."""
+    as_index = mx.array if isinstance(tokens, mx.array) else numpy.asarray
+    for starts in order:
+        sequences = tokens[as_index(starts[:, None] + numpy.arange(plan.length + 1))]
+        yield sequences[:, :-1], sequences[:, 1:]
+
+
+def _empty(inputs: int, outputs: int, bias: bool) -> tuple[numpy.ndarray, numpy.ndarray | None]:
+    """Return kernel and bias of a dense layer whose weights come later."""
+    return numpy.zeros((inputs, outputs), numpy.float32), numpy.zeros(outputs, numpy.float32) if bias else None

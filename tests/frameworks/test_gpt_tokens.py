@@ -1,0 +1,86 @@
+"""GPT on MLX: torch's function from torch's first weights, steps that float64 confirms, and planted faults."""
+
+import dataclasses
+
+import pytest
+
+from benchbook.frameworks.devices import Device
+from benchbook.measuring import parity
+from benchbook.studies import datasets
+from benchbook.studies.gpt_tokens import plan as gpt
+from fakes import run
+
+pytestmark = pytest.mark.frameworks("mlx")
+SMALL = "nanogpt_char_small"
+
+
+@pytest.fixture(autouse=True)
+def _with_biases(framework, monkeypatch):
+    monkeypatch.setitem(gpt.SHAPES, SMALL, dataclasses.replace(gpt.SHAPES[SMALL], has_biases=True))
+
+
+def build(words="", framework="mlx", **options):
+    sizes = {"batch_size": 4, "sequence_length": 16, "data_resident": True, "settings": gpt.read_settings(words)}
+    device = Device("cpu", "a CPU", framework)
+    return gpt.build(datasets.load_text("excerpt"), device, "controlled", **sizes | options)
+
+
+def losses(workload, count=3):
+    return [float(workload.step(batch)) for batch, _ in zip(workload.batches(0), range(count), strict=False)]
+
+
+def passes(workload, folder):
+    return parity.check(workload, run(folder), 2).passed
+
+
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 4}, {"data_resident": False}])
+def test_losses_operations_and_tests_are_torchs(options):
+    own, torchs = build(**options), build(framework="torch", **options)
+    assert losses(own) == pytest.approx(losses(torchs), rel=1e-5)
+    assert float(own.evaluate().loss) == pytest.approx(float(torchs.evaluate().loss), rel=1e-4)
+    assert own.trainable_parameters() == torchs.trainable_parameters()
+    counted = [
+        {name: made.description()[name] for name in ("parameters", "flops_per_sample")} for made in (own, torchs)
+    ]
+    assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("words", ["", "amp_bf16", "amp_fp16", "fused_attention compiled"])
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_steps_are_those_of_float64(words, lora_rank, tmp_path):
+    assert passes(build(words, lora_rank=lora_rank), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["no mask", "no clipping", "decayed biases", "other momentum", "shifted targets", "no rise"]
+)
+def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
+    import mlx.core as mx
+    from mlx import optimizers
+
+    from benchbook.studies.gpt_tokens import network_mlx
+
+    if name == "decayed biases":
+        monkeypatch.setattr(network_mlx.AdamW, "apply_single", optimizers.AdamW.apply_single)
+    workload = build("fused_attention" if name == "no mask" else "")
+    own = mx.fast.scaled_dot_product_attention
+    if name == "no mask":
+        monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", lambda *given, mask, **more: own(*given, **more))
+    elif name == "no clipping":
+        workload.most_norm = 0.0
+    elif name == "other momentum":
+        made = workload.make_optimizer
+        workload.make_optimizer = lambda: (optimizer := made(), setattr(optimizer, "betas", [0.5, 0.99]))[0]
+    elif name == "shifted targets":
+        batches = workload.train_batches
+        workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in batches(epoch))
+    elif name == "no rise":  # the first steps' rates, in place of those after the warm-up
+        monkeypatch.setattr(type(workload), "pass_steps", lambda self, count: None)
+    assert not passes(workload, tmp_path)
+
+
+def test_what_mlx_lacks_is_refused():
+    with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled, fused_attention"):
+        build("padded")
+    with pytest.raises(NotImplementedError, match=r"fused_attention with dropout .* on MLX; allowed: dropout 0"):
+        build("fused_attention", model="nanogpt_char")
