@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Evaluation
+from benchbook.frameworks.workload import Evaluation, Workload
 from benchbook.measuring import runs
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import Energy
@@ -83,6 +83,8 @@ class FakeWorkload:
         for position, images in enumerate((4, 4, 2)):
             self.clock.advance(2)
             yield epoch, position, images
+
+    epochs = Workload.epochs
 
     def num_samples(self, batch: tuple) -> int:
         return batch[2]

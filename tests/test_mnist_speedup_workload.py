@@ -1,6 +1,7 @@
 import pickle
 
 import numpy
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -127,3 +128,20 @@ def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):
     assert len(again) == len(images) == 50
     assert torch.equal(again[3][0], images[3][0])
     assert again[3][1] == images[3][1]
+
+
+def test_loading_processes_stay_from_epoch_to_epoch_and_deliver_what_each_epoch_has(tiny):
+    workload, others = _controlled(tiny, num_workers=1), set(psutil.Process().children())
+    epochs, workers = workload.epochs(), []
+    for epoch in range(3):
+        batches = [[part.clone() for part in batch] for batch in next(epochs)]
+        workers.append(set(psutil.Process().children()) - others)
+        expected = list(workload.batches(epoch))
+        assert len(batches) == len(expected) == 4
+        assert all(
+            torch.equal(*pair)
+            for got, due in zip(batches, expected, strict=True)
+            for pair in zip(got, due, strict=True)
+        )
+    assert len(workers[0]) == 1
+    assert workers[0] == workers[1] == workers[2]

@@ -243,6 +243,30 @@ def test_warm_up_of_a_real_network_changes_nothing_that_follows(tiny, tmp_path, 
     assert len(set(plain[0])) == 4
 
 
+class Spawned(FakeWorkload):
+    """Its loader's processes take 7 s to begin, as by spawn, and stay alive from epoch to epoch."""
+
+    def batches(self, epoch):
+        self.clock.advance(7)
+        yield from super().batches(epoch)
+
+    def epochs(self):
+        self.clock.advance(7)
+        while True:
+            yield super().batches(self.epoch)
+
+
+@pytest.mark.parametrize(
+    ("variant", "samples", "inside"), [("reference", 0, 7), ("controlled", 0, 0), ("controlled", 4, 0)]
+)
+def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(record, clock, variant, samples, inside):
+    record.common["variant"] = variant
+    for workload in (FakeWorkload(clock), Spawned(clock)):
+        _measure(workload, record, num_windows=5, samples_per_window=samples)
+    seconds = _trained(records.read(record.path))["seconds"].tolist()
+    assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [inside] * 5
+
+
 class Uneven(FakeWorkload):
     """Steps of 3 s, and of 9 s in every other window of the first `restless` ones."""
 

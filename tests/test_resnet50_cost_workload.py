@@ -159,6 +159,10 @@ def test_pictures_are_cropped_the_same_whoever_decodes_them(pictures, num_worker
     assert (moved.mean((2, 3)).argmax(1) == labels).all()  # the bright channel is the label
     other = inputs.Crops(pictures.train, 32, 1, 2).batch(order)[0]
     assert not numpy.array_equal(other, expected)
+    epochs = made.epochs()  # whose processes stay, from epoch 0 on
+    list(next(epochs))
+    made.epoch = 1
+    numpy.testing.assert_array_equal(next(iter(next(epochs)))[0].numpy(), images.numpy())
 
 
 def test_random_boxes_keep_area_and_ratio_and_fill_the_range():

@@ -11,7 +11,7 @@ PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "p
 WORKLOAD = '''
 import numpy
 
-from benchbook.frameworks.workload import Evaluation
+from benchbook.frameworks.workload import Evaluation, Workload
 
 
 class Line:
@@ -28,6 +28,8 @@ class Line:
 
     def batches(self, epoch):
         yield from self.points.reshape(4, 4)
+
+    epochs = Workload.epochs
 
     def num_samples(self, batch):
         return len(batch)

@@ -282,8 +282,9 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
+            inputs = _inputs(workload, num_steps, record.common["variant"])
             for part in plan.parts():
-                last = _train(workload, record, sensor, part, num_steps, repeat, bar, rates)
+                last = _train(workload, record, sensor, part, inputs, repeat, bar, rates)
                 if plan.evaluates:
                     with record.during("evaluate"):
                         _evaluate(workload, record, sensor, repeat, last["epoch"])
@@ -313,7 +314,8 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
     """
     if minutes <= 0:
         raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
-    sensor, stream = sensors.open_sensor(workload.device), endless(workload)
+    sensor, batches = sensors.open_sensor(workload.device), endless(workload)
+    stream = started(batches)
     length = min(SUSTAINED_SECONDS, minutes * 60 / LEAST_SUSTAINED)
     seconds, num_steps = 0.0, 1
     with record.during("train"):
@@ -324,7 +326,7 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
                 break
             seconds += measures["seconds"]
             num_steps = max(1, round(num_steps * length / measures["seconds"]))
-    stream.close()
+    batches.close()
     return records.read(record.path)
 
 
@@ -365,8 +367,8 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
 
 def endless(workload: Workload) -> Iterator:
     """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
-    while True:
-        yield from workload.batches(workload.epoch)
+    for batches in workload.epochs():
+        yield from batches
         workload.end_epoch()
 
 
@@ -403,24 +405,39 @@ def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> i
     return num_steps
 
 
+def _inputs(workload: Workload, num_steps: int, variant: str | None) -> Iterator[Iterable]:
+    """Yield the batches of each window: so many steps, or 0 for a whole epoch.
+
+    A whole epoch of the reference starts its loader's processes inside the window, as the article did. Other windows
+    find them at work: where they begin by spawn, that takes seconds.
+    """
+    if num_steps:
+        stream = started(endless(workload))
+        while True:
+            yield itertools.islice(stream, num_steps)
+    elif variant == "reference":
+        while True:
+            yield itertools.chain.from_iterable(map(workload.batches, [workload.epoch]))
+    else:
+        yield from workload.epochs()
+
+
 def _train(
     workload: Workload,
     record: Run,
     sensor,
     plan: Plan,
-    num_steps: int,
+    inputs: Iterator[Iterable],
     repeat: int,
     bar: tqdm,
     rates: list[float],
 ) -> dict:
     """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
-    stream = started(endless(workload)) if num_steps else None
     with record.during("train"):
         for number in itertools.count(1):
-            batches = itertools.islice(stream, num_steps) if stream else workload.batches(workload.epoch)
-            measures = train_window(workload, sensor, batches, bar)
+            measures = train_window(workload, sensor, next(inputs), bar)
             epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
-            if stream is None:
+            if plan.whole_epochs:
                 workload.end_epoch()
             row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
             rates.append(measures["samples_per_second"])

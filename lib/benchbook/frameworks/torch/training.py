@@ -1,6 +1,7 @@
 """What all torch workloads share: how settings are computed, a training step, evaluation, going back."""
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
+from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from benchbook.frameworks.devices import Device
@@ -144,6 +146,26 @@ class TorchWorkload(Workload):
 
     def enter(self) -> None:
         switch(self.settings)
+
+    def epochs(self) -> Iterator[Iterator]:
+        first, begun = self.train_batches(self.epoch), self.epoch
+        if not getattr(first, "num_workers", 0):
+            yield from super().epochs()
+            return
+
+        def order() -> Iterator:
+            yield from first.batch_sampler
+            for epoch in itertools.count(begun + 1):
+                later = self.train_batches(epoch)
+                if later.generator is not None:  # a loader of its own would draw its workers' seed before the order
+                    torch.empty((), dtype=torch.int64).random_(generator=later.generator)
+                yield from later.batch_sampler
+
+        options = {"num_workers": first.num_workers, "pin_memory": first.pin_memory, "generator": first.generator}
+        stream = iter(DataLoader(first.dataset, batch_sampler=order(), **options))
+        stream = itertools.chain([next(stream)], stream)  # by now the workers have begun
+        while True:
+            yield itertools.islice(stream, len(first))
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, torch.Tensor]:

@@ -43,7 +43,8 @@ class Crops:
     Args:
         pictures: what to crop.
         image_size: pixels a side of a crop.
-        seed, epoch: of random crops and flips; an epoch of None takes the middle, for a test.
+        seed, epoch: of random crops and flips; an epoch of None takes the middle, for a test. An index past the last
+            picture is one of a later epoch, so that worker processes need no other crops for that.
     """
 
     def __init__(self, pictures: Pictures, image_size: int, seed: int = 0, epoch: int | None = None) -> None:
@@ -56,11 +57,12 @@ class Crops:
         """Return pixels, uint8, shape (size, size, 3), and the label."""
         from PIL import Image
 
+        later, index = divmod(index, len(self))
         picture, flipped = self.pictures.open(index), False
         if self.epoch is None:
             box = middle_box(*picture.size)
         else:
-            random = numpy.random.default_rng([self.seed, self.epoch, index])
+            random = numpy.random.default_rng([self.seed, self.epoch + later, index])
             box, flipped = random_box(*picture.size, random), random.random() < FLIPPED
         crop = picture.resize((self.image_size, self.image_size), Image.Resampling.BILINEAR, box)
         pixels = numpy.asarray(crop)

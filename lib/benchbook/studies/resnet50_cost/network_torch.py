@@ -171,15 +171,19 @@ def _inputs(plan: Plan):
         batch = _synthetic(plan)
         return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
 
-    def loader(epoch: int | None, order: list) -> Iterable[Batch]:
+    def loader(crops: inputs.Crops, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
-        crops = plan.crops(epoch)
         options = {"num_workers": plan.workers, "pin_memory": pinned}
         # Without a generator of its own a loader would draw from the host's.
         return DataLoader(crops, batch_sampler=order, generator=torch.Generator(), **options)
 
     tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
-    return lambda epoch: loader(epoch, plan.order(epoch)), lambda: loader(None, tested)
+    crops = plan.crops(0)  # of every epoch, by their indices
+
+    def trained(epoch: int) -> list:
+        return [batch + epoch * len(crops) for batch in plan.order(epoch)]
+
+    return lambda epoch: loader(crops, trained(epoch)), lambda: loader(plan.crops(None), tested)
 
 
 def _plain_inputs(batch: tuple) -> tuple:
