@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchbook.commands import cli
-from benchbook.frameworks import survey
+from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, layout
 from benchbook.running import profiles
@@ -134,6 +134,7 @@ def test_points_are_handed_on_as_they_are(tmp_path):
     assert json.dumps(profiles.read_points(tmp_path / "points.json")[0].parameters) == json.dumps(parameters)
 
 
+@pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")
 def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_says_why(monkeypatch):
     limits = {}
     for compiles in (False, True):

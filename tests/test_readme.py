@@ -84,6 +84,9 @@ def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
     content = yaml.safe_load(path.read_text())
     needed = {"name", "jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
     assert needed <= set(content)
+    for job in content.get("jobs", {}).values():
+        assert "write" not in job["permissions"].values() or not any("run" in step for step in job["steps"])
+        assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step)
 
 
 @pytest.mark.parametrize(
