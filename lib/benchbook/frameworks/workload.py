@@ -66,6 +66,10 @@ class Settings:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision {self.precision!r}; allowed: {', '.join(PRECISIONS)}")
 
+    def __str__(self) -> str:
+        """Return the precision and what is switched on: fp32, fused, compiled."""
+        return ", ".join([self.precision, *(name for name, value in vars(self).items() if value is True)])
+
 
 @dataclass(kw_only=True)
 class Workload:

@@ -16,6 +16,7 @@ from IPython.display import Code, DisplayHandle, display
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
+from benchbook.judging import wording
 from benchbook.judging.parity import Agreement
 from benchbook.machine import layout
 from benchbook.measuring import parity, protocol, runs, sensors, tuned
@@ -67,7 +68,7 @@ class Trial:
     def __str__(self) -> str:
         """Return the last stretch in numbers."""
         samples, loss, rate = self.table.iloc[-1]
-        return f"{rate:,.4g} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
+        return f"{wording.number(rate)} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
 
     __repr__ = __str__
 
@@ -267,9 +268,9 @@ class Experiment:
             count = protocol.steps_lasting(EXPLORED_SECONDS, lambda count: train(count)["seconds"])
             rate = train(count)["samples_per_second"]
             batches.close()
-            return {"samples_per_second": rate, "text": f"{rate:,.4g}"}
+            return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # what a device lacks may raise anything
-            return {"samples_per_second": None, "text": runs.refusal(error)["message"][:60]}
+            return {"samples_per_second": None, "text": textwrap.shorten(runs.refusal(error)["message"], 70)}
 
 
 def begin(study: str, parameters: dict) -> Experiment:

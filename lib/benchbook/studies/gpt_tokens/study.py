@@ -176,7 +176,7 @@ STUDY = Study(
             column="tokens_per_second",
             label=LABEL,
             usual={"lora_rank": 0, "ladder": ""},
-            text="{tokens_per_second:,.3g}",
+            text=lambda line: wording.number(line["tokens_per_second"]),
             xlabel="tokens a second, training",
         ),
         Bars(

@@ -6,6 +6,7 @@ benchmark takes the children of Lightly's ResNet one after the other, and the fi
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -184,6 +185,8 @@ def plain(plan: Plan) -> Plain:
 def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
     """Return what makes training, bank and test batches, from loaders as the source has them: nothing is pinned."""
     data, pairs = plan.dataset, views.AugmentedPairs(plan.dataset.train_images)
+    # The article has 8 workers, however few cores there are; torch would say so at every epoch.
+    warnings.filterwarnings("ignore", "This DataLoader will create")
 
     def loader(images: Dataset, epoch: int, **options) -> DataLoader:
         # Without a generator of its own a loader would draw from the host's, even where nothing is shuffled.
