@@ -171,10 +171,15 @@ def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_poin
 
 
 def test_other_work_is_not_compared():
-    others = [{"dataset": "digits"}, {"settings": '{"weights": "random"}'}, {"device": "cuda"}, {"framework": "jax"}]
-    others += [{"point": named("cpu", batch_size=32)}, {"batch_size": 32}, {"precision": "tf32"}]
-    for changed in others:
-        with pytest.raises(ValueError, match="no point of A"):
+    others = {
+        "dataset": {"dataset": "digits"},
+        "weights": {"settings": '{"weights": "random"}'},
+        "is_cpu": {"device": "cuda"},
+    }
+    others |= {"framework": {"framework": "jax"}, "work": {"point": named("cpu", batch_size=32)}}
+    others |= {"batch_size": {"batch_size": 32}, "same_precision": {"precision": "tf32"}}
+    for name, changed in others.items():
+        with pytest.raises(ValueError, match=rf"^no point of A .*the nearest differ in .*{name} \("):
             pair(windows(point=named("cpu")), windows(**{"machine": "attic", "point": named("cpu")} | changed))
     with pytest.raises(ValueError, match="no point of A"):
         pair(windows(session="s1"), windows(session="s2", dataset="digits"))

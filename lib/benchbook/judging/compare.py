@@ -3,6 +3,7 @@
 A side is named as KIND:NAME, see `resolve`.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -208,9 +209,16 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
     longest = (side.drop_duplicates("key", keep="last") for side in _keyed(a, b))
     pairs = pandas.merge(*longest, on="key", suffixes=("_a", "_b"))
     if pairs.empty:
-        alike = ", ".join([*ALIKE, "CPU or accelerator"])
-        raise ValueError(f"no point of A ({len(a)} points) is alike one of B ({len(b)} points) in {alike}")
+        raise ValueError(f"no point of A ({len(a)}) is like one of B ({len(b)}); the nearest differ in {_apart(a, b)}")
     return pairs
+
+
+def _apart(a: pandas.DataFrame, b: pandas.DataFrame) -> str:
+    """Return in what those two points differ that have the most in common."""
+    sides = (side[[*ALIKE, "is_cpu"]].map(str).to_dict("records") for side in (a, b))
+    pairs = (([name for name in one if one[name] != two[name]], one, two) for one, two in itertools.product(*sides))
+    names, one, two = min(pairs, key=lambda pair: len(pair[0]))
+    return ", ".join(f"{name} ({one[name]}, {two[name]})" for name in names) or "other parameters"
 
 
 def _line(pair: Mapping) -> dict:
