@@ -76,7 +76,7 @@ def plain_torch(plan: your_network.Plan, precision: str):
     """Return what trains so many steps, as a user writes it."""
     import torch
 
-    from benchbook.studies.your_network.torch import _default_loss, _tensors
+    from benchbook.studies.your_network.network_torch import _default_loss, _tensors
 
     torch.manual_seed(1)
     network = plan.make_network(torch.nn.Module).train()

@@ -104,6 +104,11 @@ class StudyPlan:
         return self._network("torch").plain(self)
 
     @property
+    def common(self) -> dict[str, Any]:
+        """Return the choices that every framework's workload takes as they are."""
+        return {"device": self.device, "batch_size": self.batch_size, "settings": self.settings}
+
+    @property
     def image_size(self) -> int:
         """Return the pixels a side of what the network takes: as the data set has them."""
         return self.dataset.train_images.shape[1]

@@ -145,8 +145,7 @@ def build(plan: Plan) -> MlxWorkload:
     first = network_torch.drawn(plan)
     train, test = _inputs(plan)
     return MlxWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=lambda: Network(plan, first),
         make_optimizer=lambda: AdamW(plan),
         most_norm=MOST_NORM,
@@ -154,7 +153,6 @@ def build(plan: Plan) -> MlxWorkload:
         test_batches=test,
         columns=plan.columns() | network_torch.counts(plan, first),
         make_plain=lambda: network_torch.plain(plan, first),
-        settings=plan.settings,
         metric=None,
     )
 

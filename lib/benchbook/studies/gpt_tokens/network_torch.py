@@ -155,8 +155,7 @@ def build(plan: Plan) -> TorchWorkload:
     optimizer = torch.optim.AdamW(decayed_apart(model), plan.rate(shape.warm_up), **options)
     train, test = _inputs(plan)
     return TorchWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=loss,
         optimizer=optimizer,
@@ -168,7 +167,6 @@ def build(plan: Plan) -> TorchWorkload:
         rate_by_step=True,
         most_norm=MOST_NORM,
         plain=plain(plan, model),
-        settings=settings,
     )
 
 

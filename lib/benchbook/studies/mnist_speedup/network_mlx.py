@@ -51,8 +51,7 @@ def build(plan: Plan) -> MlxWorkload:
         TEST_BATCH_SIZE,
     )
     made = MlxWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=lambda: Network(plan.seed),
         make_optimizer=lambda: optimizers.AdaDelta(1.0),
         train_batches=train,
@@ -61,7 +60,6 @@ def build(plan: Plan) -> MlxWorkload:
         epoch_rate=lambda epoch: 0.7**epoch,
         columns=plan.columns(),
         make_plain=plan.plain_in_torch,
-        settings=plan.settings,
     )
     made.columns["flops_per_sample"] = flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
     return made

@@ -130,8 +130,7 @@ def build(plan: Plan) -> TorchWorkload:
     optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0)
     train, test = inputs(plan, TEST_BATCH_SIZE)
     return TorchWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=F.nll_loss,
         optimizer=optimizer,
@@ -140,7 +139,6 @@ def build(plan: Plan) -> TorchWorkload:
         test_batches=test,
         columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         plain=plain(plan),
-        settings=plan.settings,
     )
 
 

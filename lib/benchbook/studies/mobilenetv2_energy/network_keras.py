@@ -31,8 +31,7 @@ def build(plan: Plan) -> KerasWorkload:
         evaluation_batch_size(len(plan.dataset.test_labels), MOST_TEST_IMAGES),
     )
     return KerasWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=functools.partial(make_model, plan),
         make_optimizer=lambda: keras.optimizers.Adam(
             keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, DECAY_STEPS, DECAY_RATE)
@@ -48,7 +47,6 @@ def build(plan: Plan) -> KerasWorkload:
             labels=plan.label_finder(),
             settle=plan.settle,
         ),
-        settings=plan.settings,
         seed=plan.seed,
     )
 

@@ -106,8 +106,7 @@ def build(plan: Plan) -> MlxWorkload:
         MOST_TEST_IMAGES,
     )
     made = MlxWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=lambda: Network(plan),
         make_optimizer=lambda: optimizers.Adam(
             lambda step: plan.learning_rate * DECAY_RATE ** (step / DECAY_STEPS), eps=ADAM_EPSILON, bias_correction=True
@@ -116,7 +115,6 @@ def build(plan: Plan) -> MlxWorkload:
         test_batches=test,
         columns=plan.columns() | {"parameters": sum(array.size for part in plan.arrays.values() for array in part)},
         make_plain=plan.plain_in_torch,
-        settings=plan.settings,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))
     made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)

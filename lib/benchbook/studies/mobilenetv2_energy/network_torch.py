@@ -113,8 +113,7 @@ def build(plan: Plan) -> TorchWorkload:
     )
     example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
     return TorchWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
@@ -124,7 +123,6 @@ def build(plan: Plan) -> TorchWorkload:
         columns=plan.columns() | {"parameters": num_parameters, "flops_per_sample": flops_per_sample(model, example)},
         rate_by_step=True,
         plain=plain(plan),
-        settings=plan.settings,
     )
 
 

@@ -32,15 +32,13 @@ def build(plan: Plan) -> KerasWorkload:
     import_keras(plan.device.framework)
     train, test = _inputs(plan) if plan.dataset else (None, None)
     made = KerasWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=functools.partial(make_model, plan),
         make_optimizer=functools.partial(make_optimizer, plan),
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy, all_of, _has_name_of_batch_norm),
-        settings=plan.settings,
         seed=plan.seed,
         metric=plan.metric,
     )

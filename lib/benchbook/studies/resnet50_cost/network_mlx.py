@@ -96,15 +96,13 @@ def build(plan: Plan) -> MlxWorkload:
         raise NotImplementedError(f"device_count {plan.device.count} with MLX; allowed: 1")
     train, test = _inputs(plan)
     made = MlxWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=lambda: Network(plan),
         make_optimizer=lambda: Nesterov(lambda step: schedule(plan, step), MOMENTUM, nesterov=True),
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
         make_plain=plan.plain_in_torch,
-        settings=plan.settings,
         metric=plan.metric,
     )
     example = mx.zeros((1, plan.image_size, plan.image_size, 3))

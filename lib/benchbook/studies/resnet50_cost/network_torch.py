@@ -123,8 +123,7 @@ def build(plan: Plan) -> Classifier:
     optimizer = torch.optim.SGD(decayed_apart(model), plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
     train, test = _inputs(plan)
     return Classifier(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
@@ -134,7 +133,6 @@ def build(plan: Plan) -> Classifier:
         columns=plan.columns() | {"flops_per_sample": arithmetic},
         rate_by_step=True,
         plain=plain(plan),
-        settings=settings,
         group=plan.group,
         metric=plan.metric,
     )

@@ -134,8 +134,7 @@ def build(plan: Plan) -> KerasWorkload:
         evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
     )
     return KerasWorkload(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         make_model=functools.partial(make_model, plan.image_size, plan.width),
         make_optimizer=lambda: keras.optimizers.SGD(
             schedule(steps_per_epoch, plan.num_epochs), momentum=MOMENTUM, nesterov=True
@@ -147,7 +146,6 @@ def build(plan: Plan) -> KerasWorkload:
         metric="iou",
         columns=plan.columns(),
         plain=plain(plan),
-        settings=plan.settings,
         seed=plan.seed,
     )
 

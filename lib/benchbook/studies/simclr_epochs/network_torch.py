@@ -141,15 +141,13 @@ def build(plan: Plan) -> SimClr:
     judged = spread(len(data.test_labels), plan.num_test_images)
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
     return SimClr(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=nt_xent,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.schedule_epochs),
         columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))},
         plain=plain(plan),
-        settings=settings,
         **make_inputs(plan, voters, judged),
     )
 

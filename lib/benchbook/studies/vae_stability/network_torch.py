@@ -74,8 +74,7 @@ def build(plan: Plan) -> VariationalAutoencoder:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
     train, test = inputs(plan, plan.batch_size, normalised=False)
     return VariationalAutoencoder(
-        device=plan.device,
-        batch_size=plan.batch_size,
+        **plan.common,
         model=model,
         loss=loss,
         optimizer=optimizer,
@@ -86,7 +85,6 @@ def build(plan: Plan) -> VariationalAutoencoder:
         loss_is_sum=True,
         metric=None,
         plain=plain(plan),
-        settings=plan.settings,
     )
 
 

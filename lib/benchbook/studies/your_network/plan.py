@@ -1,6 +1,7 @@
 """What is to be built: a point's choices, checked, and its batches as NumPy arrays; built, and one step tried."""
 
 import functools
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,6 +14,7 @@ import pandas
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
 from benchbook.frameworks.workload import Settings, Workload
+from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import calibration, protocol
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
@@ -223,13 +225,8 @@ def build(plan: Plan, settings: Settings = Settings()) -> Workload:  # noqa: B00
     Raises:
         ValueError: the network, its example or its loss is not what it has to be; the message says what is.
     """
-    if plan.device.framework == "torch":
-        from benchbook.studies.your_network import torch
-
-        return torch.build(plan, settings)
-    from benchbook.studies.your_network import keras
-
-    return keras.build(plan, settings)
+    package, library = __name__.rpartition(".")[0], FRAMEWORKS[plan.device.framework].library
+    return importlib.import_module(f"{package}.network_{library}").build(plan, settings)
 
 
 def check(workload: Workload, record: Run) -> float:
