@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -131,7 +132,8 @@ def test_a_name_that_only_running_the_file_would_give_is_left_to_the_run(tmp_pat
 
 @pytest.fixture
 def begin(monkeypatch):
-    """Begin a run; the streams are put back at the test's end."""
+    """Begin a run; the streams are put back at the test's end, and this process keeps its descriptors."""
+    monkeypatch.setattr(loading, "cap", lambda descriptor: None)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(f"sys.{name}", getattr(sys, name))
     return loading.start
@@ -155,6 +157,14 @@ def test_the_beginning_of_what_a_run_prints_is_kept(capsys, begin):
         printed = capsys.readouterr().out
         assert printed.count("x") == pytest.approx(loading.MOST_PRINTED, rel=1e-3)
         assert printed.count("100,000") == 1
+
+
+def test_the_beginning_of_what_other_processes_print_is_kept():
+    code = "import os, time; from benchbook.studies.your_network import loading"
+    for command in ("yes | head -c 1000000", "echo again"):
+        code += f"; loading.cap(1); os.system({command!r}); time.sleep(0.5)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    assert (len(printed), printed[-6:]) == (loading.MOST_PRINTED + 6, b"again\n")
 
 
 def test_a_clock_that_a_network_replaces_is_not_the_windows(monkeypatch):

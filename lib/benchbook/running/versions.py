@@ -226,7 +226,6 @@ def main() -> None:
     from benchbook.studies.your_network.plan import Plan, build
 
     choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
-    loading.start()
     device = devices.pick(choices["device"], devices.choose_framework(choices["framework"]))
     names = {each.name for each in fields(Plan)} & choices.keys() - {"device"}
     workload = build(Plan(device, **{name: choices[name] for name in names}), Settings(choices["precision"]))

@@ -7,9 +7,11 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-r
 NAMED = ("network", "example", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
 MOST_PRINTED = 100_000  # characters that a process keeps of what it prints
+_LEFT: dict[int, int] = {}  # bytes that are still passed on of what is written to a descriptor
 # What gives a module names that its source does not spell.
 UNSPELT = r"^def __getattr__|sys\.modules\[__name__\]|globals\(\)\[|^from \w[\w.]* import \*"
 
@@ -50,10 +53,31 @@ class Capped:
 
 
 def start() -> None:
-    """Begin a run: files that were run before are run again, and of what is printed the beginning is kept."""
+    """Begin a run in a kernel: files are run again, and of what they print the beginning is kept."""
     _run.cache_clear()
     streams = (each.stream if isinstance(each, Capped) else each for each in (sys.stdout, sys.stderr))
     sys.stdout, sys.stderr = map(Capped, streams)
+    for descriptor in (1, 2):
+        cap(descriptor)
+
+
+def cap(descriptor: int) -> None:
+    """Pass on the first MOST_PRINTED bytes of what C code and other processes write to a descriptor, from now on."""
+    is_capped = descriptor in _LEFT
+    _LEFT[descriptor] = MOST_PRINTED
+    if is_capped:
+        return
+    reader, writer = os.pipe()
+    target = os.dup(descriptor)
+    os.dup2(writer, descriptor)
+    os.close(writer)
+
+    def pass_on() -> None:
+        while written := os.read(reader, 2**16):
+            os.write(target, written[: _LEFT[descriptor]])
+            _LEFT[descriptor] = max(0, _LEFT[descriptor] - len(written))
+
+    threading.Thread(target=pass_on, daemon=True).start()
 
 
 def resolve(name: str, what: str) -> Callable:
