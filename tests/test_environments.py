@@ -286,3 +286,31 @@ def test_make_chooses_the_environment_of_the_computer(tmp_path, host, name):
     command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path}"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert re.search(r"^PLATFORM := (\S+)$", printed, re.MULTILINE)[1] == name
+
+
+def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_gone(tmp_path):
+    (tmp_path / "requirements").mkdir()
+    for name in ("requirements/here.txt", "pyproject.toml", "mine.txt"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))  # older than the environment
+    shutil.copy(layout.root() / "Makefile", tmp_path)
+    uv = tmp_path / "uv"
+    uv.write_text(
+        '#!/bin/sh\necho "$@" >> log\n[ "$1" != venv ] || { mkdir -p .venv/bin; ln -sf /bin/true .venv/bin/python; }\n'
+    )
+    uv.chmod(0o755)
+
+    def setup(**words: str) -> list[str]:
+        """Return what uv was told, by its first two words, or that it was a file of yours."""
+        command = ["make", "setup", "PLATFORM=here", f"UV={uv}", *(f"{name}={word}" for name, word in words.items())]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        lines = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
+        (tmp_path / "log").unlink(missing_ok=True)
+        return ["yours" if "mine.txt" in line else " ".join(line.split()[:2]) for line in lines]
+
+    whole = ["venv --quiet", "pip sync", "pip install"]
+    assert setup() == whole
+    assert setup() == []
+    assert [setup(EXTRAS="mine.txt"), setup(EXTRAS="mine.txt")] == [["yours"], ["yours"]]
+    (tmp_path / ".venv" / "bin" / "python").unlink()
+    assert setup(EXTRAS="mine.txt") == [*whole, "yours"]

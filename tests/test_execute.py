@@ -62,14 +62,16 @@ run.end()
 
 @pytest.fixture
 def point(tmp_path, monkeypatch) -> Point:
-    """Return the only point of a study whose notebook fails as FAULT says."""
+    """Return the only point of a study whose notebook fails as FAULT says, in a folder that could be a template."""
     cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, SETUP, BODY)]
     cells[0].metadata["tags"] = ["parameters"]
-    path = tmp_path / "01_faults.ipynb"
+    place = tmp_path / "a:b {x}"
+    place.mkdir()
+    path = place / "01_faults.ipynb"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
-    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": tmp_path, "BENCHBOOK_SESSION": "s"}.items():
+    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": place, "BENCHBOOK_SESSION": "s"}.items():
         monkeypatch.setenv(name, str(value))
     parameters = profiles.declared("faults")
     return Point("faults", profiles.point_name("faults", parameters), parameters, 1, 120)
