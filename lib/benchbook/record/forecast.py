@@ -333,8 +333,8 @@ class Forecaster:
         operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
         if not operations.min() / BEYOND <= flops_per_sample <= operations.max() * BEYOND:
             raise Unknown(
-                f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record take"
-                f" {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
+                f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
+                f" take {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
                 " unlike them is known"
             )
 
