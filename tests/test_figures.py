@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
 from benchbook.studies import figures
+from benchbook.studies.mobilenetv2_energy import study as mobilenet
+from benchbook.studies.study import Evidence
+from rows import make_row, make_rows
 
 COLOURS = figures.machine_colours({"desk", "attic"})
 
@@ -229,3 +232,23 @@ def test_the_house_style_ends_with_its_block():
     with figures.style():
         assert matplotlib.rcParams["svg.hashsalt"] == "benchbook"
     assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]) == before
+
+
+@pytest.mark.parametrize(("last", "is_drawn"), [(2.29, False), (1.5, True)])
+def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
+    chart = next(chart for chart in mobilenet.STUDY.charts if chart.name == "mobilenetv2-loss")
+    columns = {"study": "mobilenetv2_energy", "framework": "torch", "dataset": "cifar10", "image_size": 64}
+    lines = [make_row(index=index, loss=loss, **columns) for index, loss in enumerate((2.31, last))]
+    assert (chart.draw(Evidence(make_rows(lines))).figure is not None) == is_drawn
+
+
+def test_a_long_label_is_wrapped_at_the_left_of_its_bar():
+    table = pandas.DataFrame({"device": ["cpu"], "value": [1.0], "source": ["measured"]})
+    with figures.style():
+        _, axes = figures.canvas(2.0)
+        words = ["a machine\n" + ", ".join(["a setting"] * 9)]
+        figures.draw_bars(axes, table, "value", labels=words, texts=["1"], colours={})
+    (label,) = axes.get_yticklabels()
+    lines = label.get_text().split("\n")
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= figures.LABEL_LETTERS

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,11 +71,15 @@ WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED
 WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
 LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
+FRAMEWORKS = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX"}
+SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
+LABEL_LETTERS = 56  # of a line at the left of a bar
 # How labels say a column, where its value alone does not.
 SAID = {
     "batch_size": "batch {:.0f}".format,
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
+    "framework": lambda name: FRAMEWORKS.get(name, name),
     "lora_rank": "LoRA of rank {}".format,
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,
@@ -154,7 +159,7 @@ def labels(lines: pandas.DataFrame, names: Names, said: Iterable[str], usual: Ma
         if place.startswith(f"{kept.get('device_count')} x"):  # several chips of their own are counted there
             del kept["device_count"]
         words = [SAID[name](value) if name in SAID else str(value) for name, value in kept.items()]
-        words += [] if _is_measured(line) else [line["source"]]
+        words += [] if _is_measured(line) else [SOURCES.get(line["source"], line["source"])]
         called.append("\n".join(filter(None, (place, ", ".join(filter(None, words))))))
     return called
 
@@ -252,14 +257,16 @@ def draw_bars(
         values = part[[column, "low", "high"]].astype(float)
         look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
-    axes.set_yticks(places, labels, fontsize=8)
+    wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
+    axes.set_yticks(places, wrapped, fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
     axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
     axes.margins(x=0.35)  # room for the words after the bars
+    shade = next((colour(line, colours) for line in lines if _is_measured(line)), COLOURS["line"])
     shades = [
-        Patch(color=COLOURS["line"], alpha=alpha, label=label)
+        Patch(color=shade, alpha=alpha, label=label)
         for label, alpha in zip((parts or {}).values(), SHADES, strict=False)
         if label in drawn
     ]

@@ -106,7 +106,9 @@ def finding(study: Study, evidence: Evidence) -> str:
         if place_in_text == 0 and line and line.get("source", "measured") == "measured":
             stood_in = stand_in(line, study.dataset) if study.dataset else ""
             said = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
-            sentences.append(said + hedged(evidence, [line], stood_in))
+            hedges = hedged(evidence, [line], stood_in)
+            said = said.replace(", not confirmed)", ")") if "not confirmed" in hedges else said
+            sentences.append(said + hedges)
         else:
             points = [] if isinstance(sentence, Says) else evidence.points(study.name).to_dict("records")
             hedges = hedged(evidence, points) if place_in_text == 0 else ""

@@ -155,7 +155,10 @@ def cores_title(pairs: pandas.DataFrame, names: Names | None = None) -> str:
 
 
 def _draw_rule(axes: Axes, pairs: pandas.DataFrame, style: dict) -> None:
-    axes.plot([1, pairs["core_ratio"].max()], [1, pairs["core_ratio"].max()], color=figures.COLOURS["line"])
+    most = pairs["core_ratio"].max()
+    if not axes.texts:
+        axes.text(most, most, "in proportion to cores ", fontsize=8, ha="right", va="bottom")
+    axes.plot([1, most], [1, most], color=figures.COLOURS["line"])
 
 
 CHARTS = (

@@ -1,5 +1,7 @@
 """What the MobileNetV2 study says: images a second, joules an image, whether it learns, and what breaks."""
 
+import math
+
 import numpy
 import pandas
 
@@ -71,6 +73,12 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
     table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))
     return table[[*_CURVE, "layers", "images_seen", "loss", "low", "high", "num_runs", "accuracy", "status"]]
+
+
+def _changed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return the curves whose loss ever differs from that of guessing."""
+    distance = (table["loss"].astype(float) / math.log(NUM_CLASSES) - 1).abs()
+    return table[distance.groupby(table["point"]).transform("max").ge(LEAST_FALL)]
 
 
 def convergence(evidence: Evidence) -> pandas.DataFrame:
@@ -197,6 +205,7 @@ STUDY = Study(
             "The table gives the rule for convergence next to each verdict. A frozen network of random weights is not"
             " judged: it cannot converge.",
             table=losses,
+            lines=_changed,
             title=Says(
                 f"The loss is {{value}}; guessing gives {numpy.log(NUM_CLASSES):.2f}",
                 "Loss: nothing measured here yet",

@@ -97,11 +97,11 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     """Return what a million training images cost on the fastest point of each machine and view, at every price.
 
     Returns:
-        Columns: machine, device, variant, source, precision, dataset, batch_size, kind (on_demand, reserved, stated by
-        the run, or electricity: of a machine that is paid for), per_hour, images_per_second, per_million, low, high (of
-        per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
-        hour), energy_method and energy_boundary (of joules that electricity is priced by), note (what that boundary
-        leaves out).
+        Columns: machine, device, device_count, variant, source, precision, dataset, batch_size, kind (on_demand,
+        reserved, stated by the run, or electricity: of a machine that is paid for), per_hour, images_per_second,
+        per_million, low, high (of per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a
+        second for each dollar an hour), energy_method and energy_boundary (of joules that electricity is priced by),
+        note (what that boundary leaves out).
     """
     lines, listed = [], {}
     for price in estimate.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
@@ -121,9 +121,9 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             own = line | (dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {})
             note = estimate.wall_note(own["energy_boundary"])
             lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
-    names = ["machine", "device", "variant", "source", "precision", "dataset", "batch_size", "kind", "per_hour"]
-    names += ["images_per_second"]
-    names += ["per_million", "low", "high", "interval", "num_windows", "verdict", "rate_per_dollar", *_ENERGY, "note"]
+    names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
+    names += ["per_hour", "images_per_second", "per_million", "low", "high", "interval", "num_windows", "verdict"]
+    names += ["rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 

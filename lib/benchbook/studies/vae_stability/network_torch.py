@@ -1,4 +1,4 @@
-"""The variational autoencoder of the PyTorch examples, whose loss ran away on an early MPS build; see `plan`."""
+"""The variational autoencoder of the PyTorch examples, whose loss diverged on an early MPS build; see `plan`."""
 
 from collections.abc import Iterable, Iterator
 
