@@ -75,6 +75,7 @@ def specification(name: str) -> dict:
     return table().loc[resolve(name)].dropna().to_dict()
 
 
+@functools.cache
 def product(name: str) -> str:
     """Return what a chip has in common with its other sizes and boards; of a chip in no list, its name."""
     chip = canonical(name)

@@ -210,6 +210,13 @@ class Forecaster:
         sizes = lines.dropna(subset="image_size").groupby("network")["image_size"].agg(lambda own: own.mode().iloc[0])
         return counts | {"here": here, "pairs": pairs, "sizes": sizes.to_dict()}
 
+    @functools.cached_property
+    def _operations(self) -> tuple[float, float]:
+        """Return the least and the most operations of all works on record."""
+        lines = self.lines
+        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"]
+        return operations.min(), operations.max()
+
     def rate(self, question: Question) -> Range:
         """Return images or sequences a second of all devices together.
 
@@ -329,13 +336,11 @@ class Forecaster:
         Raises:
             Unknown: they are, or nobody counted them.
         """
-        lines = self.lines
-        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].dropna()
-        if not operations.min() / BEYOND <= flops_per_sample <= operations.max() * BEYOND:
+        least, most = self._operations
+        if not least / BEYOND <= flops_per_sample <= most * BEYOND:
             raise Unknown(
                 f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
-                f" take {wording.number(operations.min())} to {wording.number(operations.max())}, and no rate of one so"
-                " unlike them is known"
+                f" take {wording.number(least)} to {wording.number(most)}, and no rate of one so unlike them is known"
             )
 
     def _work(self, question: Question) -> dict:
