@@ -336,10 +336,10 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
         headline=[HEADLINE, HEADLINE | {"machine": "attic", "seconds_per_epoch": None, "energy_boundary": None}],
     )
     desk, attic = site.points.lines("machine")[:2]
-    assert (desk["images/s"], desk["low"], desk["accuracy"]) == ("1,234", "1,200", "0.9789")
-    assert (desk["status"], desk["windows"]) == ("ok", "6")
+    assert (desk["images/s"], desk["accuracy"]) == ("1,234 1,200 to 1,300, n=6", "0.9789")
+    assert desk["status"] == "ok"
     assert "J/image" not in desk, "no line has any"
-    assert (attic["images/s"], attic["low"]) == ("", "12.35")
+    assert attic["images/s"] == " 12.35 to 1,300, n=6"
     head, other = site.studies.lines("machine")[:2]
     assert head["machine"] == "Chip A, CPU desk"
     assert head["study"].startswith("MNIST ")

@@ -181,7 +181,7 @@ def _mark(line: dict, share_of_peak: float) -> str:
     if line["article"].startswith("MLPerf"):
         marks.append(UNOFFICIAL)
     if "no licence" in line["note"]:
-        marks.append("source without a licence: cited one by one")
+        marks.append("the source states no licence")
     if line["precision"].startswith("fp32") and line["computed"] == "tf32":
         marks.append(f"printed as {line['precision']}, computed in TF32 or taken for it")
     if "the vendor's own" in line["note"]:

@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -140,14 +141,15 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         (outcome, [claim for claim in claims if claim["outcome"] == outcome]) for outcome in claim_outcomes.MEANS
     ]
     grouped = [(outcome, own) for outcome, own in grouped if own]
-    site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS)
+    holds = Counter(claim["holds"] for claim in claims)
+    site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS, arithmetic=holds)
     site.write("machines.html", "machines.html", "Machines", **content, places=places)
     site.write("points.html", "points.html", "Machines", **content, left_out=left_out(figures))
     named = [own | {"called": called.get(own["machine"], own["machine"])} for own in pages]
     site.write("method.html", "method.html", "Method", pages=named, citation=citation, answers=every)
     for place in places:
         site.write(place["file"], "machine.html", "Machines", families=FAMILIES, **place)
-    write_claims(figures / "claims.csv", claims, site)
+    write_claims(figures / "claims.csv", claims, site, called)
     _write_data(every, folder / "data", citation)
     site.finish()
     return folder / "index.html"
@@ -204,13 +206,14 @@ class Site:
             (self.folder / "sitemap.xml").write_text("\n".join([head, *lines, "</urlset>\n"]), encoding="utf-8")
 
 
-def write_claims(judged: Path, outcomes: list[dict], site: Site) -> None:
+def write_claims(judged: Path, outcomes: list[dict], site: Site, called: Mapping[str, str]) -> None:
     """Write a page for each published claim, at an address that stays: what was claimed, and what was found.
 
     Args:
         judged: the CSV of `claims.table`; without the file there are no pages.
         outcomes: lines of `claim_outcomes.table`.
         site: to write to.
+        called: what machines are called, by id.
     """
     printed = {claim["id"]: claim for claim in outcomes}
     lines = sorted(tables.lines(judged), key=lambda line: line["id"])
@@ -223,6 +226,7 @@ def write_claims(judged: Path, outcomes: list[dict], site: Site) -> None:
                 line
                 | {"reason": wording.sentence(line.get("reason") or ""), "shown": value and f"{value}{bounds}"}
                 | {"decides": line["verdict"] not in NOBODY}
+                | {"machine": " and ".join(called.get(name, name) for name in (line.get("machine") or "").split(" / "))}
             )
         claim = {"article": "", "link": "", "unit": ""} | shown[0] | printed.get(name, {})
         path = f"claims/{layout.check_name(name, 'claim')}.html"

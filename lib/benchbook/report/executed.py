@@ -50,14 +50,14 @@ def write(notebooks: Iterable[Path], folder: Path, render: Callable[..., str]) -
         for path in notebooks:
             exporter = exporter or _exporter()
             try:
-                body = _body(path, exporter)
+                heading, body = _body(path, exporter)
             except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
                 continue
             point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
             name = _file_name(path, point)
-            page = render(name, title=" · ".join(point.values()) or path.stem, body=body)
+            page = render(name, title=" · ".join(point.values()) or heading, body=body)
             (Path(fresh) / name).write_text(page, encoding="utf-8")
-            pages.append({"file": name, "machine": "", "study": path.stem, "point": ""} | point)
+            pages.append({"file": name, "machine": "", "study": heading, "point": ""} | point)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for page in Path(fresh).iterdir():
@@ -86,8 +86,8 @@ def _exporter():
     return HTMLExporter(template_name="basic", sanitize_html=True, filters={"clean_html": _clean}, **bare)
 
 
-def _body(path: Path, exporter) -> str:
-    """Return a notebook as HTML.
+def _body(path: Path, exporter) -> tuple[str, str]:
+    """Return a notebook's first heading, or its file's name, and the notebook as HTML.
 
     Raises:
         ValueError, KeyError: the file is no notebook.
@@ -95,11 +95,12 @@ def _body(path: Path, exporter) -> str:
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
-    heading = ""
+    first = heading = ""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             titles = [line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("#")]
             heading = titles[-1] if titles else heading
+            first = first or next(iter(titles), "")
         if cell.cell_type == "code":
             # Progress bars and what libraries say at start; an error is an output of its own.
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
@@ -108,7 +109,7 @@ def _body(path: Path, exporter) -> str:
     body, _ = exporter.from_notebook_node(notebook)
     for old, new in REACHABLE.items():
         body = body.replace(old, new)
-    return _without_paths(body)
+    return first or path.stem, _without_paths(body)
 
 
 def _keep(output: dict, alt: str) -> None:

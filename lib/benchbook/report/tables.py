@@ -14,7 +14,7 @@ from benchbook.rows.points import setting
 # The columns of each table that are shown, in their order.
 COLUMNS = {
     "headline": "machine study seconds_per_epoch images_per_second joules_per_image dollars_per_million verdict",
-    "summary": "machine study point dataset samples_per_second low high num_windows accuracy energy_per_sample"
+    "summary": "machine study point dataset samples_per_second accuracy energy_per_sample"
     " energy_method energy_boundary idle_watts energy_note verdict status",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed outcome",
@@ -42,14 +42,13 @@ HEADERS = {
     "memory_gib": "memory, GiB",
     "num_runs": "runs",
     "num_steps": "steps",
-    "num_windows": "windows",
     "passed": "agrees",
     "ratio": "of the fastest",
     "reason": "why",
     "samples_per_second": "images/s",
     "seconds_per_epoch": "one epoch",
     "situation": "with",
-    "speedup": "times fp32",
+    "speedup": "speed, fp32 = 1",
     "within_2": "within a factor of 2",
 }
 # Names and messages that look like a number, or like NA, stay what they are.
@@ -60,7 +59,7 @@ WORDS = {"dataset": naming.dataset, "device": naming.device_word, "point": setti
 PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell, besides a machine's id.
 NOTES = {
-    "summary": {"point": "point"},  # its settings in words, and its id
+    "summary": {"point": "point", "samples_per_second": "bounds"},  # of a point its settings in words, and its id
     "headline": {"study": "setting", "images_per_second": "bounds", "joules_per_image": "energy_boundary"},
     "support": {"speedup": "bounds"},
     "tuning": {"confirmed": "bounds"},
@@ -158,6 +157,8 @@ def _text(column: str, value) -> str:
         return WORDS[column](str(value))
     if column == "seconds_per_epoch":
         return wording.duration(value, 3)
+    if column == "speedup":
+        return wording.number(value)
     return f"{value:.1%}" if column in PERCENT else text(value)
 
 

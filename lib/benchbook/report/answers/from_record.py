@@ -10,7 +10,7 @@ import pandas
 from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import chips, networks
-from benchbook.record.forecast import Forecaster, Question, Range
+from benchbook.record.forecast import Forecaster, Question, Range, Watts
 from benchbook.record.model import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 
@@ -22,7 +22,7 @@ TO_ACCURACY = "resnet50-accuracy"
 METRIC = "time_to_75.9"
 DIGITS = 4
 PREDICTION = {"bounds": "90 % interval of the prediction"}
-PREDICTION |= {"sources": ("the public record, by benchbook's model; see Predictions in the report",)}
+PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
 
 
 def of_record(
@@ -204,9 +204,14 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
     return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
 
 
+@functools.cache
+def _watts(forecaster: Forecaster, chip: str) -> Watts | None:
+    return forecaster.watts(chip, "resnet50")
+
+
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = forecaster.watts(chip, "resnet50")
+    drawn = _watts(forecaster, chip)
     if drawn is None:
         return {}
     source, *others = drawn.sources

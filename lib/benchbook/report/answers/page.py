@@ -48,6 +48,7 @@ def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
             for mark in marks
         ]
         named = {"place": place, "name": marks[0].machine, "measured": any(mark.source == MEASURED for mark in marks)}
+        named["together"] = marks[0].count > 1 and not named["measured"]
         chip = marks[0].machine.rpartition(" x ")[2]
         key = (not named["measured"], marks[0].count > 1, chip, marks[0].count)
         pages[key, place] = named | {"file": f"machines/{slug(place)}.html", "lines": lines}
