@@ -3,6 +3,7 @@ a notebook ends with them."""
 
 import datetime
 import json
+from dataclasses import replace
 
 import jsonschema
 import pandas
@@ -12,7 +13,7 @@ from benchbook import studies
 from benchbook.record import articles, estimate
 from benchbook.record.forecast import Question, of_the_record
 from benchbook.report import answers, headline
-from benchbook.report.answers import closing, from_record, page
+from benchbook.report.answers import closing, from_record, from_rows, page
 from benchbook.report.answers.marks import PRESETS, TASKS, prices, task
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -168,6 +169,28 @@ def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(every):
     assert "4 billion operations" in mark.apart.replace("4.0", "4")
     (row,) = [row for row in content("own", every)["rows"] if row["mark"] == mark]
     assert row["data"]["counted"] == 4e9
+
+
+def test_a_measured_language_model_has_marks_and_its_adapters_have_none():
+    gpt = {
+        "study": "gpt_tokens",
+        "model": "gpt2_124m",
+        "sequence_length": 1024,
+        "dataset": "synthetic",
+        "device": "cuda",
+    }
+    points = {"whole": ({}, 40.0), "adapters": ({"lora_rank": 8}, 90.0)}
+    lines = [
+        make_row(**gpt, run_id=name, point=name, settings=settings, index=index, samples_per_second=rate)
+        for name, (settings, rate) in points.items()
+        for index in range(6)
+    ]
+    (mark,) = from_rows.of_networks(Evidence(make_rows(lines)), "desk")
+    assert (mark.task, mark.here) == ("gpt2", True)
+    assert mark.seconds == pytest.approx(1e9 / 1024 / 40)
+    assert replace(mark, memory_gb=24.0, family="fp32").fits.startswith("up to 2")
+    assert replace(mark, memory_gb=1.0, family="fp32").fits.startswith("no: ")
+    assert mark.fits == ""  # no memory is known of it
 
 
 def test_data_that_stand_in_are_named_on_the_mark(every):

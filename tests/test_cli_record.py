@@ -52,6 +52,10 @@ def test_a_language_model_is_answered_in_tokens_with_a_judged_error():
     assert "images" not in text
     assert answer["error"] in text
     assert all(line["work"] == "gpt2_124m, 1,024 tokens" for line in answer["nearest"])
+    ((size, batch),) = answer["largest_batches"].items()
+    assert f"{batch} in {float(size):g} GB" in text
+    assert "keeps the chip busy" in text
+    assert " 2 a step" in run(*question, "--batch-size", "2")
 
 
 def test_sources_are_counted_and_refusals_have_their_reason():

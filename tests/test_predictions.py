@@ -3,6 +3,7 @@
 import datetime
 import runpy
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -150,6 +151,17 @@ def test_the_same_operations_are_the_same_work_to_within_its_effect(forecaster):
 def test_outside_what_is_known_it_is_refused_by_name(forecaster, question, missing):
     with pytest.raises(Unknown, match=missing):
         forecaster.rate(question)
+
+
+def test_a_small_batch_takes_no_shorter_step_than_any_on_record(forecaster):
+    small = Question("H100 80GB SXM", "resnet50", "amp_fp16", batch_size=4)
+    rate, usual = forecaster.rate(small), forecaster.rate(replace(small, batch_size=None))
+    assert 4 / rate.value == pytest.approx(forecaster.shortest_step)
+    assert rate.low < rate.value <= rate.high == pytest.approx(4 / forecaster.shortest_step)
+    assert "no step on record is shorter" in rate.basis
+    assert forecaster.rate(replace(small, count=8)).high == pytest.approx(8 * rate.high)
+    assert usual.value > 2 * rate.value
+    assert forecaster.rate(replace(small, batch_size=64)).value > rate.value
 
 
 def test_several_devices_are_slower_than_as_many_times_one_and_less_certain(forecaster):

@@ -88,6 +88,30 @@ def test_a_token_takes_6n_operations_and_12ldt_in_attention(network, parameters,
         assert networks.describe(network, None, length).flops_per_sample == pytest.approx(length * token, rel=1e-12)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
+def test_the_largest_batch_is_the_last_that_fits(precision):
+    network = networks.describe("resnet50")
+    ((size, batch),) = network.largest_batches([16], precision).items()
+    held = networks.USABLE * size * 2**30
+    assert network.memory_bytes(batch, precision) <= held < network.memory_bytes(batch + 1, precision)
+    assert network.largest_batches([0.1], precision) == {0.1: 0}
+    larger = networks.describe("resnet50", image_size=448)
+    assert larger.activation_bytes == 4 * network.activation_bytes
+    peak = network.memory_bytes(24, precision)
+    measured = networks.Network.from_peak("own", network.parameters, peak, 24, precision)
+    assert measured.largest_batches([16], precision) == {16: batch}
+    assert networks.Network("own").largest_batches([16], precision) == {}
+
+
+def test_lightlys_published_peaks_are_predicted(figures):
+    """They are no part of the fit: SimCLR at two batch sizes, on a GPU."""
+    peaks = figures[figures["metric"].eq("peak_gpu_memory")]
+    network = networks.describe("simclr_resnet18")
+    assert len(peaks) == 3
+    for line in peaks.to_dict("records"):
+        assert network.memory_bytes(line["batch_size"], "fp32") == pytest.approx(1e9 * line["value"], rel=0.15)
+
+
 def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(figures):
     mlperf = figures["article"].str.startswith("MLPerf")
     assert figures.loc[mlperf, "mark"].str.contains("not verified by MLCommons").all()

@@ -12,6 +12,7 @@ from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
+from benchbook.record import networks
 from benchbook.rows import ceilings, records
 from benchbook.rows.points import nested
 from benchbook.running import execute, profiles, session, versions
@@ -137,6 +138,12 @@ def _say_results(points: list, lines) -> None:
         said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
         said += [f"{shares[point]:.0%} of this machine's matrix products"] if shares.get(point, 0) > 0 else []
         typer.echo(f"  {', '.join(said)}")
+        if line["device"] != "cpu" and peaks.get(point, 0) > 0 and line["parameters"] > 0:
+            work = networks.Network.from_peak(
+                line["model"], line["parameters"], peaks[point], line["batch_size"], line["precision"]
+            )
+            held = networks.batches_text(work.largest_batches(networks.MEMORIES, line["precision"]))
+            typer.echo(f"  Largest batch, predicted from this peak: {held or 'unknown'}")
         if line["verdict"].codes(verdicts.UNPROVEN):
             typer.echo(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
     tried = study.batch_sizes(evidence)

@@ -14,6 +14,7 @@ from benchbook.commands.output import say, say_table, within
 from benchbook.judging import wording
 from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
+from benchbook.record import networks
 from benchbook.rows import records
 from benchbook.studies import predictions
 
@@ -124,7 +125,8 @@ def _print_answer(answer) -> None:
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
     say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
     expected, low, high = (wording.rate(value * length) for value in (rate.value, rate.low, rate.high))
-    say(f"  rate    {expected} {unit}/s (90 %: {low} to {high})")
+    batch = f"{question.batch_size:g} a step" if question.batch_size else "a batch that keeps the chip busy"
+    say(f"  rate    {expected} {unit}/s (90 %: {low} to {high}), {batch}")
     say(f"          from {rate.basis}; {answer.error}")
     time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
     say(f"  time    {time} for {question.images * length:,.0f} {unit} (90 %: {low} to {high})")
@@ -138,6 +140,13 @@ def _print_answer(answer) -> None:
         hours = line["hours_to_break_even"]
         even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
         say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
+    if answer.memory_bytes is None:
+        say("  memory  the activations of this network were not counted")
+    else:
+        say(
+            f"  memory  {answer.memory_bytes / 2**30:,.3g} GiB a step with Adam; largest batch:"
+            f" {networks.batches_text(answer.largest_batches)} ({networks.MEMORY_ERROR})"
+        )
     joules = answer.joules_per_image
     if joules is None:
         say("  energy  no measured power of this chip in this work is on record")

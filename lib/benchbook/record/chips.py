@@ -82,6 +82,11 @@ def product(name: str) -> str:
     return table()["product"].get(chip, chip)
 
 
+def memories(chip: str) -> list[float]:
+    """Return the gigabytes that a chip has; none where no source told."""
+    return table()["memory_gb"].reindex([chip]).dropna().tolist()
+
+
 @functools.cache
 def peak(chip: str, precision: str | None) -> float:
     """Return the printed peak of a chip in a precision, TFLOP/s; NaN where none was printed.

@@ -91,6 +91,8 @@ class Answer:
         joules_per_image: None where the record has no measured power of the chip in this work.
         nearest: what was published nearest to it: chip, work, precision, rate, sequence_length, source.
         error: the median error of such predictions, on how many pairs.
+        memory_bytes: of a step with Adam; None where the activations of the work were not counted.
+        largest_batches: the most samples of a step by gigabytes: those of the chip, else of `networks.MEMORIES`.
         notes: what is not known.
     """
 
@@ -102,6 +104,8 @@ class Answer:
     joules_per_image: Range | None
     nearest: pandas.DataFrame
     error: str
+    memory_bytes: float | None
+    largest_batches: dict[float, int]
     notes: list[str]
 
 
@@ -254,7 +258,7 @@ class Forecaster:
                 middle = float(mean) + target["growth"][0]
                 far = math.hypot(self._reaches[target["situation"]] * float(deviation), target["growth"][1])
                 bounds = [math.exp(log) for log in (middle, middle - far, middle + far)]
-                said[place] = Range(*bounds, self._basis(target))
+                said[place] = self._launched(questions[place], Range(*bounds, self._basis(target)))
         plain = [
             place
             for place, target in targets.items()
@@ -265,6 +269,28 @@ class Forecaster:
         for place, other in zip(plain, fp32, strict=True):
             said[place] = max(said[place], other, key=lambda rate: rate.value)
         return [said[place] for place in range(len(questions))]
+
+    @functools.cached_property
+    def shortest_step(self) -> float:
+        """Return the seconds of the shortest step on record, of one device and a stated batch size."""
+        figures = self.figures
+        kept = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].eq(1)]
+        kept = kept[~kept["network"].isin(model.TINY)]
+        return float((kept["batch_size"] / kept["rate"]).min())
+
+    def _launched(self, question: Question, rate: Range) -> Range:
+        """Return a rate at which no step is shorter than any on record: starting its work takes as long.
+
+        Without a batch size the rate is one at which chips are busy.
+        """
+        if not question.batch_size or networks.canonical(question.work) in model.TINY:
+            return rate
+        most = question.count * question.batch_size / self.shortest_step
+        share = min(1.0, most / rate.value)
+        if rate.high <= most:
+            return rate
+        basis = f"{rate.basis}; no step on record is shorter than {1e3 * self.shortest_step:.1f} ms"
+        return Range(rate.value * share, rate.low * share, most, basis)
 
     def target(self, question: Question) -> dict:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
@@ -297,7 +323,8 @@ class Forecaster:
         Raises:
             Unknown, UnknownChip, ValueError: see `rate`.
         """
-        length = networks.describe(question.work, None, question.sequence_length).sequence_length
+        work = networks.describe(question.work, question.image_size, question.sequence_length)
+        length = work.sequence_length
         if length and not self.of_sequences:
             return self.sequences.ask(question, today, hourly, own)
         rate, chip = self.rate(question), chips.resolve(question.chip)
@@ -318,7 +345,9 @@ class Forecaster:
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
         return Answer(
             question, rate, seconds, offers, purchases,
-            self._joules(question, rate), self.nearest(question), self._error(question), notes,
+            self._joules(question, rate), self.nearest(question), self._error(question),
+            work.memory_bytes(self.target(question)["batch_size"], question.precision),
+            work.largest_batches(chips.memories(chip) or networks.MEMORIES, question.precision), notes,
         )  # fmt: skip
 
     def nearest(self, question: Question) -> pandas.DataFrame:
@@ -373,13 +402,18 @@ class Forecaster:
         return text
 
     def _error(self, question: Question) -> str:
-        """Return how far such predictions are off, in a sentence."""
+        """Return how far such predictions are off, and how often their intervals hold, in a sentence."""
         family, vendor, situation = map(self.target(question).get, ("family", "vendor", "situation"))
         alike = self.published[self.published["situation"].eq(situation)]
-        own = alike[alike["vendor"].eq(vendor) & alike["family"].eq(family)]
-        words, own = (f"{vendor}, {family}", own) if len(own) >= model.FEWEST else ("all makers", alike)
-        off = model.measures(own)["median_error"]
-        return f"such predictions are off by {off:.0%} (median of {len(own)}; {situation}, {words})"
+        of_family = alike[alike["family"].eq(family)]
+        groups = {f"{vendor}, {family}": of_family[of_family["vendor"].eq(vendor)], family: of_family}
+        enough = ((words, own) for words, own in groups.items() if len(own) >= model.FEWEST)
+        words, own = next(enough, ("all makers", alike))
+        said = model.measures(own)
+        return (
+            f"such predictions are off by {said['median_error']:.0%} (median of {len(own)}; {situation}, {words}),"
+            f" and {said['coverage']:.0%} of their 90 % intervals hold"
+        )
 
     def watts(self, chip: str, network: str) -> Watts | None:
         """Return what a chip draws in training a network; None without a measurement.

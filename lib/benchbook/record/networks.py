@@ -1,12 +1,22 @@
-"""Networks: one list of their names, and how many operations training them takes for an image or a sequence."""
+"""Networks: one list of their names, and the operations and the memory that training takes."""
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
 from benchbook.machine import layout
+
+# Bytes for each parameter: the weight, its gradient and Adam's two moments; autocast adds a copy of two bytes.
+STATE_BYTES = {"fp32": 16.0, "half": 18.0}
+# Times the counted float32 activations, and of a device's memory what training can have: the driver, its context and
+# gaps between blocks take the rest. `python benchmarks/fit_memory.py peaks` fits ACTIVATIONS.
+ACTIVATIONS = {"fp32": 0.91, "half": 0.40}
+USABLE = 0.9
+MEMORY_ERROR = "counted; measured peaks of three other networks are 0 to 12 % higher"
+MEMORIES = (8, 16, 24, 48, 80)  # gigabytes that are shown where a device's are not known
 
 
 @dataclass(frozen=True)
@@ -18,12 +28,51 @@ class Network:
         image_size: pixels of a side, at which the operations were counted or asked for.
         sequence_length: tokens of a sequence, for a network of these; samples are then sequences.
         flops_per_sample: operations of a training step for a sample, 2 for a multiply-add; None where nobody counted.
+        parameters: weights; None where nobody counted.
+        activation_bytes: that backward needs of a sample in float32; None where nobody counted.
     """
 
     name: str
     image_size: float | None = None
     sequence_length: float | None = None
     flops_per_sample: float | None = None
+    parameters: float | None = None
+    activation_bytes: float | None = None
+
+    def memory_bytes(self, batch_size: float, precision: str) -> float | None:
+        """Return what training with Adam takes: weights, gradients, moments and activations; None if not counted.
+
+        Args:
+            batch_size: samples in a step.
+            precision: one of `records.PRECISIONS`; bf16 and fp16 are taken for autocast.
+        """
+        if self.parameters is None or self.activation_bytes is None:
+            return None
+        kind = _kind(precision)
+        return STATE_BYTES[kind] * self.parameters + batch_size * ACTIVATIONS[kind] * self.activation_bytes
+
+    def largest_batches(self, gigabytes: Iterable[float], precision: str) -> dict[float, int]:
+        """Return the most samples of a step by the memory of a device, 0 for none; empty if not counted."""
+        state, one = self.memory_bytes(0, precision), self.memory_bytes(1, precision)
+        if state is None:
+            return {}
+        return {size: max(0, int((USABLE * size * 2**30 - state) // (one - state))) for size in gigabytes}
+
+    @classmethod
+    def from_peak(cls, name: str, parameters: float, peak_bytes: float, batch_size: float, precision: str) -> "Network":
+        """Return a network with the activations that a measured peak leaves beside its weights and their state."""
+        kind = _kind(precision)
+        kept = (peak_bytes - STATE_BYTES[kind] * parameters) / batch_size / ACTIVATIONS[kind]
+        return cls(name, parameters=parameters, activation_bytes=kept if kept > 0 else None)
+
+
+def batches_text(batches: dict[float, int]) -> str:
+    """Return batches by gigabytes as a sentence shows them: 48 in 16 GB, 110 in 24 GB."""
+    return ", ".join(f"{batch:,} in {size:g} GB" for size, batch in batches.items())
+
+
+def _kind(precision: str) -> str:
+    return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
 @functools.cache
@@ -32,7 +81,8 @@ def table() -> pandas.DataFrame:
 
     Returns:
         Columns: network, aliases (separated by "|"), image_size or sequence_length, layers and width (of a transformer
-        of tokens), flops_per_sample (forward and backward, at that size), parameters, source.
+        of tokens), flops_per_sample (forward and backward, at that size), parameters, activation_bytes (of a sample
+        in float32, counted by `python benchmarks/fit_memory.py`; attention in one operation), source.
     """
     listed = pandas.read_csv(layout.published() / "record" / "networks.csv")
     return listed.fillna({"aliases": ""}).set_index("network", drop=False)
@@ -47,19 +97,23 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
     """Return what training a network takes at an image size or sequence length; without one, at that of its count.
 
     Operations of convolutions and of patches grow with the area of the image. A token takes 6N operations, and 12LdT
-    in attention: N weights, L layers of width d, T tokens.
+    in attention: N weights, L layers of width d, T tokens. Activations grow with the image's area, or with the tokens.
     """
     chosen = canonical(name)
     line = _counted().get(chosen)
     if line is None:
         return Network(chosen, image_size, sequence_length)
-    flops = float(line["flops_per_sample"])
+    flops, parameters, kept = (float(line[name]) for name in ("flops_per_sample", "parameters", "activation_bytes"))
     if numpy.isnan(line["sequence_length"]):
         size = image_size or float(line["image_size"])
-        return Network(chosen, size, None, flops * (size / float(line["image_size"])) ** 2)
-    counted, attention = line["sequence_length"], 12 * line["layers"] * line["width"]
-    length = float(sequence_length or counted)
-    return Network(chosen, None, length, length * (flops / counted + attention * (length - counted)))
+        larger = (size / float(line["image_size"])) ** 2
+        sizes, flops = (size, None), flops * larger
+    else:
+        counted, attention = line["sequence_length"], 12 * line["layers"] * line["width"]
+        length = float(sequence_length or counted)
+        larger = length / counted
+        sizes, flops = (None, length), length * (flops / counted + attention * (length - counted))
+    return Network(chosen, *sizes, flops, parameters, None if numpy.isnan(kept) else kept * larger)
 
 
 SPOKEN = {

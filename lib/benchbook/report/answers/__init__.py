@@ -68,7 +68,7 @@ def gather(
         The marks, and of what is not predicted lines of task, family, reason and chips.
     """
     order = [each.key for each in tasks]
-    marks = [*from_rows.of_studies(evidence, headlines, here), *from_rows.of_own_networks(evidence, here)]
+    marks = [*from_rows.of_studies(evidence, headlines, here), *from_rows.of_networks(evidence, here)]
     marks = [mark for mark in marks if mark.task in order]
     recorded, refused = from_record.of_record(predictions.learn(evidence), tasks, marks)
     ranked = sorted(marks + recorded, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))

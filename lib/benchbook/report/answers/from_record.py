@@ -120,7 +120,7 @@ def _asked() -> list[tuple[str, str]]:
 def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
     """Yield chip, family and what the chip would take for a task, or why that is not known."""
     questions = [
-        Question(chip, this.work, PRECISIONS[family], image_size=this.image_size)
+        Question(chip, this.work, PRECISIONS[family], image_size=this.image_size, batch_size=this.batch_size)
         for chip, family in _asked()
         if this.work
     ]
@@ -186,10 +186,10 @@ def _printed(this: Task, figures: pandas.DataFrame) -> pandas.DataFrame:
     if this.key == TO_ACCURACY:
         times = _times(figures)
         return times.assign(seconds=MINUTE * times["value"], family=UNKNOWN)
-    if this.key != "resnet50":
-        return figures.iloc[:0].assign(seconds=0.0, family="")
-    kept = figures[figures["network"].eq("resnet50") & figures["rate"].gt(0) & figures["refused"].eq("")]
-    kept = kept[kept["phase"].isin(["train", "total"]) & kept["image_size"].eq(224) & kept["computed"].notna()]
+    network = networks.describe(this.work)
+    size = "sequence_length" if network.sequence_length else "image_size"
+    kept = figures[figures["network"].eq(network.name) & figures["rate"].gt(0) & figures["refused"].eq("")]
+    kept = kept[kept["phase"].eq("train") & kept[size].eq(getattr(network, size)) & kept["computed"].notna()]
     kept = kept[kept["device_count"].between(1, MOST_DEVICES)]
     family = kept["computed"].map({"fp32": "fp32", "tf32": "fp32"}, na_action="ignore").fillna("half")
     return kept.assign(seconds=this.images / kept["rate"].astype(float), family=family)

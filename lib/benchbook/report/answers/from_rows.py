@@ -3,18 +3,18 @@
 import math
 from collections.abc import Iterator
 
+import numpy
 import pandas
 
 from benchbook.judging import intervals, wording
-from benchbook.record import chips, naming
+from benchbook.record import chips, naming, networks
 from benchbook.record.estimate import wall_note
 from benchbook.report.answers.from_record import REFERENCE, specification
-from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of, task
+from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import records
 from benchbook.studies.study import Evidence
 
 POINT = ["machine", "study", "variant", "device"]
-OWN_NETWORK = "your_network"  # the study of networks that a user brings
 ESTIMATED = "estimate_tdp"  # the method of joules that are a stated power times the time
 ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
@@ -72,31 +72,44 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         )  # fmt: skip
 
 
-def of_own_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
-    """Yield a mark for each network on each machine, device and family of precisions: that of its fastest point.
+def of_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
+    """Yield marks of the tasks that points of one study answer: the user's networks, and language models.
+
+    Each network has one on each machine, device and family of precisions: that of its fastest point.
 
     Args:
         evidence: measured rows.
         here: the name of this machine in rows.
     """
-    points = evidence.points(OWN_NETWORK)
-    points = points[points["status"].isin(records.TRAINED) & points["samples_per_second"].notna()]
-    own = task("own")
-    points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
-    for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
-        point = alike.sort_values("samples_per_second").iloc[-1].to_dict()
-        line = point | {"images_per_second": point["samples_per_second"]}
-        counted = float(point["flops_per_sample"]) if pandas.notna(point["flops_per_sample"]) else None
-        if counted is None:
-            apart = "its operations were not counted"
-        else:
-            near = abs(math.log(counted / REFERENCE)) < ALIKE
-            apart = "" if near else f"{wording.number(counted)} operations an image"
-        yield _mark(
-            own, line, point, own.images / point["samples_per_second"], here,
-            name=f"{point['model']}: {evidence.names.place(point)}", machine=evidence.names.machine(point["machine"]),
-            joules=point["energy_per_sample"], apart=apart, counted=counted,
-        )  # fmt: skip
+    for this in TASKS:
+        points = evidence.points(this.points) if this.points else evidence.summary.iloc[:0]
+        points = points[points["status"].isin(records.TRAINED) & points["samples_per_second"].notna()]
+        if this.key != "own":
+            frozen = [bool(settings.get("lora_rank")) for settings in points["settings"]]
+            length = networks.describe(this.work).sequence_length
+            points = points[
+                points["model"].eq(this.work) & points["sequence_length"].eq(length) & ~numpy.array(frozen, bool)
+            ]
+        points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
+        for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
+            point = alike.sort_values("samples_per_second").iloc[-1].to_dict()
+            line = point | {"images_per_second": point["samples_per_second"]}
+            own = _other_operations(point) if this.key == "own" else {}
+            name = evidence.names.place(point)
+            yield _mark(
+                this, line, point, this.images / point["samples_per_second"], here,
+                name=f"{point['model']}: {name}" if own else name, machine=evidence.names.machine(point["machine"]),
+                joules=point["energy_per_sample"], **own,
+            )  # fmt: skip
+
+
+def _other_operations(point: dict) -> dict:
+    """Return the operations of a user's network, and how they differ from those that the page shows first."""
+    if pandas.isna(point["flops_per_sample"]):
+        return {"counted": None, "apart": "its operations were not counted"}
+    counted = float(point["flops_per_sample"])
+    near = abs(math.log(counted / REFERENCE)) < ALIKE
+    return {"counted": counted, "apart": "" if near else f"{wording.number(counted)} operations an image"}
 
 
 def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules: float, **named) -> Mark:

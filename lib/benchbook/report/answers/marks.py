@@ -25,11 +25,13 @@ class Task:
         short: its name.
         does: what a machine does, as a sentence continues after "takes ... to".
         note: what is counted, for a reader.
-        images: to train on, all epochs together.
+        images: to train on, or sequences, all epochs together.
         study: whose rows answer it; empty for none.
         epoch: images of what the study's article calls an epoch.
         image_size: pixels of a side; rows of other sizes do other work.
         work: what the record is asked to predict; empty where nothing is predicted.
+        points: the study whose points of this work, or of the user's networks, answer it; empty for none.
+        batch_size: of the prediction; None: the usual one.
     """
 
     key: str
@@ -41,6 +43,8 @@ class Task:
     epoch: float | None = None
     image_size: float | None = None
     work: str = ""
+    points: str = ""
+    batch_size: float | None = None
 
     @property
     def epochs(self) -> float:
@@ -115,14 +119,36 @@ TASKS = (
         work="segmentation_scaling",
     ),
     Task(
+        "gpt2",
+        "GPT-2 small, a billion tokens",
+        "train GPT-2 small on a billion tokens",
+        "GPT-2 small (124 million weights) on a billion tokens, in sequences of 1,024, at the rate of training; tests"
+        " left out.",
+        1e9 / 1024,
+        work="gpt2_124m",
+        points="gpt_tokens",
+    ),
+    Task(
+        "nanogpt",
+        "nanoGPT to 1.47",
+        "train nanoGPT's character model to 1.47",
+        "5,000 steps of 64 sequences of 256 characters at the rate of training; tests left out. nanoGPT's README prints"
+        " a validation loss of 1.4697 after them.",
+        5000 * 64,
+        work="nanogpt_char",
+        points="gpt_tokens",
+        batch_size=64,
+    ),
+    Task(
         "own",
         "Your own network",
         "train your network",
         "Predicted from the public record for a convolutional network in PyTorch with 64 images a step. Choose a"
         " network, or enter the operations of a training step for one image (2 for a multiply-add, forward and backward"
-        " together). The record has no language model: take its times as a guess.",
+        " together). Of language models it is a guess: take the tasks of GPT.",
         1e6,
         work="given",
+        points="your_network",
     ),
 )
 GPT2_WEIGHTS, GPT2_TOKENS = 124e6, 128  # a training step takes 6 operations for each weight and token
@@ -221,6 +247,19 @@ class Mark:
     def rented(self) -> float | None:
         """Return US dollars of rent for the task; None without a price."""
         return None if self.rent is None else estimate.rent(self.seconds, self.rent)
+
+    @property
+    def fits(self) -> str:
+        """Return the largest batch that one device's memory holds, in words; empty where that is unknown."""
+        network = networks.describe(task(self.task).work)
+        is_known = self.memory_gb and self.family in FAMILIES
+        unit = "sequence" if network.sequence_length else "image"
+        return "".join(
+            f"up to {wording.count(batch, unit)} a step in {size:g} GB"
+            if batch
+            else f"no: a step of one {unit} takes more than {size:g} GB"
+            for size, batch in network.largest_batches([self.memory_gb] if is_known else [], self.family).items()
+        )
 
     @property
     def basis(self) -> str:

@@ -154,6 +154,7 @@ def _numbers(mark: Mark) -> dict:
         "family": mark.family,
         "source": mark.source,
         "basis": mark.basis,
+        "fits": mark.fits,
         "estimated": mark.estimated,
     }
     return (

@@ -197,7 +197,7 @@ function summarise(rows, family) {
 // The card: what the user has next to what the user considers.
 function fill(column, row, mark) {
   const set = (line, text) => { card.querySelector(`[data-line=${line}] .${column}`).replaceChildren(...text); };
-  const lines = ["time", "price", "rent", "electricity", "pays", "sure"];
+  const lines = ["time", "fits", "price", "rent", "electricity", "pays", "sure"];
   card.querySelectorAll(`.${column}`).forEach((cell) => { cell.hidden = !row; });
   if (!row) return;
   const head = card.querySelector(`th.${column}`);
@@ -211,6 +211,7 @@ function fill(column, row, mark) {
   const unknown = [say("unknown", {})], rent = rentOf(row, mark), electricity = electricityOf(mark);
   const each = constants.epochs > 1 ? `${duration(mark.seconds / constants.epochs)} an epoch, ` : "";
   set("time", [made("strong", {textContent: duration(mark.seconds)}), note(each + (constants.families[mark.family] ?? ""))]);
+  set("fits", mark.fits ? [mark.fits] : unknown);
   set("price", row.price === undefined ? unknown : [dollars(row.price), note(row.priceNote)]);
   set("rent", rent === null ? unknown : [dollars(rent), note(`${dollars(row.rent)} an hour: ${row.rentNote}`)]);
   set("electricity", electricity === null ? unknown : [(mark.estimated ? "≈ " : "") + dollars(electricity)]);
