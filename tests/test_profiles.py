@@ -177,32 +177,6 @@ def test_whole_number_is_allowed_where_a_fraction_is_declared(project):
     profiles.check("toy", DEFAULTS | {"rate": 1})
 
 
-def test_point_name_says_what_differs_and_ends_in_a_hash(project):
-    changed = DEFAULTS | {"device": "cpu", "batch_size": 16, "resident": True}
-    name = profiles.point_name("toy", changed)
-    assert re.fullmatch(r"reference-cpu-batch_size_16-resident-[0-9a-f]{8}", name)
-
-
-def test_point_name_is_the_same_in_any_order_and_wherever_the_data_lies(project):
-    there = DEFAULTS | {"device": "cpu", "data_root": "/somewhere/else"}
-    backwards = dict(reversed((DEFAULTS | {"device": "cpu"}).items()))
-    assert profiles.point_name("toy", there) == profiles.point_name("toy", backwards)
-
-
-def test_point_name_differs_with_every_parameter_that_changes_what_is_measured(project):
-    changes = [
-        {},
-        {"variant": "controlled"},
-        {"device": "cpu"},
-        {"batch_size": 65},
-        {"rate": 0.25},
-        {"resident": True},
-        {"num_windows": 2},
-    ]
-    names = {profiles.point_name("toy", DEFAULTS | {"device": "cuda"} | change) for change in changes}
-    assert len(names) == len(changes)
-
-
 def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
     name = profiles.point_name("toy", DEFAULTS | {"device": "cpu", "note": "a/b: ../ü " * 40})
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,110}", name)
