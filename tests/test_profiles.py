@@ -1,7 +1,6 @@
 import ast
 import itertools
 import json
-import re
 import shutil
 import warnings
 from pathlib import Path
@@ -94,11 +93,6 @@ def test_declared_parameters_are_those_of_the_tagged_cell_with_their_defaults(pr
     assert profiles.declared("toy") == DEFAULTS
 
 
-def test_collect_takes_declared_names_as_they_stand_now(project):
-    names = {"unrelated": object()} | DEFAULTS | {"batch_size": 1}
-    assert profiles.collect("toy", names) == DEFAULTS | {"batch_size": 1}
-
-
 ON_CPU, ELSEWHERE = {"device": "cpu"}, {"device": ["mps", "cuda", "tpu"]}
 EXPANDED = [  # points, what they share and the chosen device; and the batch size, rate and device of what is run
     ([{"batch_size": [8, 16], "rate": [0.1, 0.2]}], ON_CPU, "all", "8 0.1 cpu, 8 0.2 cpu, 16 0.1 cpu, 16 0.2 cpu"),
@@ -120,13 +114,6 @@ def test_lists_and_devices_expand_to_one_point_each(project, own, shared, device
     found = [" ".join(str(point.parameters[name]) for name in ("batch_size", "rate", "device")) for point in points]
     assert ", ".join(found) == expected
     assert len({point.name for point in points}) == len(points)
-
-
-def test_point_carries_every_declared_parameter_and_its_limits(project):
-    project({"batch_size": 16, "device": "cpu"}, num_kernels=3, time_limit_minutes=1.5)
-    (point,) = profiles.read("mine")
-    assert point.parameters == DEFAULTS | {"batch_size": 16, "device": "cpu"}
-    assert (point.study, point.num_kernels, point.time_limit_seconds) == ("toy", 3, 90)
 
 
 @pytest.mark.parametrize("chosen", ["mps", "tpu"])
@@ -171,15 +158,6 @@ def test_wrong_parameter_is_an_error_that_names_it_and_what_is_allowed(project, 
     project(parameters)
     with pytest.raises(profile_files.ProfileError, match=rf"^mine\.yaml, line \d: .*({message}|a value of kind null)"):
         profiles.read("mine")
-
-
-def test_whole_number_is_allowed_where_a_fraction_is_declared(project):
-    profiles.check("toy", DEFAULTS | {"rate": 1})
-
-
-def test_point_name_of_awkward_values_is_a_folder_of_sane_length(project):
-    name = profiles.point_name("toy", DEFAULTS | {"device": "cpu", "note": "a/b: ../ü " * 40})
-    assert re.fullmatch(r"[A-Za-z0-9._-]{1,110}", name)
 
 
 @pytest.mark.parametrize("profile", [name for name in COMMITTED if name not in ("full", "first-contact")])
@@ -336,10 +314,6 @@ def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypat
     assert {point.parameters["num_windows"] for point in measured} == {6}  # as many as make an interval
     alone = [study for study in VARIANTS if sum(point.study == study for point in measured) == 1]
     assert {point.num_kernels for point in measured if point.study not in alone} == {2}
-
-
-def test_smoke_quick_and_paper_profiles_are_committed():
-    assert set(COMMITTED) >= {"smoke", "quick", "paper"}
 
 
 @pytest.mark.parametrize("study", VARIANTS)
