@@ -92,24 +92,6 @@ def test_a_wait_for_the_wrong_output_is_caught():
         )
 
 
-def test_a_backend_that_works_as_it_is_called_passes():
-    assert calibration.check_synchronize(CPU, work_seconds=0.05) < 0.1
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_torch_operations_compute_what_they_say(precision):
-    product = operations.multiplication(CPU, 8, precision)(None)
-    assert product.shape == (8, 8)
-    assert product.dtype == getattr(torch, operations.DTYPES[precision])
-    assert product.abs().sum() > 0
-    copied = operations.copy(CPU, 64)(None)
-    assert copied.sum() == copied.nbytes / 4 == 16
-    launch = CPU.backend.launch(CPU)
-    assert [float(launch(None)) for _ in range(3)] == [1, 2, 3]
-    for direction in ("host_to_device", "device_to_host"):
-        assert operations.transfer(CPU, 64, direction)(None).nbytes == 64
-
-
 def test_an_unknown_precision_or_direction_is_an_error_that_says_what_is_allowed():
     with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
         operations.multiplication(CPU, 8, "fp8")
@@ -197,14 +179,13 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path,
     rate |= {("copy", 1000): 0.25}
     rate |= {("transfer", 1000, "host_to_device"): seconds, ("transfer", 1000, "device_to_host"): 1.0}
     record = run(tmp_path)
-    measured = calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
+    calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path).set_index("model")
     assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
     assert set(ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
     if status != "ok":
         assert "allowed: up to" in rows.loc["host_to_device", "message"]
         assert rows.loc["host_to_device", ["seconds", "samples_per_second"]].isna().all()
-    assert len(measured) == 3
 
 
 def test_launches_are_counted(rate, tmp_path):
@@ -228,11 +209,6 @@ def test_idle_power_is_joules_over_seconds_and_missing_without_a_sensor(monkeypa
     assert protocol.measure_idle(CPU, record, 4.0) == 12.5
     rows = records.read(record.path)
     assert rows[["phase", "idle_watts", "seconds", "energy_joules"]].values.tolist() == [["idle", 12.5, 4.0, 50.0]]
-
-
-def test_only_cuda_has_tf32():
-    assert calibration.precisions(CUDA) == ("fp32", "tf32", "bf16", "fp16")
-    assert calibration.precisions(CPU) == ("fp32", "bf16", "fp16")
 
 
 def test_arithmetic_of_a_training_step_equals_the_count_by_hand():

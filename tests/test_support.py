@@ -64,11 +64,6 @@ def test_a_window_is_steps_on_ready_batches_and_of_long_ones_there_are_few(recor
     assert rows["samples_per_second"].tolist()[0] == pytest.approx(8 / 6)
 
 
-def test_only_nvidia_has_tf32():
-    assert "tf32" in support.precisions(Device("cuda", "a GPU"))
-    assert all("tf32" not in support.precisions(Device(kind, "a chip")) for kind in ("cpu", "mps"))
-
-
 def test_what_is_refused_is_a_row_with_its_error_and_no_failure_of_the_run(record, clock):
     def build(settings):
         if settings.precision == "amp_fp16":

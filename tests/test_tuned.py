@@ -182,28 +182,9 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
             os.abort()
         return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings)
 
-    settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}, {"precision": "tf32"}])
-    outcomes = trials.set_index(["channels_last", "precision"])
-    assert outcomes["outcome"].iloc[0] == "unsupported"
-    assert outcomes["outcome"].iloc[1] in ("not faster", "parity failed")  # a CPU has no tf32
-    assert "signal 6" in outcomes.loc[(True, "fp32"), "reason"]
-    assert settings == Settings()
-
-
-@pytest.mark.parametrize(
-    ("kind", "framework"),
-    [
-        ("cpu", "torch"),
-        ("cuda", "torch"),
-        ("mps", "torch"),
-        ("metal", "tensorflow"),
-        ("cpu", "tensorflow"),
-        ("tpu", "jax"),
-    ],
-)
-def test_every_candidate_is_another_setting_than_the_reference(kind, framework):
-    changed = [replace(Settings(), **change) for change in tuned.candidates(Device(kind, "a chip", framework))]
-    assert len({*changed, Settings()}) == len(changed) + 1
+    settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}])
+    assert (settings, trials["outcome"].tolist()) == (Settings(), ["unsupported"])
+    assert "signal 6" in trials["reason"].item()
 
 
 def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):

@@ -1,11 +1,14 @@
 """What every framework answers about its devices, and that its waiting waits; test_mlx.py has what is MLX's alone."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 
 from benchbook.frameworks import devices, operations
+from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity
-from benchbook.measuring import calibration
+from benchbook.measuring import calibration, tuned
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx")
@@ -94,9 +97,17 @@ def test_operations_can_be_chained_and_read(name):
     last = operations.queue(operation, 3)
     CPU.backend.synchronize(CPU, last)
     assert abs(CPU.backend.read(last)) in ((1, 3) if name == "launch" else (1,))  # some add to what came before
+    assert name == "launch" or numpy.asarray(last).nbytes == 64
 
 
-@pytest.mark.frameworks("tensorflow", "jax")
+def test_every_candidate_of_a_search_is_another_setting_than_the_reference():
+    for kind in (kind for kind, features in devices.KINDS.items() if FRAMEWORK in features.frameworks):
+        candidates = tuned.candidates(devices.Device(kind, "a chip", FRAMEWORK))
+        changed = [replace(Settings(), **change) for change in candidates]
+        assert len({*changed, Settings()}) == len(changed) + 1
+
+
+@pytest.mark.frameworks("torch", "tensorflow", "jax")
 def test_its_own_wait_waits():
     assert calibration.check_synchronize(CPU, work_seconds=0.2) < 0.1
 

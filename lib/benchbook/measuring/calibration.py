@@ -104,16 +104,12 @@ def precisions(device: Device) -> tuple[str, ...]:
     return tuple(name for name in operations.DTYPES if device.has_units(name))
 
 
-def measure_arithmetic(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
+def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
     """Append the rate of matrix products, by precision and size, as rows.
 
     Sizes grow until a single product would take longer than two windows. A precision that the device refuses is a row
     of status `unsupported` with the reason; fp32 must work.
-
-    Returns:
-        The rows.
     """
-    rows = []
     with record.during("calibrate"):
         for precision in precisions(device):
             seconds, last = 0.0, 1
@@ -123,46 +119,37 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> pandas.Da
                         break
                     work = {"model": "matmul", "precision": precision, "flops_per_sample": 2 * size**3}
                     operation = operations.multiplication(device, size, precision, budget.seed)
-                    rows += _append_windows(device, record, budget, operation, work, {"matrix_size": size})
+                    rows = _append_windows(device, record, budget, operation, work, {"matrix_size": size})
                     seconds, last = 1 / rows[-1]["samples_per_second"], size
             except Exception as error:
                 if precision == "fp32":
                     raise
                 refusal = runs.refusal(error, 2000)
-                rows.append(record.append(model="matmul", precision=precision, started_at=runs.now(), **refusal))
-    return pandas.DataFrame(rows)
+                record.append(model="matmul", precision=precision, started_at=runs.now(), **refusal)
 
 
-def measure_memory(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
+def measure_memory(device: Device, record: Run, budget: Budget) -> None:
     """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
 
     A transfer reads or writes each byte in the device's memory, so that none is faster than the fastest copy there. One
     that seems to be has moved nothing; it is a row of status `unsupported` that says so, and no ceiling.
-
-    Returns:
-        The rows.
     """
-    size, rows = budget.copy_bytes, []
+    size = budget.copy_bytes
     with record.during("calibrate"):
         work = {"model": "copy", "bytes_per_sample": 2 * size}
-        rows += _append_windows(device, record, budget, operations.copy(device, size), work, {"copy_bytes": size})
+        rows = _append_windows(device, record, budget, operations.copy(device, size), work, {"copy_bytes": size})
         most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
             operation = operations.transfer(device, size, direction)
-            rows += _append_windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
-    return pandas.DataFrame(rows)
+            _append_windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
 
 
-def measure_launches(device: Device, record: Run, budget: Budget) -> pandas.DataFrame:
-    """Append how many operations a second can be started, one after the other, as rows.
-
-    Returns:
-        The rows.
-    """
+def measure_launches(device: Device, record: Run, budget: Budget) -> None:
+    """Append how many operations a second can be started, one after the other, as rows."""
     with record.during("calibrate"):
         work = {"model": "launch", "precision": "fp32"}
-        return pandas.DataFrame(_append_windows(device, record, budget, device.backend.launch(device), work, {}))
+        _append_windows(device, record, budget, device.backend.launch(device), work, {})
 
 
 def _append_windows(
