@@ -1,14 +1,13 @@
 import pickle
 
-import numpy
 import psutil
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import RandomSampler, SequentialSampler
 
+import small
 from benchbook.frameworks.devices import Device
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU
@@ -20,10 +19,7 @@ MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
 
 @pytest.fixture(scope="module")
 def tiny():
-    draw = numpy.random.default_rng(0)
-    images = draw.integers(0, 256, (70, 28, 28), dtype=numpy.uint8)
-    labels = numpy.arange(70) % 10
-    return Dataset("random", images[:50], labels[:50], images[50:], labels[50:])
+    return small.images((28, 28), 70, 20)
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 import math
 from dataclasses import replace
 
-import numpy
 import pandas
 import pytest
 import torch
 
 import plants
+import small
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, FakeWorkload, Sensor, run
 
@@ -207,10 +206,7 @@ def test_negative_number_of_warm_up_steps_is_refused(record, clock):
 @pytest.fixture(scope="module")
 def tiny():
     """Random images: what is learned does not matter here, that it is the same does."""
-    draw = numpy.random.default_rng(0)
-    images = draw.integers(0, 256, (80, 28, 28), dtype=numpy.uint8)
-    labels = draw.integers(0, 10, 80)
-    return Dataset("random", images[:64], labels[:64], images[64:], labels[64:])
+    return small.images((28, 28), 80, 16)
 
 
 def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:

@@ -13,10 +13,10 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity
 from benchbook.measuring import parity, reference
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.simclr_epochs import neighbours, network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
+from small import COLOURED
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
@@ -26,9 +26,7 @@ MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
 @pytest.fixture(scope="module")
 def tiny():
     """Twenty-six images of 16 pixels a side: the network is the whole one, its feature maps are small."""
-    images = numpy.random.default_rng(0).integers(0, 256, (26, 16, 16, 3), dtype=numpy.uint8)
-    labels = numpy.arange(26) % 3
-    return Dataset("random", images[:20], labels[:20], images[20:], labels[20:])
+    return COLOURED
 
 
 def tuned(tiny, **options):

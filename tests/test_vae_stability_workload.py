@@ -6,10 +6,10 @@ import numpy
 import pytest
 import torch
 
+import small
 from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.vae_stability import network_torch
 from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, run
@@ -19,9 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
 @pytest.fixture(scope="module")
 def tiny():
-    images = numpy.random.default_rng(0).integers(0, 256, (70, 28, 28), dtype=numpy.uint8)
-    labels = numpy.arange(70) % 10
-    return Dataset("random", images[:50], labels[:50], images[50:], labels[50:])
+    return small.images((28, 28), 70, 20)
 
 
 def resident(tiny, **options):

@@ -5,37 +5,16 @@ import functools
 import numpy
 import pytest
 
+import small
 from benchbook.commands import doctor
 from benchbook.frameworks import devices
-from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
-from benchbook.studies.plan import plans
+from small import PICTURES, PLANS, SMALL
 
-PLANS = plans()
 # JAX compiles each of these networks for half a minute, and TensorFlow ResNet-50's step.
 KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"))
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=KERAS_TAKES_LONG)
 
 
-def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Dataset:
-    """Return images of random pixels, of three classes."""
-    pixels = numpy.random.default_rng(0).integers(0, 256, (count, *shape), dtype=numpy.uint8)
-    train, labels = count - num_tests, numpy.arange(count) % 3
-    return Dataset("random", pixels[:train], labels[:train], pixels[train:], labels[train:])
-
-
-GREY, COLOURED = images((28, 28)), images((16, 16, 3))
-PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
-TOKENS = numpy.random.default_rng(3).integers(0, 65, 10_000, dtype=numpy.uint8)
-TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65))))  # 6 sequences of 16 in the test
-SMALL = {
-    "mnist_speedup": (GREY, {"variant": "controlled"}),
-    "vae_stability": (GREY, {"variant": "controlled"}),
-    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32}),
-    "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
-    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
-    "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
-    "gpt_tokens": (TEXT, {"variant": "controlled", "sequence_length": 16, "epoch_steps": 2, "parity_batch_size": 8}),
-}
 # What training changes, and what rows call parameters: with Keras, and MobileNetV2 everywhere, moving statistics too.
 PARAMETERS = {
     "mnist_speedup": (1_199_882, 1_199_882),
@@ -58,9 +37,7 @@ WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
 
 def build(study: str, framework: str, **options):
-    data, small = SMALL[study]
-    workers = {} if study == "simclr_epochs" else {"num_workers": 0}
-    return PLANS[study].build(data, devices.pick("cpu", framework), **{"batch_size": 8} | workers | small | options)
+    return small.build(study, devices.pick("cpu", framework), **options)
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Every torch workload as on a device that is not here; test_cases.py runs this file in a process per kind."""
 
-import io
 import itertools
 import os
 
@@ -9,81 +8,16 @@ import mps_operators
 import numpy
 import pytest
 import torch
-from PIL import Image
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.measuring.protocol import Plan
-from benchbook.studies.datasets import Collection, Dataset, Pictures
-from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.simclr_epochs import plan as simclr
 from benchbook.studies.vae_stability import network_torch as vae_network
-from benchbook.studies.vae_stability import plan as vae
 from fakes import run
+from small import GREY, build_either_way
 
 KIND = os.environ["BENCHBOOK_TEST_KIND"]
-RANDOM = numpy.random.default_rng(0)
-GREY = Dataset(
-    "random",
-    *(
-        part
-        for count in (24, 8)
-        for part in (RANDOM.integers(0, 256, (count, 28, 28), dtype=numpy.uint8), numpy.arange(count) % 10)
-    ),
-)
-COLOURED = Dataset(
-    "random",
-    *(
-        part
-        for count in (24, 8)
-        for part in (RANDOM.integers(0, 256, (count, 16, 16, 3), dtype=numpy.uint8), numpy.arange(count) % 3)
-    ),
-)
-
-
-def build_mnist(device, settings, resident=True):
-    options = {"data_resident": resident, "num_workers": 0, "batch_size": 4, "settings": settings}
-    return mnist.build(GREY, device, "tuned" if resident else "controlled", **options)
-
-
-def build_vae(device, settings, resident=True):
-    return vae.build(GREY, device, "controlled", data_resident=resident, num_workers=0, batch_size=4)
-
-
-def build_mobilenetv2(device, settings, resident=True):
-    options = {"image_size": 32, "batch_size": 4, "data_resident": resident, "num_workers": 0, "settings": settings}
-    return mobilenetv2.build(COLOURED, device, "tuned" if resident else "reference", **options)
-
-
-def build_simclr(device, settings, resident=True):
-    variant = {"variant": "tuned", "settings": settings} if resident else {"variant": "controlled", "num_workers": 1}
-    return simclr.build(COLOURED, device, batch_size=4, parity_batch_size=4, **variant)
-
-
-def build_resnet50(device, settings, resident=True):
-    images, labels = COLOURED.train_images, COLOURED.train_labels
-    stored = Pictures([_encoded(image) for image in images[:8]], labels[:8])
-    collection = None if resident else Collection("random", stored, stored, 3)
-    options = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4, "num_workers": 0, "settings": settings}
-    return resnet50.build(collection, device, "tuned", **options)
-
-
-STUDIES = {
-    "mnist_speedup": build_mnist,
-    "vae_stability": build_vae,
-    "mobilenetv2_energy": build_mobilenetv2,
-    "simclr_epochs": build_simclr,
-    "resnet50_cost": build_resnet50,
-}
-
-
-def _encoded(image: numpy.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "png")
-    return file.getvalue()
+STUDIES = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "simclr_epochs", "resnet50_cost")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +89,7 @@ BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epoc
     [(study, resident) for study in STUDIES for resident in (True, False) if study not in BIG],
 )
 def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, resident, device, tmp_path):
-    workload = STUDIES[study](device, Settings(), resident)
+    workload = build_either_way(study, device, resident)
     assert {part.device.type for part in workload.model.parameters()} == {impostor.NAME}
     record = run(tmp_path)
     if resident:  # the step is the same
@@ -173,7 +107,7 @@ def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, res
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_no_step_makes_the_host_wait_for_the_device(study, device):
-    workload = STUDIES[study](device, Settings())
+    workload = build_either_way(study, device)
     batches = [workload.to_device(batch) for batch in itertools.islice(workload.batches(0), 3)]
     workload.step(batches[0])  # the first one may build something
     impostor.Impostor.waits.clear()
@@ -190,19 +124,21 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     # Another process has no impostor; test_tuned.py has that one.
     monkeypatch.setattr(tuned, "_ask_apart", lambda end, folder, *asked: tuned._ask(folder, {}, *asked))
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
-    _, trials = tuned.fastest(lambda settings: STUDIES[study](device, settings), device, 60, 1, changes)
+    _, trials = tuned.fastest(
+        lambda settings: build_either_way(study, device, settings=settings), device, 60, 1, changes
+    )
     assert set(trials["outcome"]) <= {"taken", "not faster", "not fastest"}, trials["reason"].tolist()
     assert list(trials["channels_last"])[-1]
 
 
 def test_drawn_images_come_back_to_the_host(device):
-    workload = build_vae(device, Settings())
+    workload = build_either_way("vae_stability", device)
     assert [part.shape for part in vae_network.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
 
 
 @pytest.mark.skipif(KIND != "mps", reason="a table of MPS")
 def test_every_operation_that_the_studies_used_has_a_kernel_on_mps(device):
     table = set(mps_operators.TABLE.read_text().split())
-    STUDIES["vae_stability"](device, Settings()).evaluate()
+    build_either_way("vae_stability", device).evaluate()
     assert len(impostor.Impostor.used) > 10  # over a hundred, where the whole file ran
     assert impostor.Impostor.used - table == set()

@@ -12,13 +12,8 @@ from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, cross_entropy, import_keras
 from benchbook.frameworks.plain import SGD, Plain
-from benchbook.frameworks.workload import Settings
 from benchbook.measuring import sensors
-from benchbook.studies import datasets
-from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.segmentation_scaling import plan as segmentation
+from small import build_either_way
 
 import_keras("jax")
 FIRST, SECOND = jax.devices("cpu")
@@ -37,7 +32,7 @@ def places() -> set:
     return {device for array in jax.live_arrays() for device in array.devices()}
 
 
-def build_tiny(resident: bool = True) -> KerasWorkload:
+def build_tiny() -> KerasWorkload:
     import keras
 
     def make_model():
@@ -63,36 +58,19 @@ def build_tiny(resident: bool = True) -> KerasWorkload:
     )
 
 
-def build_mobilenetv2(resident: bool) -> KerasWorkload:
-    pixels = numpy.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=numpy.uint8)
-    data = Dataset("random", pixels, numpy.arange(10), pixels, numpy.arange(10))
-    small = {"image_size": 32, "batch_size": 4, "num_workers": 0, "data_resident": resident}
-    return mobilenetv2.build(data, ACCELERATOR, "tuned" if resident else "reference", **small)
-
-
-def build_segmentation(resident: bool) -> KerasWorkload:
-    small = {"batch_size": 2, "width": 0.05, "num_workers": 0, "data_resident": resident}
-    data = datasets.triangles(4, 2, size=128)
-    return segmentation.build(data, ACCELERATOR, "tuned" if resident else "reference", **small)
-
-
-def build_resnet50(resident: bool) -> KerasWorkload:
-    return resnet50.build(None, ACCELERATOR, image_size=32, batch_size=2, settings=Settings())
-
-
 @pytest.mark.parametrize(
-    ("build", "resident"),
+    ("study", "resident"),
     [
-        (build_tiny, True),
-        pytest.param(build_mobilenetv2, True, marks=pytest.mark.slow),
-        pytest.param(build_segmentation, True, marks=pytest.mark.slow),
-        pytest.param(build_segmentation, False, marks=pytest.mark.slow),
-        pytest.param(build_resnet50, False, marks=pytest.mark.slow),
+        ("tiny", True),
+        pytest.param("mobilenetv2_energy", True, marks=pytest.mark.slow),
+        pytest.param("segmentation_scaling", True, marks=pytest.mark.slow),
+        pytest.param("segmentation_scaling", False, marks=pytest.mark.slow),
+        pytest.param("resnet50_cost", True, marks=pytest.mark.slow),
     ],
 )
-def test_all_of_a_workload_lies_on_the_device_that_was_chosen(build, resident):
+def test_all_of_a_workload_lies_on_the_device_that_was_chosen(study, resident):
     """Built, trained, evaluated and put back."""
-    workload = build(resident)
+    workload = build_tiny() if study == "tiny" else build_either_way(study, ACCELERATOR, resident)
     fresh = workload.snapshot()
     batches = list(workload.batches(0))
     losses = [workload.step(batch) for batch in batches[:2]]

@@ -19,37 +19,11 @@ from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, a
 from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
-from benchbook.studies import datasets
-from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.segmentation_scaling import plan as segmentation
 from fakes import run
+from small import COLOURED, build_either_way
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))
 ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]
-
-
-def random_images(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    pixels = numpy.random.default_rng(seed).integers(0, 256, (count, 32, 32, 3), dtype=numpy.uint8)
-    return pixels, numpy.arange(count) % 10
-
-
-def build_mobilenetv2(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
-    data = Dataset("random", *random_images(20, 0), *random_images(10, 1))
-    variant = "tuned" if resident else "reference"
-    small = {"image_size": 32, "batch_size": 4, "num_workers": 0, "trainable": not resident}
-    return mobilenetv2.build(data, device, variant, data_resident=resident, settings=settings, **small)
-
-
-def build_segmentation(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
-    variant, small = "tuned" if resident else "reference", {"batch_size": 2, "width": 0.05, "num_workers": 0}
-    data = datasets.triangles(6, 2, size=128)
-    return segmentation.build(data, device, variant, data_resident=resident, settings=settings, **small)
-
-
-def build_resnet50(device: Device, settings: Settings, resident: bool) -> KerasWorkload:
-    return resnet50.build(None, device, image_size=32, batch_size=2, settings=settings)
 
 
 def graphs(workload: KerasWorkload) -> list:
@@ -72,7 +46,7 @@ def graph_of(arrays: ResidentArrays):
 @pytest.mark.parametrize("dtype", ["uint8", "int32"])
 def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
     keras = import_keras("tensorflow")
-    images, labels = random_images(20, 0)
+    images, labels = COLOURED.train_images, COLOURED.train_labels
     target = labels.astype("int32") if dtype == "int32" else images[..., :1]
     each = []
     for device in (CPU, CUDA, METAL):
@@ -124,19 +98,21 @@ def test_numbers_that_floats_cannot_hold_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("build", "precision", "resident"),
+    ("study", "precision", "resident"),
     [
-        (build_segmentation, "fp32", True),
+        ("segmentation_scaling", "fp32", True),
         *(
-            pytest.param(build, precision, resident, marks=pytest.mark.slow)
-            for build in (build_mobilenetv2, build_segmentation, build_resnet50)
+            pytest.param(study, precision, resident, marks=pytest.mark.slow)
+            for study in ("mobilenetv2_energy", "segmentation_scaling", "resnet50_cost")
             for precision in ("fp32", "amp_fp16", "amp_bf16", "bf16", "fp16")
             for resident in (True, False)
         ),
     ],
 )
-def test_every_operation_of_a_workload_has_a_kernel_on_cuda(build, precision, resident):
-    for graph in graphs(build(CUDA, Settings(precision=precision), resident)):
+def test_every_operation_of_a_workload_has_a_kernel_on_cuda(study, precision, resident):
+    trains_all = {"trainable": not resident} if study == "mobilenetv2_energy" else {}
+    workload = build_either_way(study, CUDA, resident, settings=Settings(precision=precision), **trains_all)
+    for graph in graphs(workload):
         assert dict(kernels.missing(graph)) == {}
 
 

@@ -1,0 +1,54 @@
+"""Every study's workload at its smallest, of random data: for their contract, and for accelerators not there."""
+
+import numpy
+
+from benchbook.frameworks.devices import Device
+from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
+from benchbook.studies.plan import plans
+
+PLANS = plans()
+
+
+def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Dataset:
+    """Return images of random pixels, of three classes."""
+    pixels = numpy.random.default_rng(0).integers(0, 256, (count, *shape), dtype=numpy.uint8)
+    train, labels = count - num_tests, numpy.arange(count) % 3
+    return Dataset("random", pixels[:train], labels[:train], pixels[train:], labels[train:])
+
+
+GREY, COLOURED = images((28, 28)), images((16, 16, 3))
+PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
+TOKENS = numpy.random.default_rng(3).integers(0, 65, 10_000, dtype=numpy.uint8)
+TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65))))  # 6 sequences of 16 in the test
+SMALL = {
+    "mnist_speedup": (GREY, {"variant": "controlled"}),
+    "vae_stability": (GREY, {"variant": "controlled"}),
+    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32}),
+    "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
+    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
+    "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
+    "gpt_tokens": (TEXT, {"variant": "controlled", "sequence_length": 16, "epoch_steps": 2, "parity_batch_size": 8}),
+}
+# Of resident data, or synthetic, and of a loader.
+RESNET50 = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4}
+WAYS = {
+    "mnist_speedup": ({"variant": "tuned", "data_resident": True}, {}),
+    "vae_stability": ({"data_resident": True}, {}),
+    "mobilenetv2_energy": ({"data_resident": True}, {"variant": "reference"}),
+    "simclr_epochs": ({"parity_batch_size": 4}, {"variant": "controlled", "num_workers": 1}),
+    "segmentation_scaling": ({"data_resident": True, "width": 0.05}, {"variant": "reference", "width": 0.05}),
+    "resnet50_cost": (RESNET50 | {"data": None}, RESNET50),
+}
+
+
+def build(study: str, device: Device, **options):
+    """Build a study's workload; `data` among the options takes the place of the study's random data."""
+    data, small = SMALL[study]
+    workers = {} if study == "simclr_epochs" else {"num_workers": 0}
+    options = {"data": data, "batch_size": 8} | workers | small | options
+    return PLANS[study].build(options.pop("data"), device, **options)
+
+
+def build_either_way(study: str, device: Device, resident: bool = True, **options):
+    """Build a study's workload in steps of four or two images; resident: without a loader."""
+    return build(study, device, **{"batch_size": 4} | WAYS[study][not resident] | options)
