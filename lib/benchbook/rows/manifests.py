@@ -9,21 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Required
 
-from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import StrictBool, TypeAdapter, ValidationError
 
-from benchbook.rows.schema import Count, Name, Number, Size, Text, complaint
+from benchbook.rows.schema import Count, Name, Number, Size, Text, complaint, open_mapping
 
 FILES = "*Z-*.json"  # named by run: a time in UTC, then eight random digits
-OPEN = with_config(ConfigDict(extra="allow", strict=True))
-
-
-def _open(_name: str, **types: object) -> type:
-    return OPEN(TypedDict(_name, types, total=False))
-
 
 _NUMBER, _TEXTS, _TRUTH = Number | None, list[str] | None, StrictBool | None
-_GPU = _open(
+_GPU = open_mapping(
     "Gpu",
     **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_celsius", "thermal_slowdown_seconds"), _NUMBER),
     clock_reasons=_TEXTS,
@@ -41,7 +34,7 @@ _STATE = {
     "gpus": list[_GPU] | None,
 }
 _SAMPLE = _STATE | dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number])
-_PARAMETERS = _open(
+_PARAMETERS = open_mapping(
     "Parameters",
     **dict.fromkeys(("variant", "device", "framework", "precision", "dataset"), Text),
     **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"), Size),
@@ -57,19 +50,19 @@ _MACHINE = {
     "accelerators": _TEXTS,
 }
 _ENVIRONMENT = dict.fromkeys(("python", "lock", "lock_sha256"), Text) | {"packages": dict[str, Text] | None}
-_FILE = _open("File", file=Text, sha256=Text, commit=Text)
-Manifest = _open(
+_FILE = open_mapping("File", file=Text, sha256=Text, commit=Text)
+Manifest = open_mapping(
     "Manifest",
     **dict.fromkeys(("run_id", "commit"), Text),
     parameters=_PARAMETERS | None,
-    machine=_open("Machine", **_MACHINE) | None,
-    environment=_open("Environment", **_ENVIRONMENT) | None,
-    condition_before=_open("State", **_STATE) | None,
-    condition_after=_open("State", **_STATE) | None,
-    conditions=list[_open("Sample", **_SAMPLE)] | None,
-    trials=list[_open("Trial", outcome=Required[str])] | None,
-    tuning=_open("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
-    masks=_open("Masks", start=Required[list[str]], end=list[str]) | None,  # no end: of a run that failed before
+    machine=open_mapping("Machine", **_MACHINE) | None,
+    environment=open_mapping("Environment", **_ENVIRONMENT) | None,
+    condition_before=open_mapping("State", **_STATE) | None,
+    condition_after=open_mapping("State", **_STATE) | None,
+    conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
+    trials=list[open_mapping("Trial", outcome=Required[str])] | None,
+    tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
+    masks=open_mapping("Masks", start=Required[list[str]], end=list[str]) | None,  # no end: of a run that failed before
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
     own_files=dict[str, _FILE] | None,

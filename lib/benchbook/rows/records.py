@@ -6,7 +6,6 @@ or with every bad file named and left out.
 
 import csv
 import io
-import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,13 +21,12 @@ from benchbook.rows.schema import (  # noqa: F401
     DTYPES,
     KEY,
     LONGEST_QUOTED,
-    PHASES,
     PRECISIONS,
     SCHEMA_VERSION,
-    STATUSES,
     TRAINED,
     VARIANTS,
     SchemaError,
+    cell,
     check_row,
     listed,
     unknown_columns,
@@ -250,7 +248,7 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     if "settings" not in table:
         return table
     distinct = {id(value): value for value in table["settings"]}  # rows of equal settings may share one
-    texts_of = {key: _json(value) for key, value in distinct.items() if isinstance(value, dict) and value}
+    texts_of = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
     written = [texts_of.get(id(value)) for value in table["settings"]]
     return table.assign(settings=pandas.Series(written, table.index, dtype="string"))
 
@@ -280,7 +278,7 @@ def append(path: Path, row: dict) -> None:
     if not path.exists() or path.stat().st_size == 0:
         writer.writerow(COLUMNS)
     values = [row.get(name) for name in COLUMNS]
-    writer.writerow(["" if value is None else _json(value) if isinstance(value, dict) else value for value in values])
+    writer.writerow(["" if value is None else cell(value) for value in values])
     with path.open("a", encoding="utf-8") as file:
         file.write(buffer.getvalue())
         file.flush()
@@ -294,10 +292,6 @@ def cut_torn_line(path: Path) -> bool:
         return False
     os.truncate(path, content.rfind(b"\n") + 1)
     return True
-
-
-def _json(settings: dict) -> str:
-    return json.dumps(settings, sort_keys=True)
 
 
 def _plain(value: object) -> object:

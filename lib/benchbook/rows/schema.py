@@ -25,6 +25,7 @@ from pydantic import (
     StrictBool,
     TypeAdapter,
     ValidationError,
+    with_config,
 )  # fmt: skip
 from pydantic_core import PydanticCustomError, from_json
 from typing_extensions import TypedDict
@@ -45,7 +46,7 @@ Phase = Literal[
 Status = Literal[
     "ok", "diverged", "out_of_memory", "crashed", "timeout", "interrupted", "unsupported", "unavailable"
 ]  # fmt: skip
-VARIANTS, PHASES, STATUSES = map(get_args, (Variant, Phase, Status))
+VARIANTS = get_args(Variant)
 
 # How alike (difflib's ratio) an unknown name and a column's are when one is taken for a misspelling of the other.
 # No two columns of the schema are that much alike.
@@ -105,64 +106,45 @@ Fraction = Annotated[float, Field(ge=0, le=1)] | None
 Truth = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
 
 
-class Settings(TypedDict, total=False):
-    """What is read of a row's settings; anything else may stand next to it, and every value may be missing."""
+def open_mapping(_name: str, **types: object) -> type:
+    """Return the type of a mapping in which every key may be missing, and others may stand next to these."""
+    return with_config(ConfigDict(extra="allow", strict=True))(TypedDict(_name, types, total=False))
 
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)
-    # asked for
-    data_resident: bool | None
-    epochs: Number | None  # an article may count a part of one
-    image_size_over: int | None
-    joint_views: bool | None
-    learning_rate: Number | None
-    optimizer: str | None
-    seed: int | None
-    sustained_minutes: Number | None
-    trainable: bool | None
-    weights: str | None
-    width: Number | None
-    # what it costs
-    electricity_per_kwh: Number | None
-    price_per_hour: Number | None
-    purchase_price: Number | None
-    # searched, compared
-    chosen: Literal["tuned", "reference"] | None
-    promised: Number | None
-    search_seconds: Number | None
-    side: Literal["tuned", "reference"] | None
-    tried: str | None
-    # calibrated
-    copy_bytes: Number | None
-    matrix_size: Number | None
-    # parity: what diverged is not a number
-    num_parity_steps: int | None
-    step: int | None
-    gradient_cosine: float | int | None
-    gradient_norm_ratio: float | int | None
-    reference_loss: float | int | None
-    same_weights_loss: float | int | None
-    statistics_error: float | int | None
-    update_error: float | int | None
-    worst_cosine: float | int | None
-    worst_norm_ratio: float | int | None
-    statistics_layer: str
-    update_layer: str
-    worst_cosine_layer: str
-    worst_norm_ratio_layer: str
+
+_ANY_NUMBER, _SIDE = float | int | None, Literal["tuned", "reference"] | None  # what diverged is not a number
+# What is read of a row's settings.
+Settings = open_mapping(
+    "Settings",
+    # asked for; an article may count a part of an epoch
+    **dict.fromkeys(("data_resident", "joint_views", "trainable"), bool | None),
+    **dict.fromkeys(("image_size_over", "seed"), int | None),
+    **dict.fromkeys(("epochs", "learning_rate", "sustained_minutes", "width"), Number | None),
+    **dict.fromkeys(("optimizer", "weights"), Text),
+    # what it costs; searched, compared; calibrated
+    **dict.fromkeys(("electricity_per_kwh", "price_per_hour", "purchase_price"), Number | None),
+    **dict.fromkeys(("promised", "search_seconds", "copy_bytes", "matrix_size"), Number | None),
+    **dict.fromkeys(("chosen", "side"), _SIDE),
+    tried=Text,
+    # parity
+    **dict.fromkeys(("num_parity_steps", "step"), int | None),
+    **dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), _ANY_NUMBER),
+    **dict.fromkeys(("reference_loss", "same_weights_loss", "statistics_error", "update_error"), _ANY_NUMBER),
+    **dict.fromkeys(("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"), str),
     # parity after the windows: what was counted, see `benchbook.measuring.audit`
-    audited_samples: int | None  # as the windows count them
-    audited_images: int | None  # in the same batches
-    audited_distinct: int | None
-    audited_odd_batches: int | None  # full ones of another size than batch_size
-    audited_epoch: int | None  # samples in an epoch, where its end was seen
-    audited_unused: int | None  # images of a batch whose exchange leaves its loss as it was
-    audited_tests: int | None
-    audited_trained_tests: int | None  # test images that training saw
-    evaluation_error: float | int | None
+    audited_samples=int | None,  # as the windows count them
+    audited_images=int | None,  # in the same batches
+    audited_distinct=int | None,
+    audited_odd_batches=int | None,  # full ones of another size than batch_size
+    audited_epoch=int | None,  # samples in an epoch, where its end was seen
+    audited_unused=int | None,  # images of a batch whose exchange leaves its loss as it was
+    audited_tests=int | None,
+    audited_trained_tests=int | None,  # test images that training saw
+    evaluation_error=_ANY_NUMBER,
     # published
-    images_seen_in_epoch: int | None
-    reading: str | None
-    rounding: dict[str, Number]
+    images_seen_in_epoch=int | None,
+    reading=Text,
+    rounding=dict[str, Number],
+)
 
 
 class Row(BaseModel):
@@ -349,11 +331,11 @@ def check_row(row: dict, source: str) -> None:
     except ValidationError:
         bare = True
     if bare:  # what is not plainly right is judged as a file would have it
-        written = {name: value if value is None else as_text(value) for name, value in row.items()}
+        written = {name: value if value is None else cell(value) for name, value in row.items()}
         validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | written], dtype="string"), source)
 
 
-def as_text(value: object) -> str:
+def cell(value: object) -> str:
     """Return a value as a file has it: settings as JSON with sorted keys."""
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
 
