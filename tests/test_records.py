@@ -310,9 +310,7 @@ def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
     assert {name for name in records.COLUMNS for row in accepted if row.get(name) != make_row().get(name)} >= {
         name for name in records.COLUMNS if name not in ("schema_version", "source", "study", "machine", "session")
     }
-    texts = [
-        {name: value if value is None else schema.cell(value) for name, value in row.items()} for row in accepted
-    ]
+    texts = [{name: value if value is None else schema.cell(value) for name, value in row.items()} for row in accepted]
     typed = schema.validate(pandas.DataFrame(texts, columns=records.COLUMNS, dtype="string"))
     for row, read in zip(accepted, typed.to_dict("records"), strict=True):
         for name, value in row.items():
