@@ -4,7 +4,7 @@ import datetime
 
 import pandas
 
-from benchbook.judging import wording
+from benchbook.judging import statistics, wording
 from benchbook.measuring import support
 from benchbook.record import estimate, forecast, model
 from benchbook.record.naming import Names
@@ -44,19 +44,21 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 @once
 def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per batch size that was tried.
+    """Return one line per batch size of a point that tried others, its own among them.
 
     Returns:
         Columns: machine, device, framework, model, precision, variant, point, batch_size, samples_per_second (the
         median of its windows; missing where it failed), low, high (their range), peak_memory_bytes, status, message.
     """
-    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], sizes.TRIED)
+    rows = evidence.measured[evidence.measured["study"] == NAME]
+    tried = support.rows_tried(rows, sizes.TRIED)
+    own = statistics.newest(rows[rows["phase"].eq("train") & rows["point"].isin(tried["point"])])
     key = ["machine", "device", "framework", "model", "precision", "variant", "point", "batch_size"]
     rate = {"samples_per_second": "median", "low": "min", "high": "max"}
     measures = {name: ("samples_per_second", how) for name, how in rate.items()}
     measures |= {"peak_memory_bytes": ("peak_memory_bytes", "max")}
     measures |= {name: (name, "last") for name in ("status", "message")}
-    return tried.groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
+    return pandas.concat([own, tried]).groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
 
 
 @once
@@ -217,7 +219,7 @@ STUDY = Study(
         Points(
             "your-network-batch-sizes",
             "Which batch size is the fastest, and which is the largest?",
-            "Two windows each; bounds are their range. A cross is a batch that memory did not hold.",
+            "Two windows each, more of the point's own; bounds are their range. A cross: memory did not hold it.",
             table=batch_sizes,
             title=batch_sizes_title,
             x="batch_size",
