@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 from benchbook.commands import cli, measure
 from benchbook.machine import layout
 from benchbook.measuring import protocol, runs
+from benchbook.record import networks
 from benchbook.rows import records
 from benchbook.running import session
+from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import loading
 from fakes import CPU
-from rows import make_row
+from rows import make_row, make_rows
 
 
 @pytest.fixture
@@ -190,3 +192,17 @@ def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys)
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
     message = runs.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "device", "is_said"), [(25e6, "cuda", True), (None, "cuda", False), (25e6, "cpu", False)]
+)
+def test_a_gpus_peak_tells_the_largest_batch_of_other_memories(monkeypatch, capsys, parameters, device, is_said):
+    peak = 16 * 25e6 + 40 * 2**27  # 128 MiB an image, next to weights, gradients and Adam's moments
+    line = {"study": "your_network", "model": "mine", "precision": "fp32", "batch_size": 40, "peak_memory_bytes": peak}
+    row = make_row(**line, device=device, parameters=parameters)
+    evidence = Evidence(make_rows([row | {"index": index} for index in range(6)]))
+    monkeypatch.setattr(measure.Evidence, "of_machine", lambda name: evidence)
+    measure._say_results([], evidence.points("your_network"))
+    expected = int((networks.USABLE * 16 * 2**30 - 16 * 25e6) / 2**27)
+    assert (f"{expected} in 16 GB" in capsys.readouterr().out) == is_said

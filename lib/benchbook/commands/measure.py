@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import pandas
 import typer
 
 from benchbook.commands.output import say, within
@@ -138,7 +139,7 @@ def _say_results(points: list, lines) -> None:
         said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
         said += [f"{shares[point]:.0%} of this machine's matrix products"] if shares.get(point, 0) > 0 else []
         typer.echo(f"  {', '.join(said)}")
-        if line["device"] != "cpu" and peaks.get(point, 0) > 0 and line["parameters"] > 0:
+        if line["device"] != "cpu" and peaks.get(point, 0) > 0 and pandas.notna(line["parameters"]):
             work = networks.Network.from_peak(
                 line["model"], line["parameters"], peaks[point], line["batch_size"], line["precision"]
             )
