@@ -22,35 +22,13 @@ import pandas
 from benchbook.record import articles, chips, networks
 
 HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
-TOLD = (
-    "attention",
-    "vocabulary",
-    "data",
-    "cudnn",
-    "compiled",
-    "suite_version",
-    "block",
-    "power_limit_watts",
-    "memory_format",
-    "optimizer",
-)
+TOLD = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
+TOLD += ("memory_format", "optimizer")
 SIZES = ("image_size", "sequence_length")
 FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms; of `released` years / 3
 COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_length", "precision", "family"]
-COLUMNS += [
-    "framework",
-    "chip",
-    "origin",
-    "product",
-    "vendor",
-    "rate",
-    "batch_size",
-    "date",
-    "loader",
-    "no_update",
-    "flops_per_sample",
-]
-COLUMNS += ["source", *FEATURES]
+COLUMNS += ["framework", "chip", "origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update"]
+COLUMNS += ["flops_per_sample", "source", *FEATURES]
 BATCH, DATE, MEMORY = 64.0, 2021.0, 16.0  # where none was stated
 PRINTED = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
 # Starting a step takes longer than its arithmetic: such networks tell nothing of larger ones, nor larger ones of them.
