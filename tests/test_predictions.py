@@ -153,6 +153,13 @@ def test_outside_what_is_known_it_is_refused_by_name(forecaster, question, missi
         forecaster.rate(question)
 
 
+def test_an_answer_says_where_intervals_hold_too_rarely(forecaster):
+    (note,) = (note for note in forecaster.ask(Question("P100", "resnet50", "fp16"), TODAY).notes if "hidden" in note)
+    assert judged.PLAIN_HALF in note
+    assert "held 65%" in note
+    assert not any("hidden" in note for note in forecaster.ask(Question("V100", "resnet50", "fp16"), TODAY).notes)
+
+
 def test_a_small_batch_takes_no_shorter_step_than_any_on_record(forecaster):
     small = Question("H100 80GB SXM", "resnet50", "amp_fp16", batch_size=4)
     rate, usual = forecaster.rate(small), forecaster.rate(replace(small, batch_size=None))

@@ -20,6 +20,7 @@ IMAGENET = 1_281_167  # training images
 TOKENS = 1e9  # of a training whose length is not asked for
 SEQUENCES = 8.0  # of a batch that is not asked for
 NEAREST = 5  # figures shown with an answer
+LEAST_COVERAGE = 0.85  # of 90 % intervals: with less an answer says so
 BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
 NEW = "not on record"  # the publication of a work that nobody published: the user's own
 MOST = 8  # devices of a machine: the record's figures of one publication reach no further
@@ -343,6 +344,13 @@ class Forecaster:
         purchases["hours_to_break_even"] = purchases["usd"].astype(float) / estimate.usual_rent(offers)
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
+        family = self.target(question)["family"]
+        alike = self.published[self.published["family"].eq(family) & self.published["situation"].eq(model.CHIP)]
+        share = model.measures(alike)["coverage"]
+        if len(alike) >= model.FEWEST and share < LEAST_COVERAGE:
+            notes.append(
+                f"of {len(alike)} hidden rates in {family}, 90 % intervals held {share:.0%}: take it as a guess"
+            )
         return Answer(
             question, rate, seconds, offers, purchases,
             self._joules(question, rate), self.nearest(question), self._error(question),
