@@ -400,7 +400,8 @@ class Forecaster:
         product, (network, *size) = target["product"], target["work"].split(", ")
         work = ", ".join([networks.spoken(network), *size])
         of_chip, of_work = (self._known[name].get(target[name], 0) for name in ("product", "work"))
-        text = f"{of_chip} known rates of {product}" if of_chip else f"the printed figures of {product}, without a rate"
+        known = wording.count(of_chip, "known rate")
+        text = f"{known} of {product}" if of_chip else f"the printed figures of {product}, without a rate"
         text += f", and {of_work} of {work}" if of_work else ", and the operations of the work, without a rate"
         if numpy.isnan(chips.table()["fp32_tflops"][target["chip"]]):
             text += (

@@ -117,9 +117,11 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
 
 
 SPOKEN = {
+    "gpt2_124m": "GPT-2 small",
     "mnist_cnn": "the MNIST network",
     "mobilenet_v2": "MobileNetV2",
     "mobilenetv2_frozen": "MobileNetV2's last layer",
+    "nanogpt_char": "nanoGPT's character model",
     "resnet50": "ResNet-50",
     "simclr_resnet18": "SimCLR's ResNet-18",
     "unet_triangles": "the segmentation U-Net",

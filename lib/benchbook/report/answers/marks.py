@@ -57,7 +57,7 @@ TASKS = (
         "resnet50",
         "ResNet-50, 90 epochs",
         "train ResNet-50 for 90 epochs",
-        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training; without tests."
+        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training, without tests."
         " Published rates are of synthetic images or of real ones, as each source says.",
         90 * IMAGENET,
         study="resnet50_cost",
@@ -122,8 +122,8 @@ TASKS = (
         "gpt2",
         "GPT-2 small, a billion tokens",
         "train GPT-2 small on a billion tokens",
-        "GPT-2 small (124 million weights) on a billion tokens, in sequences of 1,024, at the rate of training; tests"
-        " left out.",
+        "GPT-2 small (124 million weights) on a billion tokens, in sequences of 1,024, at the rate of training,"
+        " without tests.",
         1e9 / 1024,
         work="gpt2_124m",
         points="gpt_tokens",
@@ -131,8 +131,8 @@ TASKS = (
     Task(
         "nanogpt",
         "nanoGPT to 1.47",
-        "train nanoGPT's character model to 1.47",
-        "5,000 steps of 64 sequences of 256 characters at the rate of training; tests left out. nanoGPT's README prints"
+        "train nanoGPT's character model to a loss of 1.47",
+        "5,000 steps of 64 sequences of 256 characters at the rate of training, without tests. nanoGPT's README prints"
         " a validation loss of 1.4697 after them.",
         5000 * 64,
         work="nanogpt_char",
@@ -145,7 +145,7 @@ TASKS = (
         "train your network",
         "Predicted from the public record for a convolutional network in PyTorch with 64 images a step. Choose a"
         " network, or enter the operations of a training step for one image (2 for a multiply-add, forward and backward"
-        " together). Of language models it is a guess: take the tasks of GPT.",
+        " together). For a language model choose a task with GPT in its name.",
         1e6,
         work="given",
         points="your_network",
