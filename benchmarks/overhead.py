@@ -71,7 +71,7 @@ def torch_workload(study: str, device: Device):
 
 def keras_workload(study: str, device: Device):
     """Return a workload and the loss that Keras's own `fit` takes for it."""
-    from benchbook.frameworks.keras.training import import_keras
+    from benchbook.frameworks.keras.runtime import import_keras
     from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
     from benchbook.studies.segmentation_scaling import plan as segmentation
 

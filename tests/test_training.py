@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.keras.training import evaluation_batch_size
+from benchbook.frameworks.keras.runtime import evaluation_batch_size
 from benchbook.frameworks.plain import LabelsByImage, all_of
 
 

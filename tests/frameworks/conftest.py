@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.training import import_keras
+from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.studies import plan
 from processes import FRAMEWORK, environment_of_tests

@@ -4,16 +4,8 @@ import numpy
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.training import (
-    KerasWorkload,
-    ResidentArrays,
-    cross_entropy,
-    flops_per_sample,
-    import_keras,
-    kernels_of_zeros,
-    to_host,
-    top1,
-)
+from benchbook.frameworks.keras.runtime import ResidentArrays, import_keras, kernels_of_zeros, to_host
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample, top1
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, reference

@@ -56,7 +56,7 @@ def state(made) -> dict[str, numpy.ndarray]:
         return {
             name: part.numpy().copy() for name, part in made.model.state_dict().items() if "num_batches" not in name
         }
-    from benchbook.frameworks.keras.training import to_host
+    from benchbook.frameworks.keras.runtime import to_host
 
     return {weight.path: to_host(weight.value) for weight in made.model.weights}
 
@@ -78,7 +78,7 @@ def logits(made, pixels: numpy.ndarray, precision: str = "fp32") -> numpy.ndarra
     images = mobilenetv2.enlarge(pixels, 32, channels_first=made.device.framework == "torch")
     images = images.astype("float64" if precision == "fp64" else "float32")
     if made.device.framework != "torch":
-        from benchbook.frameworks.keras.training import to_host
+        from benchbook.frameworks.keras.runtime import to_host
 
         exact = replace(made, settings=Settings(precision))
         exact.network.load([to_host(weight.value) for weight in made.model.weights])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.training import to_host
+from benchbook.frameworks.keras.runtime import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import reference
 from benchbook.studies.resnet50_cost import network_keras as keras_side

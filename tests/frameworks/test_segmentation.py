@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.training import to_host
+from benchbook.frameworks.keras.runtime import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
 from benchbook.studies import datasets

@@ -10,7 +10,8 @@ import pytest
 
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, cross_entropy, import_keras
+from benchbook.frameworks.keras.runtime import ResidentArrays, import_keras
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.measuring import sensors
 from small import build_either_way

@@ -14,8 +14,8 @@ from tensorflow.python.framework import op_callbacks
 
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.runtime import as_gathered
-from benchbook.frameworks.keras.training import KerasWorkload, ResidentArrays, arithmetic, import_keras
+from benchbook.frameworks.keras.runtime import ResidentArrays, arithmetic, as_gathered, import_keras
+from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol

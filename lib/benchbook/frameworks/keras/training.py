@@ -13,33 +13,11 @@ from typing import Any
 import ml_dtypes  # NumPy's bfloat16 and its like, as TensorFlow and JAX have them
 import numpy
 
-from benchbook.frameworks.keras.runtime import (
-    Array,
-    Batch,
-    ResidentArrays,
-    arithmetic,
-    evaluation_batch_size,
-    import_keras,
-    is_moving,
-    kernels_of_zeros,
-    to_host,
-)
+from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import Evaluation, ParitySubject, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
-__all__ = [
-    "KerasWorkload",
-    "ResidentArrays",
-    "arithmetic",
-    "cross_entropy",
-    "evaluation_batch_size",
-    "flops_per_sample",
-    "import_keras",
-    "kernels_of_zeros",
-    "to_host",
-    "top1",
-]
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
 # Keras's classes whose work is multiplications, and how often each number of a kernel is used: once for every
 # position of the output, or, where a convolution is transposed, of the input.

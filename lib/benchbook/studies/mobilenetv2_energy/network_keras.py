@@ -2,15 +2,14 @@
 
 import functools
 
-from benchbook.frameworks.keras.training import (
+from benchbook.frameworks.keras.runtime import (
     Array,
-    KerasWorkload,
     ResidentArrays,
-    cross_entropy,
     evaluation_batch_size,
     import_keras,
     kernels_of_zeros,
 )
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan, enlarge

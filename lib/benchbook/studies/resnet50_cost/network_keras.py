@@ -4,13 +4,8 @@ import functools
 import itertools
 
 from benchbook.frameworks.batches import loaded, plain_order
-from benchbook.frameworks.keras.training import (
-    KerasWorkload,
-    cross_entropy,
-    evaluation_batch_size,
-    import_keras,
-    kernels_of_zeros,
-)
+from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, kernels_of_zeros
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 from benchbook.frameworks.plain import all_of
 from benchbook.studies.resnet50_cost.plan import (
     DROP,

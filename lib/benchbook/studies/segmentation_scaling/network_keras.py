@@ -8,14 +8,14 @@ import functools
 
 import numpy
 
-from benchbook.frameworks.keras.training import (
+from benchbook.frameworks.keras.runtime import (
     Array,
-    KerasWorkload,
     ResidentArrays,
     evaluation_batch_size,
     import_keras,
     kernels_of_zeros,
 )
+from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STEP, Plan
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample, import_keras
+from benchbook.frameworks.keras.runtime import import_keras
+from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import MOMENTUM, Plan
