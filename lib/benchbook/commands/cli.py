@@ -102,7 +102,7 @@ def study(
         say(f"Left out: {each.point.title} ({each.reason})")
     if until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
-        _print_findings(list(lines["study"]))
+        _print_findings(lines["machine"].iloc[0], list(lines["study"]))
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
@@ -381,11 +381,15 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
 
 
-def _print_findings(studied: list[str]) -> None:
-    """Print what the report finds, of up to three studies."""
-    findings = pandas.read_csv(layout.outputs() / "figures" / "findings.csv").set_index("study")["finding"].dropna()
-    for study in [study for study in dict.fromkeys(studied) if study in findings.index][:MOST_FINDINGS]:
-        say(findings[study])
+def _print_findings(machine: str, studied: list[str]) -> None:
+    """Print what up to three studies find on this machine; the report speaks of all machines."""
+    from benchbook import studies
+    from benchbook.studies import findings
+    from benchbook.studies.study import Evidence
+
+    evidence = Evidence.of_machine(machine)
+    for study in [study for name, study in studies.every().items() if name in studied and study.says][:MOST_FINDINGS]:
+        say(findings.finding(study, evidence))
 
 
 def _compare_with(like: str, machine: str) -> None:
