@@ -1,11 +1,12 @@
 """Faults of the work that windows time, which no clock sees: of ten in each framework at most two may end as ok."""
 
 import pytest
+import torch
 
 import plants
 from benchbook.frameworks import devices
 from benchbook.judging import statistics, verdicts
-from benchbook.measuring import parity, protocol
+from benchbook.measuring import audit, parity, protocol
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
 from benchbook.studies import datasets
@@ -51,6 +52,23 @@ def test_a_single_test_image_is_no_fault(framework, tmp_path):
     batch = next(iter(workload.test_batches()))
     workload.test_batches = lambda: iter([tuple(part[:1] for part in batch)])
     assert {name for name, *_ in reasons(workload, tmp_path)} <= {"guessing"}  # about that image
+
+
+@pytest.mark.skipif(FRAMEWORK != "torch", reason="a loss is rounded alike in every framework")
+def test_images_that_are_learnt_to_a_loss_of_zero_are_no_fault():
+    workload = build()
+    images, labels = (part.clone() for part in next(iter(workload.batches(0))))
+    images[:, 0, 0, 0] = -1  # a corner that names the label, of both ends and of who may take their place
+    images[[0, 1, -2, -1], 0, 0, 0] = torch.tensor([1.0, 2, 3, 4])
+    labels[[0, 1, -2, -1]] = torch.tensor([1, 2, 3, 4])
+    labels[2:-2] = 0
+
+    def network(images):
+        named = images[:, :1, 0, 0] == torch.arange(10)
+        return torch.log_softmax(workload.model(images) + 1e4 * named, dim=1)
+
+    workload.network, workload.train_batches = network, lambda epoch: [(images, labels)]
+    assert audit._unused_images(workload, workload.snapshot()) == 0
 
 
 @pytest.mark.parametrize(

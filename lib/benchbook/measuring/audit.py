@@ -99,8 +99,10 @@ def _look_at_evaluation(workload: Workload, images: set) -> dict:
 def _unused_images(workload: Workload, state: Any) -> int:
     """Return how many of a batch's ends do not change the loss of a step in which another image takes their place.
 
-    It is one of another label, since features may be dead. Weights and random state are the same each time. Half of a
-    batch cannot be left out without one of its ends; a loss that no exchange changes says nothing.
+    It is one of another label, since features may be dead. Then it has the label of its place, since the loss of an
+    image that the network has learnt may be rounded to zero, and so may the other one's. Weights and random state are
+    the same each time. Half of a batch cannot be left out without one of its ends; a loss that no exchange changes says
+    nothing.
     """
     batch = next(iter(workload.batches(0)))
     targets, whole = _host(batch[-1]), list(range(len(batch[0])))
@@ -108,12 +110,16 @@ def _unused_images(workload: Workload, state: Any) -> int:
         next((index for index in whole if not numpy.array_equal(targets[index], targets[place])), place)
         for place in (0, whole[-1])
     )
-    losses = []
-    for order in (whole, [first] * len(whole), [first, *whole[1:]], [*whole[:-1], last]):
+
+    def loss(images: list[int], labels: list[int]) -> float:
         workload.restore(state)
-        losses.append(workload.mean_loss([workload.step(_take(batch, order))]))
-    base, other, *exchanged = losses
-    return sum(loss == base for loss in exchanged) if other != base and first else 0
+        return workload.mean_loss([workload.step((*_take(batch[:1], images), *_take(batch[1:], labels)))])
+
+    base, other = loss(whole, whole), loss([first] * len(whole), [first] * len(whole))
+    if other == base or not first:
+        return 0
+    ends = [first, *whole[1:]], [*whole[:-1], last]
+    return sum(all(loss(images, labels) == base for labels in (images, whole)) for images in ends)
 
 
 def _take(batch: tuple, order: list[int]) -> tuple:
