@@ -311,7 +311,7 @@ def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypat
     _has(monkeypatch, "cpu")
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
     assert min(point.parameters["window_seconds"] for point in measured) >= 1.0  # none is an epoch of a tiny set
-    assert {point.parameters["num_windows"] for point in measured} == {6}  # as many as make an interval
+    assert {point.parameters["num_windows"] for point in measured if point.num_kernels > 1} == {6}
     alone = [study for study in VARIANTS if sum(point.study == study for point in measured) == 1]
     assert {point.num_kernels for point in measured if point.study not in alone} == {2}
 

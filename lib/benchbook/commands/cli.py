@@ -361,13 +361,13 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     for machine in lines["machine"].drop_duplicates():
         epochs |= headline.epoch_seconds(Evidence.of_machine(machine), studies.every())
     measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
-    shown, rates = [], [f"{statistics.in_units(line)[-1]}/s" for line in measured.to_dict("records")]
+    shown = []
     for line in measured.to_dict("records"):
         has_rate = pandas.notna(line["samples_per_second"])
         cells = {"study": studies.title(line["study"])}
         cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
         rate, low, high, unit = statistics.in_units(line)
-        cells |= dict.fromkeys(rates) | {f"{unit}/s": wording.rate(rate) if has_rate else None}
+        cells["speed"] = f"{wording.rate(rate)} {unit}/s" if has_rate else None
         bounds = wording.bounds(low, high, line["interval"], wording.rate) if has_rate else ""
         cells["95 % interval"] = bounds.removeprefix("95 % interval ")
         epoch = epochs.get(tuple(line[name] for name in statistics.POINT_KEY)) if has_rate else None

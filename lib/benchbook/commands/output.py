@@ -16,6 +16,7 @@ from benchbook.machine import layout
 WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "check", "state", "detail", "next step")
 WORDS += ("study", "setting", "remark")
 WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
+LONGEST_WORD = 14  # characters that stay in one line of a cell
 
 
 def say(text: str) -> None:
@@ -25,12 +26,15 @@ def say(text: str) -> None:
 
 def say_table(title: str, lines: pandas.DataFrame) -> None:
     """Print a table; what is missing is empty."""
-    table = Table(title=Text(title))
+    table = Table(title=Text(title), show_edge=False)
+    cells = lines.map(lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v))
     for name in lines.columns:
-        table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
-    for values in lines.itertuples(index=False):
-        cells = ["" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
-        table.add_row(*map(Text, cells))
+        longest = max(len(word) for text in [name, *cells[name]] for word in text.split() or [""])
+        width = min(longest, LONGEST_WORD)  # an identifier may be cut, a word of a sentence may not
+        justify = "left" if name in WORDS else "right"
+        table.add_column(Text(name), justify=justify, overflow="fold", min_width=width)
+    for values in cells.itertuples(index=False):
+        table.add_row(*map(Text, values))
     Console().print(table)
 
 
