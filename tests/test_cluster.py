@@ -113,7 +113,7 @@ def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, mo
     assert "profile quick, on desk" in printed
     assert " controlled, GPU, data on the device │" in printed
     job = next(line.split("│") for line in printed.partition("One job each")[2].splitlines() if "vae" in line)
-    assert [int(cell) for cell in job[3:5]] == [1, 55]
+    assert [int(cell) for cell in job[2:4]] == [1, 55]
 
 
 # What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.

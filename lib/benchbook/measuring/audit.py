@@ -115,11 +115,11 @@ def _unused_images(workload: Workload, state: Any) -> int:
         workload.restore(state)
         return workload.mean_loss([workload.step((*_take(batch[:1], images), *_take(batch[1:], labels)))])
 
-    base, other = loss(whole, whole), loss([first] * len(whole), [first] * len(whole))
-    if other == base or not first:
-        return 0
+    base = loss(whole, whole)
     ends = [first, *whole[1:]], [*whole[:-1], last]
-    return sum(all(loss(images, labels) == base for labels in (images, whole)) for images in ends)
+    unused = sum(all(loss(images, labels) == base for labels in (images, whole)) for images in ends)
+    same = [first] * len(whole)
+    return unused if unused and first and loss(same, same) != base else 0
 
 
 def _take(batch: tuple, order: list[int]) -> tuple:
