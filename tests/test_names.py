@@ -218,7 +218,7 @@ def test_a_claims_page_lies_with_the_others(tree):
     site = report.Site(tree / "site")
     before = set(listing(tree))
     with pytest.raises(ValueError, match=r"claim '\.\./\.\./x'; allowed: up to 128 letters"):
-        report.write_claims(tree / "claims.csv", [], site)
+        report.write_claims(tree / "claims.csv", [], site, {})
     assert set(listing(tree)) == before
 
 

@@ -57,7 +57,7 @@ class Crops:
         """Return pixels, uint8, shape (size, size, 3), and the label."""
         from PIL import Image
 
-        later, index = divmod(index, len(self))
+        later, index = divmod(int(index), len(self))
         picture, flipped = self.pictures.open(index), False
         if self.epoch is None:
             box = middle_box(*picture.size)
