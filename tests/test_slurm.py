@@ -22,7 +22,7 @@ pytestmark = [
 PROFILE = """
 calibrate:
   time_limit_minutes: 2
-  parameters: {num_windows: 1, window_seconds: 0.01, matrix_sizes: "64 128", copy_mebibytes: 1}
+  parameters: {budget: {num_windows: 1, window_seconds: 0.01, matrix_sizes: "64 128", copy_mebibytes: 1}}
   points:
     - {framework: torch, device: cpu}
 toy:
