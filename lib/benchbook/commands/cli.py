@@ -24,6 +24,7 @@ from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
+from benchbook.studies.study import Evidence
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 # What `benchbook --help` groups the commands by.
@@ -97,12 +98,13 @@ def study(
         say(ORDER)
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
-    _print_summary(lines)
+    own = _evidence(lines)
+    _print_summary(lines, own)
     for each in left_out:
         say(f"Left out: {each.point.title} ({each.reason})")
     if until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
-        _print_findings(lines["machine"].iloc[0], list(lines["study"]))
+        _print_findings(own[0], list(lines["study"]))
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
@@ -351,15 +353,19 @@ def _say_first_use(points: list[profiles.Point]) -> None:
             )
 
 
-def _print_summary(lines: pandas.DataFrame) -> None:
-    """Print a line for each point that has a rate, and one for each that failed."""
+def _evidence(lines: pandas.DataFrame) -> list[Evidence]:
+    """Return what each machine of a study has measured, so far; a cluster has one for each kind of node."""
+    return [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
+
+
+def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
+    """Print a line for each point that has a rate, and one for each that failed; `own` is from `_evidence`."""
     from benchbook import studies
     from benchbook.report import headline
-    from benchbook.studies.study import Evidence
 
     epochs = {}
-    for machine in lines["machine"].drop_duplicates():
-        epochs |= headline.epoch_seconds(Evidence.of_machine(machine), studies.every())
+    for evidence in own:
+        epochs |= headline.epoch_seconds(evidence, studies.every())
     measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
     shown = []
     for line in measured.to_dict("records"):
@@ -381,13 +387,11 @@ def _print_summary(lines: pandas.DataFrame) -> None:
     say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
 
 
-def _print_findings(machine: str, studied: list[str]) -> None:
-    """Print what up to three studies find on this machine; the report speaks of all machines."""
+def _print_findings(evidence: Evidence, studied: list[str]) -> None:
+    """Print what up to three studies find on a machine; the report speaks of all machines."""
     from benchbook import studies
     from benchbook.studies import findings
-    from benchbook.studies.study import Evidence
 
-    evidence = Evidence.of_machine(machine)
     for study in [study for name, study in studies.every().items() if name in studied and study.says][:MOST_FINDINGS]:
         say(findings.finding(study, evidence))
 

@@ -79,9 +79,9 @@ def _look_at_evaluation(workload: Workload, images: set) -> dict:
     """
     own, batch = workload.test_batches, next(iter(workload.test_batches()))
     tests = _digests(batch[0])
-    half = len(batch[0]) // 2
+    counts, half = {"audited_tests": len(tests), "audited_trained_tests": len(tests & images)}, len(batch[0]) // 2
     if not half:  # one image depends on no other
-        return {"audited_tests": len(tests), "audited_trained_tests": len(tests & images), "evaluation_error": 0.0}
+        return counts | {"evaluation_error": 0.0}
     first, second = list(range(half)), list(range(half, 2 * half))
     losses = []
     try:
@@ -92,7 +92,6 @@ def _look_at_evaluation(workload: Workload, images: set) -> dict:
     finally:
         workload.test_batches = own
     error = abs((losses[1] + losses[2]) / 2 / losses[0] - 1) if losses[0] else 0.0
-    counts = {"audited_tests": len(tests), "audited_trained_tests": len(tests & images)}
     return counts | {"evaluation_error": float(numpy.nan_to_num(error, nan=1.0, posinf=1.0))}
 
 

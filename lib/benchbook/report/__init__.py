@@ -137,10 +137,10 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines, printed),
         predictions=_figures(figures, "", PREDICTIONS, lines, printed),
     )  # fmt: skip
-    grouped = [
-        (outcome, [claim for claim in claims if claim["outcome"] == outcome]) for outcome in claim_outcomes.MEANS
+    outcomes = [
+        (outcome, [claim for claim in claims if claim["outcome"] == outcome]) for outcome in claim_outcomes.OUTCOMES
     ]
-    grouped = [(outcome, own) for outcome, own in grouped if own]
+    grouped = [(outcome, own) for outcome, own in outcomes if own]
     holds = Counter(claim["holds"] for claim in claims)
     site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS, arithmetic=holds)
     site.write("machines.html", "machines.html", "Machines", **content, places=places)

@@ -28,7 +28,6 @@ from benchbook.studies.study import Drawing, Evidence
 
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes a tenth of that
 EXPLORED_SECONDS = 1.0  # of the window at each setting that is tried out
-SYNTHETIC = "synthetic"  # what rows call images that are made on the device
 TRIED = ["samples", "loss", "samples_per_second"]
 DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # so that a row says what a failed run tried
 

@@ -4,6 +4,7 @@ import pandas
 
 from benchbook.judging import statistics, wording
 from benchbook.record import estimate
+from benchbook.rows import networks
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines, Points
@@ -11,11 +12,6 @@ from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence, Rule, Study, once
 
 NAME = "gpt_tokens"
-TITLES = {
-    "nanogpt_char": "nanoGPT's character model",
-    "nanogpt_char_small": "nanoGPT's small character model",
-    "gpt2_124m": "GPT-2 small",
-}
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
 TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
 _SETTINGS = ["lora_rank", "ladder"]
@@ -141,7 +137,7 @@ def largest(evidence: Evidence) -> pandas.DataFrame:
 
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return lines with what people call their network, and the text where that is not the whole one."""
-    titles = table["model"].map(TITLES).fillna(table["model"])
+    titles = table["model"].map(networks.spoken, na_action="ignore")
     network = titles.mask(table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text")
     return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
 
