@@ -4,7 +4,7 @@
 bytes that autograd keeps of one sample in float32, counted on tensors without data.
 
 `python benchmarks/fit_memory.py peaks` trains those of FITTED and CHECKED with Adam on the CPU, prints the most bytes
-that torch's allocator held, fits the constants of `record.networks` to the first, and says how far they are off on the
+that torch's allocator held, fits the constants of `rows.networks` to the first, and says how far they are off on the
 others. It takes minutes.
 """
 
@@ -19,7 +19,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
-from benchbook.record import networks
+from benchbook.rows import networks
 
 FITTED = ("resnet18", "resnet50", "densenet121", "vgg11", "vit_b_32", "nanogpt_char")
 CHECKED = ("mobilenet_v2", "convnext_tiny", "gpt2_124m")

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from benchbook.commands import cli, measure
 from benchbook.machine import layout
 from benchbook.measuring import protocol, runs
-from benchbook.record import networks
-from benchbook.rows import records
+from benchbook.rows import networks, records
 from benchbook.running import session
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import loading

@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchbook.record import networks
-from benchbook.rows import crosschecks
+from benchbook.rows import crosschecks, networks
 from rows import make_row, make_rows
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, networks
+from benchbook.record import articles, chips
+from benchbook.rows import networks
 
 HEADER = ",".join(articles.COLUMNS).encode() + b"\n"
 

@@ -13,8 +13,7 @@ from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
-from benchbook.record import networks
-from benchbook.rows import ceilings, records
+from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import nested
 from benchbook.running import execute, profiles, session, versions
 from benchbook.studies.study import Evidence

@@ -12,9 +12,9 @@ import typer
 from benchbook import record
 from benchbook.commands.output import say, say_table, within
 from benchbook.judging import wording
-from benchbook.record import articles, forecast, model, networks
+from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
-from benchbook.rows import records
+from benchbook.rows import networks, records
 from benchbook.studies import predictions
 
 SPECIFICATIONS = {

@@ -10,8 +10,8 @@ import numpy
 import pandas
 
 from benchbook.machine import layout
-from benchbook.record import chips, networks
-from benchbook.rows import records
+from benchbook.record import chips
+from benchbook.rows import networks, records
 
 COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
 COLUMNS += ["unit", "origin", "source", "note"]

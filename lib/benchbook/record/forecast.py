@@ -12,9 +12,9 @@ import numpy
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record import articles, chips, estimate, model, networks
+from benchbook.record import articles, chips, estimate, model
 from benchbook.record.model import BATCH, DATE, HERE, RECORD, Model, Unknown
-from benchbook.rows import records
+from benchbook.rows import networks, records
 
 IMAGENET = 1_281_167  # training images
 TOKENS = 1e9  # of a training whose length is not asked for

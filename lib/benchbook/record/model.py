@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.record import articles, chips, networks
+from benchbook.record import articles, chips
+from benchbook.rows import networks
 
 HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
 TOLD = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")

@@ -18,7 +18,7 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.rows import ceilings, points
+from benchbook.rows import ceilings, networks, points
 from benchbook.rows.schema import DTYPES, RUN_TIME, listed
 
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
@@ -213,24 +213,32 @@ def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
 
 
 def _operations(table: pandas.DataFrame) -> pandas.Series:
-    """Return the operations for a sample of products of matrices, and of networks of the studies that were counted.
-
-    At other sizes as `record.networks.describe` has them; of images where every layer halves them without a remainder.
-    """
+    """Return the operations for a sample of products of matrices, and of networks of the studies that were counted."""
     sizes, frozen, own = (
         table["settings"].map(lambda settings, name=name: settings.get(name))
         for name in ("matrix_size", "trainable", "network")
     )
-    counts = pandas.read_csv(layout.published() / "record" / "networks.csv").set_index(["network", "parameters"])
     names = table["model"].astype(object) + frozen.eq(False).map({True: "_frozen", False: ""})
-    known = counts.reindex(pandas.MultiIndex.from_arrays([names, table["parameters"]])).set_axis(table.index)
-    counted, tokens, pixels = known["flops_per_sample"], table["sequence_length"], table["image_size"]
-    of_images = counted * (pixels / known["image_size"]) ** 2
-    more = tokens - known["sequence_length"]
-    of_tokens = tokens * (counted / known["sequence_length"] + 12 * known["layers"] * known["width"] * more)
-    is_whole = pixels.eq(known["image_size"]) | pixels.mod(32).eq(0)
-    found = of_tokens.fillna(of_images.where(is_whole)).where(own.isna())
+    works = table[["parameters", "image_size", "sequence_length"]].assign(name=names.where(own.isna()))
+    distinct = works.drop_duplicates()
+    counts = [_counted(**work) for work in distinct.astype(object).where(distinct.notna(), None).to_dict("records")]
+    found = works.merge(distinct.assign(counted=pandas.Series(counts, distinct.index, dtype=float)), how="left")
+    found = found["counted"].set_axis(table.index)
     return found.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
+
+
+def _counted(
+    name: str | None, parameters: int | None, image_size: int | None, sequence_length: int | None
+) -> float | None:
+    """Return a network's operations; of images at a size of which every layer halves them without a remainder."""
+    if name not in networks.table().index or networks.table()["parameters"][name] != parameters:
+        return None
+    counted = networks.describe(name)
+    if counted.sequence_length:
+        is_known = sequence_length is not None
+    else:
+        is_known = image_size is not None and (image_size == counted.image_size or image_size % 32 == 0)
+    return networks.describe(name, image_size, sequence_length).flops_per_sample if is_known else None
 
 
 def _add_times(table: pandas.DataFrame) -> None:

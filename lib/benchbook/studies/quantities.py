@@ -7,7 +7,8 @@ import pandas
 
 from benchbook.judging import intervals, verdicts
 from benchbook.machine.kinds import named_by_driver
-from benchbook.record import articles, chips, estimate, networks
+from benchbook.record import articles, chips, estimate
+from benchbook.rows import networks
 from benchbook.studies.study import Evidence, Rule, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session", "session_width"]

@@ -9,10 +9,11 @@ import pandas
 
 from benchbook import record
 from benchbook.judging import wording
-from benchbook.record import chips, networks
+from benchbook.record import chips
 from benchbook.record.forecast import Forecaster, Question, Range, Watts
 from benchbook.record.model import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
+from benchbook.rows import networks
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
 REFERENCE = networks.describe("resnet50").flops_per_sample  # shown first of the user's network

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchbook.judging import wording
-from benchbook.record import estimate, networks
+from benchbook.record import estimate
+from benchbook.rows import networks
 
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")

@@ -122,6 +122,7 @@ SPOKEN = {
     "mobilenet_v2": "MobileNetV2",
     "mobilenetv2_frozen": "MobileNetV2's last layer",
     "nanogpt_char": "nanoGPT's character model",
+    "nanogpt_char_small": "nanoGPT's small character model",
     "resnet50": "ResNet-50",
     "simclr_resnet18": "SimCLR's ResNet-18",
     "unet_triangles": "the segmentation U-Net",
