@@ -215,7 +215,7 @@ def among(*rows):
 def test_a_point_has_its_rate_its_bounds_and_its_joules():
     rows = run(precision="bf16", **ENERGY)
     text = closing.sentences(among(*rows), make_rows(rows))
-    assert text.startswith("This point (reference, torch, cpu, bf16, mnist) trains 320 images a second (range 250 to")
+    assert text.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
     assert " 400, n=3; one start only)" in text
     assert "Energy: 0.5 J an image" in text
 

@@ -57,7 +57,7 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
         "memory_gib": 16,
         "accelerator": "2 x NVIDIA A, NVIDIA B",
         "system": "Linux 6.2",
-        "software": "Python 3.11.7, torch 2.10.0, jax 0.10.2",
+        "software": "Python 3.11.7, PyTorch 2.10.0, JAX 0.10.2",
         "sessions": 2,
         "rows": 4,
     }

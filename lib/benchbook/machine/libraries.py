@@ -15,6 +15,7 @@ class Framework:
     """What is the same for all devices of a framework.
 
     Attributes:
+        word: what people call it.
         library: what its networks are written in, and so the module of a study that builds them.
         settings: what a search may turn on besides the precision, of what a kind of device lists; Keras leaves no
             choice of memory format or of a fused optimiser, and JAX none of its compiler.
@@ -24,6 +25,7 @@ class Framework:
             system; the others' steps were seen to keep theirs.
     """
 
+    word: str
     library: str
     settings: tuple[str, ...] = ()
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -32,11 +34,14 @@ class Framework:
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework("torch", ("autotuned", "channels_last", "fused", "compiled", "graphs"), frees_to_system=True),
-    "tensorflow": Framework("keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
-    "jax": Framework("keras"),
-    "mlx": Framework("mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
+    "torch": Framework(
+        "PyTorch", "torch", ("autotuned", "channels_last", "fused", "compiled", "graphs"), frees_to_system=True
+    ),
+    "tensorflow": Framework("TensorFlow", "keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
+    "jax": Framework("JAX", "keras"),
+    "mlx": Framework("MLX", "mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
 }
+WORDS = {name: framework.word for name, framework in FRAMEWORKS.items()}
 # The order in which a study that leaves the choice takes the first that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
 

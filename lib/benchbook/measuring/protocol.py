@@ -277,10 +277,12 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     num_steps = _steps_of_a_window(workload, record, sensor, plan)
     if plan.window_seconds:
         workload.restore(fresh)
-    samples = num_steps * workload.batch_size or workload.description()["dataset_samples"]
+    work = workload.description()
+    samples = num_steps * workload.batch_size or work["dataset_samples"]
     total, rates = plan.num_repeats * plan.num_windows * samples, []
+    unit = "sequence" if work.get("sequence_length") else "image"
     # One refresh a second: the bar must not slow what it shows.
-    with tqdm(total=total, unit="image", unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
+    with tqdm(total=total, unit=unit, unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
             inputs = _inputs(workload, num_steps, record.common["variant"])
             for part in plan.parts():
@@ -337,7 +339,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
         workload: what to train.
         sensor: from `sensors.open_sensor`.
         batches: the window's input; the wait for each is `input_seconds`.
-        bar: a progress bar of images, or None.
+        bar: a progress bar of samples, or None.
 
     Returns:
         Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.

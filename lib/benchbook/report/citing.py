@@ -6,7 +6,7 @@ import pandas
 import yaml
 
 from benchbook.judging import verdicts
-from benchbook.machine import layout
+from benchbook.machine import layout, libraries
 from benchbook.record import naming
 
 Published = Callable[[], pandas.DataFrame]  # reading them takes a moment, and not every figure needs them
@@ -67,7 +67,9 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     """Return the conditions of measured points as a sentence without its full stop."""
     if not points:
         return ""
-    frameworks = sorted({f"{line['framework']} {line['framework_version']}" for line in points if line["framework"]})
+    frameworks = sorted(
+        {f"{libraries.WORDS[line['framework']]} {line['framework_version']}" for line in points if line["framework"]}
+    )
     windows = table["num_windows"].dropna() if "num_windows" in table else pandas.Series(dtype=float)
     unproven, unstable = (
         sum(is_so(line["verdict"]) for line in points) for is_so in (verdicts.is_unproven, verdicts.is_unstable)

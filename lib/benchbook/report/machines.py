@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 import pandas
 
-from benchbook.frameworks import devices
 from benchbook.judging import verdicts
-from benchbook.machine import condition
+from benchbook.machine import condition, libraries
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
 COLUMNS += ["rows"]
@@ -60,7 +59,8 @@ def _description(own: list[dict]) -> dict:
     this, environment = own[-1].get("machine") or {}, own[-1].get("environment") or {}
     names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
     packages = {"Python": environment.get("python")} | (environment.get("packages") or {})
-    software = [f"{name} {packages[name]}" for name in ("Python", *devices.FRAMEWORKS) if packages.get(name)]
+    names_of = {"Python": "Python"} | libraries.WORDS
+    software = [f"{word} {packages[name]}" for name, word in names_of.items() if packages.get(name)]
     return {
         "chip": this.get("chip"),
         "cores": this.get("physical_cores"),

@@ -8,6 +8,7 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import verdicts, wording
+from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.rows.points import setting
 
@@ -55,7 +56,7 @@ HEADERS = {
 TEXT = ["machine", "place", "name", "id", "chip", "point", "message", "commit", "session", "framework_version", "study"]
 TEXT += ["dataset"]
 # How a column's values are written for people.
-WORDS = {"dataset": naming.dataset, "device": naming.device_word, "point": setting}
+WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get, "point": setting}
 PERCENT = ("median_error", "coverage", "within_2")
 # What stands small below a cell, besides a machine's id.
 NOTES = {

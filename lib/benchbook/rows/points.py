@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from benchbook.machine import layout
+from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
@@ -28,7 +28,7 @@ SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}",
 SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
 SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
 NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "data on the device"}
-NAMES |= {"torch": "torch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX", "not_trainable": "head alone"}
+NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
 
 
 def declared(study: str) -> dict:

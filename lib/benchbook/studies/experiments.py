@@ -18,7 +18,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import wording
 from benchbook.judging.parity import Agreement
-from benchbook.machine import layout
+from benchbook.machine import layout, libraries
 from benchbook.measuring import parity, protocol, runs, sensors, tuned
 from benchbook.measuring.runs import Run
 from benchbook.studies import figures
@@ -109,7 +109,7 @@ class Experiment:
     def __str__(self) -> str:
         """Return what computes, with what, and where the rows go, in a line."""
         common = self.run.common
-        software = f"{common['framework']} {common['framework_version']}"
+        software = f"{libraries.WORDS[common['framework']]} {common['framework_version']}"
         return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
 
     @property

@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from benchbook.judging import verdicts
+from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.rows import records
@@ -71,7 +72,6 @@ WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED
 WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
 LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
-FRAMEWORKS = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "mlx": "MLX"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # of a line at the left of a bar
 # How labels say a column, where its value alone does not.
@@ -79,7 +79,7 @@ SAID = {
     "batch_size": "batch {:.0f}".format,
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
-    "framework": lambda name: FRAMEWORKS.get(name, name),
+    "framework": lambda name: libraries.WORDS.get(name, name),
     "lora_rank": "LoRA of rank {}".format,
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,

@@ -5,6 +5,8 @@ from IPython.display import Markdown
 
 from benchbook.judging import statistics, wording
 from benchbook.judging.parity import Agreement
+from benchbook.machine import libraries
+from benchbook.record import naming
 from benchbook.studies import findings
 from benchbook.studies.study import Evidence
 
@@ -21,8 +23,10 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
     summary, (machine, study, name) = evidence.summary, rows[["machine", "study", "point"]].iloc[0]
     is_its = summary["machine"].eq(machine) & summary["study"].eq(study) & summary["point"].eq(name)
     point = summary[is_its].iloc[0].to_dict()
-    settings = [point[column] for column in ("variant", "framework", "device", "precision", "dataset")]
-    called = f"This point ({', '.join(word for word in settings if pandas.notna(word))})"
+    named = {"variant": str, "framework": libraries.WORDS.get, "device": naming.device_word, "precision": str}
+    named["dataset"] = naming.dataset
+    words = [word(point[column]) for column, word in named.items() if pandas.notna(point[column])]
+    called = f"This point ({', '.join(words)})"
     if pandas.isna(point["samples_per_second"]):
         return f"{called} measured no window: {point['status'].replace('_', ' ')}."
     rate, low, high, unit = statistics.in_units(point)
