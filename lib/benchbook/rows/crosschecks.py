@@ -47,6 +47,8 @@ COVERS |= {
     "meter": ({"wall"}, set(KINDS)),
     "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
 }
+# The packages that hold a framework, whichever build of it is installed.
+BUILDS = {name: (name, f"{name}-macos", f"{name}-cpu", f"{name}-intel") for name in FRAMEWORKS}
 COMMIT = r"[0-9a-f]{7,40}(\+changed)?"
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
 SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # images to train on
@@ -77,7 +79,7 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
     table = _with_manifests(rows, manifests)
     table["now"] = datetime.now(UTC).timestamp()
     found = []
-    for reason, is_wrong in RULES:
+    for reason, is_wrong in RULES.items():
         wrong = table.index[is_wrong(table).fillna(False).astype(bool)]
         firsts = table.loc[wrong, "run_id"].drop_duplicates().index
         found += [(place, reason.format_map(table.loc[place])) for place in firsts]
@@ -130,16 +132,14 @@ def describe(complaint) -> str:
 
 def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
     """Return the rows with what else `RULES` ask for: of their manifests, of their run, and of the windows before."""
-    runs = rows.drop_duplicates("run_id").dropna(subset="run_id")
-    stated = {
-        run_id: _stated(manifests.get(run_id) or {}, study)
-        for run_id, study in runs[["run_id", "study"]].itertuples(index=False)
-    }
-    stated = pandas.DataFrame.from_dict(stated, orient="index", columns=list(_stated({}, "")), dtype=object)
+    studies = rows.drop_duplicates("run_id").set_index("run_id")["study"].to_dict()
+    stated = [_stated(manifests.get(run_id) or {}, study) for run_id, study in studies.items()]
+    stated = pandas.DataFrame(stated, list(studies), dtype=object)
     numbers = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
     table = rows.astype(dict.fromkeys(numbers, float)).astype({"device": object, "framework": object})
-    table = table.join(stated, on="run_id")
-    table = table.astype(dict.fromkeys(STATED_NUMBERS, float))
+    table = table.join(stated, on="run_id").astype(dict.fromkeys(STATED_NUMBERS, float))
+    table["installed"] = [named.get(name) for named, name in zip(table["versions"], table["framework"], strict=True)]
+    table["version"] = table["framework_version"].str.replace(r"\+.*", "", regex=True)  # of any build
     seconds, run = table["seconds"], table["run_id"]
     table["implied"] = table["samples"] / seconds.where(seconds > 0)
     table["watts"] = table["energy_joules"] / seconds.where(seconds > 0)
@@ -183,7 +183,11 @@ def _stated(manifest: Mapping, study: str) -> dict:
         "process_seconds": manifest.get("process_seconds"),
         "system": machine.get("system"),
         "is_mac": machine["system"].startswith("macOS") if machine.get("system") else None,
-        "versions": {name: _version(name, packages) for name in FRAMEWORKS} if packages else None,
+        "versions": {
+            name: next(filter(None, map(packages.get, builds)), "").partition("+")[0] for name, builds in BUILDS.items()
+        }
+        if packages
+        else {},
         "num_samples": len(sampled),
         "clock": {(line.get("repeat"), line["index"]): line["elapsed_seconds"] for line in sampled}
         if sampled and max(slept) - min(slept) < 1
@@ -245,7 +249,9 @@ def _add_times(table: pandas.DataFrame) -> None:
     """Add when windows began and ended, how they follow one another, and how far the manifest's clock is from them."""
     run = table["run_id"]
     starts = pandas.to_datetime(table["started_at"], format="ISO8601", utc=True)
-    table["begun"] = (starts - pandas.Timestamp(0, tz="UTC")).dt.total_seconds().astype(float)
+    named = pandas.to_datetime(run.str.extract(f"^{RUN_TIME.pattern}")[0], format="%Y%m%dT%H%M%S", utc=True)
+    for name, times in (("begun", starts), ("run_begun", named)):
+        table[name] = (times - pandas.Timestamp(0, tz="UTC")).dt.total_seconds().astype(float)
     table["ended"] = table["begun"] + table["seconds"].fillna(0.0)
     timed = table[table["begun"].notna()]
     own = timed["run_id"]
@@ -262,9 +268,8 @@ def _add_times(table: pandas.DataFrame) -> None:
     table["most_pause"] += DRIVER_SECONDS * table["device"].ne("cpu")
     waited = table["energy_method"].isin(["apple_ioreport", "meter"]).groupby(run).transform("any")
     table["most_pause"] += COUNTER_SECONDS * waited
-    table["run_begun"] = run.map({name: _start(name) for name in run.dropna().unique()}).astype(float)
     table["run_ended"] = table["run_begun"] + table["process_seconds"].fillna(math.inf)
-    inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool, na_action="ignore").eq(True)
+    inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool)
     keys = zip(table.loc[inside, "clock"], table.loc[inside, "repeat"], table.loc[inside, "index"], strict=True)
     read = [clock.get((repeat, index), math.nan) for clock, repeat, index in keys]
     offset = table.loc[inside, "ended"] - pandas.Series(read, table.index[inside], dtype=float)
@@ -330,12 +335,6 @@ def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
     return [pair["tuned"] / pair["reference"] for pair in known]
 
 
-def _start(run_id: str) -> float:
-    """Return the time that a run is named by, in seconds since 1970; of another name none."""
-    named = RUN_TIME.match(run_id)
-    return datetime.strptime(named[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() if named else numpy.nan
-
-
 def _other(name: str, stated: str = "") -> Callable[[pandas.DataFrame], pandas.Series]:
     """Return the rule that a column is what the manifest says, where both say something."""
 
@@ -356,178 +355,114 @@ def _covers(table: pandas.DataFrame) -> pandas.Series:
     return table["energy_joules"].notna() & ~pandas.Series(covered, table.index)
 
 
-def _packages(table: pandas.DataFrame) -> pandas.Series:
-    """Return which rows name a framework, or a version of it, that their manifest's packages do not."""
-    versions = zip(table["versions"], table["framework"], table["framework_version"], strict=True)
-    wrong = [
-        isinstance(installed, dict)
-        and framework in installed
-        and (
-            installed[framework] is None or (isinstance(given, str) and given.partition("+")[0] != installed[framework])
-        )
-        for installed, framework, given in versions
-    ]
-    return pandas.Series(wrong, table.index, dtype=bool)
-
-
-def _version(framework: str, packages: Mapping[str, str | None]) -> str | None:
-    """Return the version of a framework among packages, whichever build it is; None where it is not installed."""
-    builds = (
-        packages.get(name) for name in (framework, *(f"{framework}-{build}" for build in ("macos", "cpu", "intel")))
-    )
-    return next((version.partition("+")[0] for version in builds if version), None)
-
-
 # What is wrong with a row, as a template of its values, and which rows of `_with_manifests` it is true of.
-RULES: tuple[tuple[str, Callable[[pandas.DataFrame], pandas.Series]], ...] = (
-    *((f"{name} is not finite", lambda t, name=name: numpy.isinf(t[name])) for name in MEASURES),
-    (
-        "samples_per_second is {samples_per_second:,.4g}, samples over seconds {implied:,.4g}",
-        lambda t: (t.samples_per_second / t.implied - 1).abs() > SAME_RATE,
+RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
+    **{f"{name} is not finite": lambda t, name=name: numpy.isinf(t[name]) for name in MEASURES},
+    "samples_per_second is {samples_per_second:,.4g}, samples over seconds {implied:,.4g}": lambda t: (
+        (t.samples_per_second / t.implied - 1).abs() > SAME_RATE
     ),
-    ("input_seconds is longer than the window", lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01),
-    ("loss is infinite, and its status {status}", lambda t: numpy.isinf(t.loss) & ~t.failed),
-    (
-        "accuracy is {accuracy:.4g} with a loss of {loss:.4g}: less than 0.69 for each wrong answer",
-        lambda t: t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE)),
+    "input_seconds is longer than the window": lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01,
+    "loss is infinite, and its status {status}": lambda t: numpy.isinf(t.loss) & ~t.failed,
+    "accuracy is {accuracy:.4g} with a loss of {loss:.4g}: less than 0.69 for each wrong answer": lambda t: (
+        t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE))
     ),
-    (
-        f"{{flops:.3g}} FLOP/s, over {CEILINGS:g} times the {{ceiling:.3g}} that this device was measured at",
-        lambda t: t.phase.eq("train") & (t.flops > CEILINGS * t.ceiling),
+    f"{{flops:.3g}} FLOP/s, over {CEILINGS:g} times the {{ceiling:.3g}} that this device was measured at": lambda t: (
+        t.phase.eq("train") & (t.flops > CEILINGS * t.ceiling)
     ),
-    ("{energy_method} reads no {energy_boundary} of a {device}", _covers),
-    ("{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}", lambda t: t.watts > t.most_watts),
-    (
-        "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}",
-        lambda t: t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts),
+    "{energy_method} reads no {energy_boundary} of a {device}": _covers,
+    "{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}": lambda t: t.watts > t.most_watts,
+    "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}": lambda t: (
+        t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts)
     ),
-    (
-        "flops_per_sample is {flops_per_sample:.6g}, of {model} {counted:.6g}",
-        lambda t: (t.flops_per_sample / t.counted - 1).abs() > SAME_WORK,
+    "flops_per_sample is {flops_per_sample:.6g}, of {model} {counted:.6g}": lambda t: (
+        (t.flops_per_sample / t.counted - 1).abs() > SAME_WORK
     ),
-    (
-        "chosen is tuned, and no windows compare it with the reference",
-        lambda t: t.trained & ~t.failed & t.chosen.eq("tuned") & t.least_gain.isna(),
+    "chosen is tuned, and no windows compare it with the reference": lambda t: (
+        t.trained & ~t.failed & t.chosen.eq("tuned") & t.least_gain.isna()
     ),
-    (
-        "chosen is {chosen}, and tuned is {least_gain:.3g} times as fast as the reference, or more",
-        lambda t: (
-            t.trained
-            & ~t.failed
-            & (
-                (t.chosen.eq("tuned") & t.decides & (t.least_gain <= 1))
-                | (t.chosen.eq("reference") & (t.least_gain > 1))
-            )
-        ),
+    "chosen is {chosen}, and tuned is {least_gain:.3g} times as fast as the reference, or more": lambda t: (
+        t.trained
+        & ~t.failed
+        & ((t.chosen.eq("tuned") & t.decides & (t.least_gain <= 1)) | (t.chosen.eq("reference") & (t.least_gain > 1)))
     ),
-    (
-        "precision is {precision}, that of the windows that compare it {their_side}",
-        lambda t: t.trained & t.chosen.notna() & t.their_side.notna() & (t.precision != t.their_side),
+    "precision is {precision}, that of the windows that compare it {their_side}": lambda t: (
+        t.trained & t.chosen.notna() & t.their_side.notna() & (t.precision != t.their_side)
     ),
-    ("index is {index:.0f}, the next one {next}", lambda t: t["next"] != t["index"]),
-    (
-        "samples is {samples:,.0f}, the optimiser took {steps:,.0f} steps of {batch_size:.0f}",
-        lambda t: t.trained & (t.samples > (t.steps + t.left_out) * t.batch_size),
+    "index is {index:.0f}, the next one {next}": lambda t: t["next"] != t["index"],
+    "samples is {samples:,.0f}, the optimiser took {steps:,.0f} steps of {batch_size:.0f}": lambda t: (
+        t.trained & (t.samples > (t.steps + t.left_out) * t.batch_size)
     ),
-    ("source is {source}; allowed among measured rows: measured", lambda t: t.source != "measured"),
-    ("commit {commit!r:.50} is none", lambda t: t.commit.notna() & ~t.commit.str.fullmatch(COMMIT)),
-    *(
-        (f"{name} is {{{name}!r}}, the manifest says {{their_{name}!r}}", _other(name))
+    "source is {source}; allowed among measured rows: measured": lambda t: t.source != "measured",
+    "commit {commit!r:.50} is none": lambda t: t.commit.notna() & ~t.commit.str.fullmatch(COMMIT),
+    **{
+        f"{name} is {{{name}!r}}, the manifest says {{their_{name}!r}}": _other(name)
         for name in ("machine", "chip", "commit", "variant", "device", "point", "framework", "device_count")
+    },
+    "the manifest is of run {their_run}": _other("run_id", "their_run"),
+    "framework is {framework} {framework_version}, which is not among the manifest's packages": lambda t: (
+        t.installed.eq("") | _other("version", "installed")(t)
     ),
-    ("the manifest is of run {their_run}", _other("run_id", "their_run")),
-    ("framework is {framework} {framework_version}, which is not among the manifest's packages", _packages),
-    (
-        "device is {device}, the manifest's system {system}",
-        lambda t: (
-            (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False))
-            | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
-        ),
+    "device is {device}, the manifest's system {system}": lambda t: (
+        (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False)) | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
     ),
-    (
-        "device is {device}, and its memory that of a process on the CPU",
-        lambda t: (t.device != "cpu") & t.device.notna() & t.memory_method.eq("process_peak_resident"),
+    "device is {device}, and its memory that of a process on the CPU": lambda t: (
+        (t.device != "cpu") & t.device.notna() & t.memory_method.eq("process_peak_resident")
     ),
-    (
-        "peak_memory_bytes is more than the machine has",
-        lambda t: t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes),
+    "peak_memory_bytes is more than the machine has": lambda t: (
+        t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes)
     ),
-    (
-        "batch_size is {batch_size:.0f}, asked for {their_batch:g}",
-        lambda t: t.trained & t.their_batch.notna() & (t.batch_size != t.their_batch),
+    "batch_size is {batch_size:.0f}, asked for {their_batch:g}": lambda t: (
+        t.trained & t.their_batch.notna() & (t.batch_size != t.their_batch)
     ),
-    (
-        "precision is {precision} in the reference",
-        lambda t: (
-            t.trained
-            & t.their_variant.eq("reference")
-            & (t.their_precision.isna() | t.their_precision.eq("fp32"))
-            & t.precision.notna()
-            & ~t.precision.isin(PUBLISHED)
-        ),
+    "precision is {precision} in the reference": lambda t: (
+        t.trained
+        & t.their_variant.eq("reference")
+        & (t.their_precision.isna() | t.their_precision.eq("fp32"))
+        & t.precision.notna()
+        & ~t.precision.isin(PUBLISHED)
     ),
-    (
-        "dataset is {dataset}, asked for {their_dataset}",
-        lambda t: (
-            t.trained
-            & t.their_dataset.isin(EXACT)
-            & _other("dataset")(t)
-            & (t.dataset.isin(EXACT) | ~t.may_stand_in.astype(bool))
-        ),
+    "dataset is {dataset}, asked for {their_dataset}": lambda t: (
+        t.trained
+        & t.their_dataset.isin(EXACT)
+        & _other("dataset")(t)
+        & (t.dataset.isin(EXACT) | ~t.may_stand_in.astype(bool))
     ),
-    (
-        "dataset_samples is {dataset_samples:,.0f}, which {dataset} has not",
-        lambda t: (
-            (t.dataset.isin(WHOLE) & (t.dataset_samples < t.dataset.map(SIZES)))
-            | (t.dataset_samples > t.dataset.map(SIZES))
-        ),
+    "dataset_samples is {dataset_samples:,.0f}, which {dataset} has not": lambda t: (
+        (t.dataset.isin(WHOLE) & (t.dataset_samples < t.dataset.map(SIZES)))
+        | (t.dataset_samples > t.dataset.map(SIZES))
     ),
-    ("parity is not of the steps asked for, each as often as the others", lambda t: t.odd_steps),
-    (
-        "nothing of parity, of which {their_parity:g} steps were asked for",
-        lambda t: t.trained & ~t.failed & t.no_parity,
+    "parity is not of the steps asked for, each as often as the others": lambda t: t.odd_steps,
+    "nothing of parity, of which {their_parity:g} steps were asked for": lambda t: t.trained & ~t.failed & t.no_parity,
+    "parity is of {precision}, training of {training}": lambda t: t.phase.eq("parity") & ~t.compared,
+    "{in_repeat} windows of training, asked for {their_windows:g}": lambda t: (
+        t.trained & ~t.failed & (t.in_repeat < t.their_windows)
     ),
-    ("parity is of {precision}, training of {training}", lambda t: t.phase.eq("parity") & ~t.compared),
-    (
-        "{in_repeat} windows of training, asked for {their_windows:g}",
-        lambda t: t.trained & ~t.failed & (t.in_repeat < t.their_windows),
+    "{windows} windows of training, the manifest saw {num_samples}": lambda t: t.trained & (t.windows < t.num_samples),
+    "it lies in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS,
+    "it begins before the window before has ended": lambda t: t.overlap > CLOCK_SECONDS,
+    "it lies outside of its run": lambda t: (
+        (t.begun < t.run_begun - SLACK_SECONDS) | (t.ended > t.run_ended + SLACK_SECONDS)
     ),
-    (
-        "{windows} windows of training, the manifest saw {num_samples}",
-        lambda t: t.trained & (t.windows < t.num_samples),
+    "{pause:.3g} s lie between windows of {window:.3g} s": lambda t: t.trained & (t.pause > t.most_pause),
+    "its windows and the manifest's clock are {clock_seconds:.3g} s apart": lambda t: (
+        t.trained & (t.clock_seconds > CLOCK_SECONDS + t.most_pause)
     ),
-    ("it lies in the future", lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS),
-    ("it begins before the window before has ended", lambda t: t.overlap > CLOCK_SECONDS),
-    (
-        "it lies outside of its run",
-        lambda t: (t.begun < t.run_begun - SLACK_SECONDS) | (t.ended > t.run_ended + SLACK_SECONDS),
-    ),
-    ("{pause:.3g} s lie between windows of {window:.3g} s", lambda t: t.trained & (t.pause > t.most_pause)),
-    (
-        "its windows and the manifest's clock are {clock_seconds:.3g} s apart",
-        lambda t: t.trained & (t.clock_seconds > CLOCK_SECONDS + t.most_pause),
-    ),
-)
+}
 
 
 def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
     """Complain of runs that have an earlier run's times, or its page faults and memory: no two runs share them."""
     resident = rows["memory_method"].eq("process_peak_resident").fillna(False)
     memory = rows["peak_memory_bytes"].where(resident).fillna(0).astype(int)
-    noise = pandas.DataFrame({"memory": memory, "faults": rows["page_faults"].fillna(0).astype(int)})
-    noise = noise[noise.any(axis=1)]
-    windows = rows[(rows["phase"] == "train") & rows["seconds"].notna()]
-    runs = rows["run_id"]
-    seconds = {run_id: tuple(own) for run_id, own in windows.groupby("run_id", sort=False)["seconds"] if len(own) > 1}
-    pairs = zip(runs[noise.index], zip(noise["memory"], noise["faults"], strict=True), strict=True)
-    counted: dict[str, list] = {}
-    for run_id, pair in pairs:
-        counted.setdefault(run_id, []).append(pair)
-    counted = {run_id: tuple(own) for run_id, own in counted.items() if len(set(own)) > 1}
-    firsts = dict(zip(reversed(runs.tolist()), reversed(rows.index.tolist()), strict=True))
+    faults = rows["page_faults"].fillna(0).astype(int)
+    noise = pandas.Series([*zip(memory, faults, strict=True)], rows.index)[(memory > 0) | (faults > 0)]
+    windows, runs = rows.loc[rows["phase"] == "train", "seconds"].dropna(), rows["run_id"]
+    seconds, counted = (values.groupby(runs, sort=False).agg(tuple) for values in (windows, noise))
+    seconds, counted = seconds[seconds.map(len) > 1], counted[counted.map(lambda own: len(set(own))) > 1]
+    firsts = {run_id: place for place, run_id in reversed([*runs.items()])}
     for what, digests in (("windows", seconds), ("page faults and memory", counted)):
         earliest: dict[tuple, str] = {}
-        for run_id in sorted(digests, key=lambda name: name[:16]):  # the time that begins it
+        for run_id in sorted(digests.index, key=lambda name: name[:16]):  # the time that begins it
             first = earliest.setdefault(digests[run_id], run_id)
             if first != run_id:
                 yield firsts[run_id], f"its {what} are those of run {first}"

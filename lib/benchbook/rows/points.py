@@ -5,9 +5,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -38,14 +36,26 @@ def declared(study: str) -> dict:
 
 def in_notebook(study: str) -> dict:
     """Return the parameters that a study's notebook itself declares, with their defaults."""
-    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(_parameters_cell(study)).body}
+    notebook = layout.notebook(study)
+    return dict(_defaults(notebook, notebook.stat().st_mtime_ns))
 
 
 def budget(study: str) -> dict:
     """Return the keys of a study's budget with their defaults; empty where its notebook has no budget."""
-    if BUDGET not in in_notebook(study):
-        return {}
-    return _unless_changed(_budgets, layout.root() / "notebooks" / "budgets.yaml")[study]
+    budgets = layout.root() / "notebooks" / "budgets.yaml"
+    return dict(_defaults(budgets, budgets.stat().st_mtime_ns)[study]) if BUDGET in in_notebook(study) else {}
+
+
+@functools.lru_cache(maxsize=16)
+def _defaults(path: Path, changed: int) -> dict:
+    """Return what a notebook or the file of budgets declares, read once as long as the file stays what it is.
+
+    A profile asks for each of its points, and a report for each older run.
+    """
+    if path.suffix == ".yaml":
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    source = next(cell["source"] for cell in layout.cells(path) if "parameters" in cell["metadata"].get("tags", []))
+    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
 
 
 def nested(study: str, parameters: dict) -> dict:
@@ -92,7 +102,12 @@ def point_name(study: str, parameters: dict) -> str:
     digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
     leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
     left_out = {"variant", "device"} | budget(study).keys()
-    words = [_word(name, value) for name, value in changed.items() if name not in left_out]
+    texts = [
+        name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
+        for name, value in changed.items()
+        if name not in left_out
+    ]
+    words = [re.sub(r"[^A-Za-z0-9._]+", "_", text) for text in texts]
     return f"{'-'.join([*leading, *words])[:LONGEST_TITLE]}-{digest}"
 
 
@@ -122,31 +137,3 @@ def point_work(name: str, device: str) -> str:
     if match and len(title) >= LONGEST_TITLE:
         return match[1]
     return "-".join(part for part in title.split("-") if part != device and not part.startswith(BESIDE))
-
-
-def _word(name: str, value: object) -> str:
-    text = name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
-    return re.sub(r"[^A-Za-z0-9._]+", "_", text)
-
-
-def _parameters_cell(study: str) -> str:
-    return _unless_changed(_tagged_cell, layout.notebook(study))
-
-
-def _tagged_cell(notebook: Path) -> str:
-    cells = layout.cells(notebook)
-    return next(cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))
-
-
-def _budgets(path: Path) -> dict[str, dict]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def _unless_changed(read: Callable[[Path], Any], path: Path) -> Any:
-    """Return what `read` makes of a file: a profile asks for each of its points, a report for each older run."""
-    return _cached(read, path, path.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=16)
-def _cached(read: Callable[[Path], Any], path: Path, changed: int) -> Any:
-    return read(path)
