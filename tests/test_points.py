@@ -41,8 +41,8 @@ def test_the_work_of_a_point_is_the_same_on_every_device_and_however_much_is_mea
         parameters = points.declared(study) | {"device": "cpu"} | changes
         return points.point_work(points.point_name(study, parameters), parameters["device"])
 
-    same = [{}, {"device": "cuda"}, {"data_root": "/x"}, {"search_seconds": 6.0}, {"num_windows": 6}]
-    others = [{"variant": "tuned"}, {"batch_size": 16}, {"data_resident": True}, {"seed": 2}]
+    same = [{}, {"device": "cuda"}, {"data_root": "/x"}, {"search_seconds": 6.0}, {"num_windows": 6}, {"seed": 2}]
+    others = [{"variant": "tuned"}, {"batch_size": 16}, {"data_resident": True}]
     assert {work(**changes) for changes in same} == {"reference"}
     assert len({work(**changes) for changes in [{}, *others]}) == 1 + len(others)
     assert work("simclr_epochs", matrix="eager") == work("simclr_epochs")
