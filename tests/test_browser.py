@@ -1,6 +1,7 @@
 """The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the dark and by keyboard."""
 
 import datetime
+import itertools
 import json
 import re
 import shutil
@@ -28,7 +29,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 PAGES = ("index.html", "studies.html", "claims.html", "machines.html", "points.html", "method.html", "notebook")
-LOOKED_AT = (*PAGES, "mnist.html", "own.html")
+LOOKED_AT = (*PAGES, "mnist.html", "own.html", "index.html#have=a server with a very long name, 2 cores, 24 GB, CPU")
 ASKED = ("RTX 4090", "RTX A6000", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
 
 
@@ -313,6 +314,12 @@ def cells(page, name):
     )
 
 
+def precisions(page):
+    """Return the precision in the small print of each machine's time."""
+    texts = page.locator("#marks tbody tr:visible td.time small").all_inner_texts()
+    return {name: re.findall("fp32|16 bits", text) for name, text in zip(shown(page), texts, strict=True)}
+
+
 def card(page, line, column="consider"):
     return page.locator(f"#card [data-line={line}] .{column}").inner_text()
 
@@ -340,6 +347,23 @@ def test_the_card_compares_the_machine_at_hand_with_the_one_considered(visit):
     assert hours == pytest.approx(dollars(card(page, "price")) / hourly, rel=0.05)
     assert card(page, "sure", "have").startswith("predicted: ")
     assert card(page, "sure").startswith("published: ")
+
+
+def test_a_time_on_the_card_is_the_lists_or_a_sentence_says_its_precision_and_the_lists_time(visit):
+    page, times = visit(), {}
+    page.get_by_role("button", name="Show all").click()
+    listed, explained = dict(zip(shown(page), cells(page, "time"), strict=True)), 0
+    for pair in itertools.permutations(["Apple M1", "NVIDIA RTX 4090", "NVIDIA A100 40GB SXM", "Google TPU v4"], 2):
+        for column, name in zip(("have", "consider"), pair, strict=True):
+            page.locator(f"[name={column}]").fill(name)
+        for column, name in zip(("have", "consider"), pair, strict=True):
+            times[name], small = card(page, "time", column).splitlines()
+            precision = said(page, "alike")
+            assert precision is None or small.endswith(precision["family"])
+        others = {name: listed[name] for name in pair if times[name] != listed[name]}
+        assert ({precision["name"]: precision["time"]} if precision else {}) == others
+        explained += bool(others)
+    assert explained
 
 
 def test_the_fastest_is_never_slower_than_a_row_of_its_kind(visit):
@@ -484,6 +508,7 @@ def test_the_answer_without_scripts_is_the_same_table(visit, name):
     assert not plain.locator("form").is_visible()
     assert plain.get_by_role("link", name="SimCLR, 200 epochs").is_visible()
     assert sorted(shown(plain)) == sorted(shown(scripted))
+    assert precisions(plain) == precisions(scripted)
     for column_name in ("time", "price", "rent", "electricity"):
         written = [dict(zip(shown(page), cells(page, column_name), strict=True)) for page in (plain, scripted)]
         for machine, text in written[0].items():

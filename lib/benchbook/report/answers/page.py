@@ -125,6 +125,7 @@ def _row(this: Task, marks: list[Mark], links: Mapping[str, str]) -> dict:
     """Return a line of the table: what the template shows of its fastest mark, and all numbers for the script."""
     first = marks[0]
     dollars = None if first.joules is None else first.joules / estimate.JOULES_PER_KWH * USD_PER_KWH
+    epoch = f"{wording.duration(first.seconds / this.epochs)} an epoch" if this.epochs > 1 else ""
     data = {
         "id": identifier(first), "name": first.name, "kind": first.kind, "count": first.count, "here": first.here,
         "apart": first.apart, "counted": first.counted, "standIn": first.stand_in, "price": first.purchase,
@@ -137,7 +138,7 @@ def _row(this: Task, marks: list[Mark], links: Mapping[str, str]) -> dict:
         "page": f"{data['page']}#{data['id']}",
         "data": {name: value for name, value in data.items() if value not in (None, "", False)},
         "time": wording.duration(first.seconds),
-        "epoch": wording.duration(first.seconds / this.epochs) if this.epochs > 1 else "",
+        "note": ", ".join(filter(None, [epoch, FAMILIES.get(first.family)])),
         "price": "" if first.purchase is None else wording.price(first.purchase),
         "rent": "" if first.rented is None else wording.price(first.rented),
         "electricity": "" if dollars is None else wording.price(dollars),

@@ -19,7 +19,6 @@ const rows = constants.rows.map((row) => {
   const marks = row.marks.map((mark) => ({...mark, atFirst: {...mark}}));
   return {apart: "", standIn: "", ...row, marks, element, search: `${row.name} ${row.kind}`.toLowerCase()};
 });
-const families = new Set(rows.flatMap((row) => row.marks.map((mark) => mark.family)));
 const fields = [...form.elements].filter((element) => element.name);
 const field = (name) => form.elements[name];
 let everything = false;
@@ -152,8 +151,7 @@ function draw(shown) {
 function write(row, mark) {
   const cell = (name) => row.element.querySelector(`td.${name}`);
   const rent = rentOf(row, mark), electricity = electricityOf(mark);
-  const notes = [constants.epochs > 1 && `${duration(mark.seconds / constants.epochs)} an epoch`];
-  if (families.size > 1) notes.push(constants.families[mark.family]);
+  const notes = [constants.epochs > 1 && `${duration(mark.seconds / constants.epochs)} an epoch`, constants.families[mark.family]];
   if (row.marks.some(({source}) => source !== mark.source)) notes.push(mark.source);
   cell("time").replaceChildren(duration(mark.seconds), " ", made("small", {textContent: notes.filter(Boolean).join(", ")}));
   cell("price").textContent = row.price === undefined ? "" : dollars(row.price);
@@ -227,8 +225,8 @@ function compare() {
   const [have, consider] = ["have", "consider"].map((name) => find(field(name).value));
   const both = have && consider ? Object.keys(constants.families).filter((each) => choose(have, each) && choose(consider, each)) : [];
   const pairs = both.map((each) => [choose(have, each), choose(consider, each)]);
-  const alike = family ? null : least(pairs, (pair) => pair[1].seconds);
-  const [own, theirs] = alike ?? [have, consider].map((row) => row && choose(row, family));
+  const fastest = [have, consider].map((row) => row && choose(row, family));
+  const [own, theirs] = family || !both.length ? fastest : least(pairs, (pair) => pair[1].seconds);
   card.hidden = !have && !consider;
   fill("have", have, own);
   fill("consider", consider, theirs);
@@ -237,9 +235,13 @@ function compare() {
   const [fast, slow] = ratio >= 1 ? [consider, have] : [have, consider];
   const times = Math.max(ratio, 1 / ratio);
   say("ratio", compared && {name: called(fast), other: called(slow), ratio: number(times, times < 2 || times >= 100)});
-  say("precisions", compared && own.family !== theirs.family && {
-    theirs: constants.families[theirs.family] ?? theirs.family, own: constants.families[own.family] ?? own.family,
+  const precision = (mark) => constants.families[mark.family] ?? mark.family;
+  const faster = compared && [own, theirs].findIndex((mark, place) => fastest[place].seconds < mark.seconds);
+  say("alike", compared && own.family === theirs.family && faster >= 0 && {
+    name: called([have, consider][faster]), time: duration(fastest[faster].seconds),
+    family: precision(own), fastest: precision(fastest[faster]),
   });
+  say("precisions", compared && own.family !== theirs.family && {theirs: precision(theirs), own: precision(own)});
   const rent = compared ? rentOf(consider, theirs) : null;
   say("worth", rent !== null && {other: called(have), name: called(consider), cost: dollars(rent / own.seconds * 3600)});
   missing(["consider", "have", "find"].map((name) => field(name).value).find((text) => text.trim() && !rows.some((row) => matches(row, text))));
