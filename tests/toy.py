@@ -72,7 +72,7 @@ def losses(evidence):
     figure, axes = figures.canvas(3.0)
     axes.plot(table["index"].astype(int), table["loss"].astype(float), "o")
     axes.set_title(f"A line was fitted in {len(table)} windows")
-    return Drawing(figure, table, "Points: a loss for each window.")
+    return Drawing(figure, table, "Points: a loss for each window")
 
 
 STUDY = Study("toy", "A line", (Chart("toy-losses", "Does the loss fall?", "A window is one epoch.", losses),))

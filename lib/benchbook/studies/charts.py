@@ -55,14 +55,15 @@ class Plot(Chart):
         lines = every if self.lines is None else self.lines(every, evidence)
         bounds = zip(("low", "high", "interval"), self.bounds, strict=True)
         lines = lines.assign(**{name: lines[column] for name, column in bounds if column in lines})
-        if lines[self.value].isna().all() or self.places(lines) < 2:
+        places, height = self.extent(lines)
+        if lines[self.value].isna().all() or places < 2:
             return Drawing(None, every, "", tables)
         with figures.style():
-            figure, axes = figures.canvas(self.height(lines), self.width)
+            figure, axes = figures.canvas(height, self.width)
             axes.set_title(self.title(every, evidence.names), parse_math=False)  # dollars are money
             axes.set(**self.look)
             self.draw_lines(axes, lines, evidence)
-        return Drawing.titled(figure, every, self.shows(), tables)
+        return Drawing(figure, every, self.shows, tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +84,11 @@ class Bars(Plot):
     formatter: Callable[[float, int], str] | None = None
 
     value = property(lambda self: self.column, doc="The column that is drawn.")
+    shows = property(lambda self: f"Bars: {self.xlabel}", doc="What kind of chart it is.")
 
-    def places(self, lines: pandas.DataFrame) -> int:
-        """Return how many bars there would be."""
-        return len(lines)
-
-    def shows(self) -> str:
-        """Return what kind of chart it is."""
-        return f"Bars: {self.xlabel}"
-
-    def height(self, lines: pandas.DataFrame) -> float:
-        """Return inches with room for every bar."""
-        return 1.6 + 0.42 * min(len(lines), figures.MOST_BARS)
+    def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
+        """Return how many bars there would be, and inches with room for them."""
+        return len(lines), 1.6 + 0.42 * min(len(lines), figures.MOST_BARS)
 
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a bar for each line."""
@@ -139,18 +133,12 @@ class Points(Plot):
     draw_one: ClassVar[Callable] = staticmethod(figures.draw_points)
 
     value = property(lambda self: self.y, doc="The column that is drawn.")
+    shows = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="What kind of chart it is.")
 
-    def places(self, lines: pandas.DataFrame) -> int:
-        """Return how many places of x have a point."""
-        return lines.loc[lines[self.y].notna(), self.x].nunique()
-
-    def shows(self) -> str:
-        """Return what kind of chart it is."""
-        return f"{self.ylabel} over {self.xlabel}"
-
-    def height(self, lines: pandas.DataFrame) -> float:
-        """Return inches with room for every name."""
-        return max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
+    def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
+        """Return how many places of x have a point, and inches with room for every line's name."""
+        places = lines.loc[lines[self.y].notna(), self.x].nunique()
+        return places, max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
 
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a line for each group of points; of many machines, the first."""

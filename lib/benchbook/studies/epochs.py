@@ -5,7 +5,6 @@ Measured rows keep training, evaluation and set-up apart; here they are added, e
 
 from dataclasses import dataclass
 
-import numpy
 import pandas
 
 from benchbook.judging import wording
@@ -15,7 +14,6 @@ from benchbook.studies.study import Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
-NONE = (numpy.nan, numpy.nan)
 PLACE = ("machine", "device", "framework", "dataset")  # a study without a choice of framework has no such column
 
 
@@ -61,20 +59,19 @@ class ArticleEpoch:
         printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds")
         sizes = {self.unit: printed["seconds"] / size, "low": printed["low"] / size, "high": printed["high"] / size}
         times = printed.assign(**sizes, point=None).to_dict("records")
-        rest = self._beside_training(evidence.newest(self.study))
-        for point in points.to_dict("records"):
-            setup, evaluated = rest.get((point["machine"], point["point"]), NONE)
-            setup, evaluate = setup / size, self.evaluated_images / evaluated / size
-            rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
-            train = {name: self.train_images / point[rate] / size for name, rate in rates.items()}
-            parts = {"setup": setup, "train": train[self.unit], "evaluate": evaluate}
-            added = sum(time for time in (setup, evaluate) if pandas.notna(time))
-            times.append(
-                point
-                | {f"{part}_{self.unit}": time for part, time in parts.items()}
-                | {name: time + added for name, time in train.items()}
-                | {"source": "measured"}
-            )
+        key, rows = ["machine", "point"], evidence.newest(self.study)
+        phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
+        setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
+        evaluated = rows[rows["phase"] == "evaluate"].groupby(key)["samples_per_second"].median().astype(float)
+        rest = points[key].join(setup, on=key).join(evaluated, on=key)
+        parts = {"setup": rest["setup"], "evaluate": self.evaluated_images / rest["samples_per_second"]}
+        parts = {part: time / size for part, time in parts.items()}
+        added = sum(part.fillna(0) for part in parts.values())
+        rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
+        train = {name: self.train_images / points[rate] / size for name, rate in rates.items()}
+        parts |= {"train": train[self.unit]}
+        points = points.assign(source="measured", **{name: time + added for name, time in train.items()})
+        times += points.assign(**{f"{part}_{self.unit}": time for part, time in parts.items()}).to_dict("records")
         way, order = self.ways
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
         parts = [f"{part}_{self.unit}" for part in ("setup", "train", "evaluate")][not self.setup_phases :]
@@ -129,31 +126,17 @@ class ArticleEpoch:
         look = {"column": self.unit, "parts": parts, "least_first": True, "usual": {"dataset": self.dataset}}
         return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
 
-    def beside_fastest(self, table: pandas.DataFrame, lines: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the lines, of this or another table, of the place where the fastest measured epoch was; else all."""
-        best = self.says("", "").line(table)
-        if best is None or best["source"] != "measured":
-            return lines
-        place = [name for name in PLACE if name in table and name in lines]
-        return lines[(lines[place] == pandas.Series(best)[place]).all(axis=1)]
-
     def first_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> pandas.DataFrame:
-        """Return how much of a step is input where the fastest epoch was measured; of several ways the article's.
+        """Return a step's input share at the fastest epoch's place, else anywhere; of several ways the article's.
 
         Args:
             table: from `table`.
             shares: from `input_shares.table`.
         """
         way, order = self.ways
-        own = self.beside_fastest(table, shares).dropna(subset="share")
+        best = self.says("", "").line(table)
+        if best is not None and best["source"] == "measured":
+            place = [name for name in PLACE if name in table and name in shares]
+            shares = shares[(shares[place] == pandas.Series(best)[place]).all(axis=1)]
+        own = shares.dropna(subset="share")
         return own.sort_values(way, key=lambda ways: ways.map(order.index)).head(1)
-
-    def _beside_training(self, rows: pandas.DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
-        """Return the seconds of set-up, and images a second of evaluation, of each machine's points; NaN without."""
-        key = ["machine", "point"]
-        phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
-        setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
-        tests = rows[rows["phase"] == "evaluate"]
-        evaluated = tests["samples_per_second"].astype(float).groupby([tests[name] for name in key]).median()
-        both = pandas.concat([setup, evaluated.rename("evaluated")], axis=1)
-        return {place: (line.setup, line.evaluated) for place, line in zip(both.index, both.itertuples(), strict=True)}

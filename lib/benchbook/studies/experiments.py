@@ -249,7 +249,7 @@ class Experiment:
             axes.invert_yaxis()
             axes.set(xlabel="samples a second, from one window", ylabel=name.replace("_", " "))
             axes.set_title(f"{self.device.name}: throughput by {name.replace('_', ' ')}")
-        return Drawing.titled(figure, table, "Bars of throughput")
+        return Drawing(figure, table, "Bars of throughput")
 
     def _explored(self, name: str, value: Any) -> dict:
         """Return the rate at a value, or what the device or the framework said to it."""

@@ -70,9 +70,15 @@ class Says:
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
-        """Return the line that speaks; None without one."""
+        """Return the line that speaks: the best of those neither unproven nor unstable, if any; None without a line."""
         lines = self.lines(table)
-        return fastest(lines, self.column, least=self.best == "least") if self.best and len(lines) else None
+        if not self.best or lines.empty:
+            return None
+        for is_so in (verdicts.is_unproven, verdicts.is_unstable):
+            sound = ~lines.get("verdict", pandas.Series("", lines.index)).map(is_so).astype(bool)
+            lines = lines[sound] if sound.any() else lines
+        values = lines[self.column].astype(float)
+        return lines.loc[values.idxmin() if self.best == "least" else values.idxmax()].to_dict()
 
     def __call__(self, table: pandas.DataFrame, names: naming.Names, place: str = "") -> str:
         """Return the sentence, without its full stop.
@@ -98,44 +104,26 @@ def finding(study: Study, evidence: Evidence) -> str:
 
     A study without sentences of its own speaks of its fastest point.
     """
-    says = study.says or ((lambda evidence: evidence.points(study.name), rate(study.title)),)
+    rate = Says(
+        f"{study.title} trains {{value}} images a second on {{place}}",
+        f"{study.title}: nothing was measured here yet",
+        "samples_per_second",
+        best="most",
+    )
     sentences = []
-    for place_in_text, (make, sentence) in enumerate(says):
-        table = make(evidence)
+    for make, sentence in study.says or ((lambda evidence: evidence.points(study.name), rate),):
+        table, is_first = make(evidence), not sentences
         line = sentence.line(table) if isinstance(sentence, Says) else None
-        if place_in_text == 0 and line and line.get("source", "measured") == "measured":
+        if is_first and line and line.get("source", "measured") == "measured":
             stood_in = stand_in(line, study.dataset) if study.dataset else ""
             said = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
             hedges = hedged(evidence, [line], stood_in)
             said = said.replace(", not confirmed)", ")") if "not confirmed" in hedges else said
-            sentences.append(said + hedges)
         else:
-            points = [] if isinstance(sentence, Says) else evidence.points(study.name).to_dict("records")
-            hedges = hedged(evidence, points) if place_in_text == 0 else ""
-            sentences.append(sentence(table, evidence.names) + hedges)
+            said, speaks_of_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Says)
+            hedges = hedged(evidence, evidence.points(study.name).to_dict("records") if speaks_of_all else [])
+        sentences.append(said + hedges)
     return " ".join(map(wording.sentence, [sentence for sentence in sentences if sentence][:2]))
-
-
-def rate(title: str) -> Says:
-    """Return what a study says of its fastest point."""
-    none = f"{title}: nothing was measured here yet"
-    return Says(f"{title} trains {{value}} images a second on {{place}}", none, "samples_per_second", best="most")
-
-
-def fastest(table: pandas.DataFrame, column: str, *, least: bool = False) -> dict:
-    """Return the line that a finding speaks of: the best of those that are not unproven or unstable, if any.
-
-    Args:
-        table: with at least one line; verdict where it has it.
-        column: what is compared.
-        least: whether less is better.
-    """
-    steady = table
-    for is_so in (verdicts.is_unproven, verdicts.is_unstable):
-        sound = ~steady.get("verdict", pandas.Series("", steady.index)).map(is_so).astype(bool)
-        steady = steady[sound] if sound.any() else steady
-    values = steady[column].astype(float)
-    return steady.loc[values.idxmin() if least else values.idxmax()].to_dict()
 
 
 def place(evidence: Evidence, line: dict, others: pandas.DataFrame) -> str:

@@ -57,11 +57,8 @@ def beside_ready(evidence: Evidence, points: pandas.DataFrame) -> pandas.DataFra
 
 def says(what: str = "Input") -> Says:
     """Return the sentence on the shares of a table."""
-    return Says(f"{what} takes {{value}} of a training step", "", "share", _share)
-
-
-def _share(share: float) -> str:
-    return wording.percent(share) if share > 0 else "0 %"
+    text = f"{what} takes {{value}} of a training step"
+    return Says(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
 
 
 def chart(name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]) -> Chart:

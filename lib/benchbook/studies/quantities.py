@@ -9,7 +9,7 @@ from benchbook.judging import intervals, verdicts
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, estimate
 from benchbook.rows import networks
-from benchbook.studies.study import Evidence, Rule, Study
+from benchbook.studies.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session", "session_width"]
 PRESENT = "is_present"  # a quantity of every machine that articles name, that says which chip it has
@@ -37,39 +37,45 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     for study in studies:
-        printed = evidence.published[evidence.published["study"] == study.name]
-        values += [value for rule in study.published for value in _by_rule(printed, rule)]
+        rows = evidence.printed(study.name)
+        rows = rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in KEPT})
+        for rule in study.published:
+            chosen = rows.query(rule.where, engine="python").to_dict("records")
+            values += [printed(row, rule.name, rule.column) for row in chosen]
         values += study.quantities(evidence)
-    table, rows = pandas.DataFrame(values, columns=COLUMNS), evidence.rows
-    accelerators = (
-        rows[rows["device"].isin(named_by_driver())].groupby("machine")["device_name"].last().dropna().to_dict()
-    )
+    table = pandas.DataFrame(values, columns=COLUMNS)
+    driven = evidence.rows[evidence.rows["device"].isin(named_by_driver())]
+    accelerators = driven.groupby("machine")["device_name"].last().dropna().to_dict()
     named = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     table["chip"] = [chips.product(name) for name in named]
     further = pandas.DataFrame(_money(evidence.prices, table) + _counts(), columns=COLUMNS)
     return pandas.concat([part for part in (table, further) if len(part)] or [table], ignore_index=True)
 
 
-def printed(row: dict, name: str, column: str | None) -> dict:
-    """Return a quantity that a published row holds in a column, within its rounding; without a column, an event."""
-    value, (low, high) = (row[column], articles.bounds(row, column)) if column else (1.0, (1.0, 1.0))
-    bounds = {"value": float(value), "low": float(low), "high": float(high), "interval": intervals.ROUNDING}
-    return _head(row, name) | bounds
+def bounded(row: dict, name: str, value: float, low: float, high: float, kind: str = intervals.ROUNDING) -> dict:
+    """Return a quantity of a row's machine with its bounds and their kind, see `intervals.Interval`."""
+    head = {column: row[column] for column in ("machine", "chip", "source")}
+    bounds = {"value": float(value), "low": float(low), "high": float(high), "interval": kind}
+    return head | {"name": name} | bounds
 
 
 def exact(row: dict, name: str, value: float) -> dict:
     """Return a quantity of a row's machine that has no bounds, such as a count, or 1 for an event."""
-    bounds = dict.fromkeys(("value", "low", "high"), float(value))
-    return _head(row, name) | bounds | {"interval": intervals.ROUNDING}
+    return bounded(row, name, value, value, value)
+
+
+def printed(row: dict, name: str, column: str | None) -> dict:
+    """Return a quantity that a published row holds in a column, within its rounding; without a column, an event."""
+    return bounded(row, name, row[column], *articles.bounds(row, column)) if column else exact(row, name, 1)
 
 
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
     """Return a quantity of a point, with the point's bounds and their kind; its note says if the point is unproven."""
-    bounds = {"value": point[column], "low": point[low], "high": point[high], "interval": point[kind]}
-    bounds |= {name: point.get(name) for name in ("session", "session_width")}
+    quantity = bounded(point, name, point[column], point[low], point[high], point[kind])
+    quantity |= {column: point.get(column) for column in ("session", "session_width")}
     if verdicts.is_unproven(verdict := point.get("verdict")):
-        bounds["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
-    return _head(point, name) | bounds
+        quantity["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
+    return quantity
 
 
 def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
@@ -78,46 +84,28 @@ def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
     Fewer than FEWEST_RUNS runs have a range.
     """
     array = numpy.asarray(values, float)
-    mean, low, high, kind = float(array.mean()), float(array.min()), float(array.max()), intervals.RANGE
-    if len(array) >= FEWEST_RUNS:
-        reach = float(intervals.half_width(array.var(ddof=1), len(array) - 1, len(array)))
-        low, high, kind = mean - reach, mean + reach, intervals.INTERVAL
-    return _head(row, name) | {"value": mean, "low": low, "high": high, "interval": kind}
-
-
-def _by_rule(study_rows: pandas.DataFrame, rule: Rule) -> list[dict]:
-    columns = {name: [settings.get(name) for settings in study_rows["settings"]] for name in KEPT}
-    matching = study_rows.assign(**columns).query(rule.where, engine="python")
-    return [printed(row, rule.name, rule.column) for row in matching.to_dict("records")]
-
-
-def _head(row: dict, name: str) -> dict:
-    return {"machine": row["machine"], "chip": row["chip"], "source": row["source"], "name": name}
+    if len(array) < FEWEST_RUNS:
+        return bounded(row, name, array.mean(), array.min(), array.max(), intervals.RANGE)
+    reach = intervals.half_width(array.var(ddof=1), len(array) - 1, len(array))
+    return bounded(row, name, array.mean(), array.mean() - reach, array.mean() + reach, intervals.INTERVAL)
 
 
 def _counts() -> list[dict]:
     """Return what is counted of networks: parameters, and the multiply-adds of a forward pass."""
-    head = {"machine": "", "chip": "", "source": "counted", "interval": intervals.ROUNDING}
-    counts = {}
+    place, quantities = {"machine": "", "chip": "", "source": "counted"}, []
     for name, network in networks.table().iterrows():
-        counts |= {f"{name}_parameters": network["parameters"]}
-        counts |= {f"{name}_operations": network["flops_per_sample"] / FLOPS_PER_MULTIPLY_ADD}
-    return [
-        head | {"name": name} | dict.fromkeys(("value", "low", "high"), float(count)) for name, count in counts.items()
-    ]
+        quantities.append(exact(place, f"{name}_parameters", network["parameters"]))
+        operations = network["flops_per_sample"] / FLOPS_PER_MULTIPLY_ADD
+        quantities.append(exact(place, f"{name}_operations", operations))
+    return quantities
 
 
 def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
     """Return hourly prices; a derived price is as exact as it is written."""
-    chips = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict()
-    values = []
+    chips, quantities = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict(), []
     for price in estimate.in_dollars(prices[prices["kind"].isin(["on_demand", "reserved"])]).to_dict("records"):
+        place = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
         half = articles.half_unit(price["amount"])
-        low, value, high = (
-            estimate.hourly(price | {"amount": amount})
-            for amount in (price["amount"] - half, price["amount"], price["amount"] + half)
-        )
-        head = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
-        values.append(head | {"name": f"{price['kind']}_per_hour", "value": value, "low": low, "high": high})
-        values[-1]["interval"] = intervals.ROUNDING
-    return values
+        hourly = [estimate.hourly(price | {"amount": price["amount"] + change}) for change in (0, -half, half)]
+        quantities.append(bounded(place, f"{price['kind']}_per_hour", *hourly))
+    return quantities

@@ -5,16 +5,14 @@ Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pandas
 from matplotlib.figure import Figure
 
 from benchbook.judging import intervals, statistics, verdicts
-from benchbook.judging.intervals import Prior
 from benchbook.machine import layout
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, records
@@ -23,22 +21,35 @@ from benchbook.studies import figures
 COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evidence:
-    """All rows that tables and charts are made from, summarised once.
+    """All rows that tables and charts are made from; what is made of them is made once, when it is asked for.
 
     Attributes:
         rows: measured and published ones, of any studies.
         conditions: from `condition.samples`, for the verdicts; None where there are none.
         folder: that holds the measured rows with their manifests; None where charts need no manifest.
         prices: from `articles.prices`.
+        measured, published: the rows of each source.
+        priors: how much kernels of points differ on each machine; see `intervals.priors`.
+        summary: a line for each measured point, with its verdict; see `verdicts.summarise`.
+        ceilings: the best rates that devices were measured at; see `rows.ceilings`.
+        names: what machines and devices are called for people; see `naming.of`.
+        colours: the colour of each machine that measured; see `figures.machine_colours`.
     """
 
     rows: pandas.DataFrame
     conditions: pandas.DataFrame | None = None
     folder: Path | None = None
     prices: pandas.DataFrame = field(default_factory=articles.prices)
-    _made: dict[Callable, Any] = field(default_factory=dict, init=False, repr=False)  # by what `once` wraps
+
+    measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
+    published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
+    priors = cached_property(lambda self: intervals.priors(self.rows))
+    summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions, self.priors))
+    ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
+    names = cached_property(lambda self: naming.of(self.rows, self.folder))
+    colours = cached_property(lambda self: figures.machine_colours(set(self.measured["machine"])))
 
     @classmethod
     def of_machine(cls, machine: str, study: str = "") -> "Evidence":
@@ -46,11 +57,6 @@ class Evidence:
         folder = layout.runs(machine)
         rows = records.gather(records.find(folder / study))
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
-
-    @cached_property
-    def measured(self) -> pandas.DataFrame:
-        """Return the rows that were measured."""
-        return self.rows[self.rows["source"] == "measured"]
 
     def newest(self, study: str) -> pandas.DataFrame:
         """Return the measured rows of each point's last session; see `statistics.newest`."""
@@ -60,36 +66,6 @@ class Evidence:
         """Return the published rows of a study, all or those of a query as `pandas.DataFrame.query` takes it."""
         rows = self.published[self.published["study"] == study]
         return rows.query(query, engine="python") if query else rows
-
-    @cached_property
-    def published(self) -> pandas.DataFrame:
-        """Return the rows that articles printed."""
-        return self.rows[self.rows["source"] != "measured"]
-
-    @cached_property
-    def summary(self) -> pandas.DataFrame:
-        """Return a line for each measured point, with its verdict; see `verdicts.summarise`."""
-        return verdicts.summarise(self.rows, self.conditions, self.priors)
-
-    @cached_property
-    def priors(self) -> dict[tuple[str, str, str], Prior]:
-        """Return how much kernels of points differ on each machine; see `intervals.priors`."""
-        return intervals.priors(self.rows)
-
-    @cached_property
-    def ceilings(self) -> pandas.DataFrame:
-        """Return the best rates that devices were measured at; see `rows.ceilings`."""
-        return ceilings.ceilings(self.measured)
-
-    @cached_property
-    def names(self) -> naming.Names:
-        """Return what machines and devices are called for people; see `naming.of`."""
-        return naming.of(self.rows, self.folder)
-
-    @cached_property
-    def colours(self) -> dict[str, str]:
-        """Return the colour of each machine that measured; see `figures.machine_colours`."""
-        return figures.machine_colours(set(self.measured["machine"]))
 
     def without_wrong(self) -> "Evidence":
         """Return the same evidence without the rows of points that trained wrong; see `verdicts`."""
@@ -110,16 +86,8 @@ class Evidence:
         return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
 
 
-def once(make: Callable[[Evidence], Any]) -> Callable[[Evidence], Any]:
-    """Make a table once for each evidence: charts, quantities and headline ask for the same ones."""
-
-    @wraps(make)
-    def remember(evidence: Evidence) -> Any:
-        if make not in evidence._made:
-            evidence._made[make] = make(evidence)
-        return evidence._made[make]
-
-    return remember
+# Makes a table once for each evidence: charts, quantities and headline ask for the same ones.
+once = lru_cache(maxsize=8)
 
 
 def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
@@ -138,33 +106,22 @@ class Drawing:
     """A chart that was drawn, with the numbers behind it.
 
     Attributes:
-        figure: its first title is the caption; None where there is nothing to draw.
+        figure: its titles say what it shows, the first one is the caption; None where there is nothing to draw.
         table: what it was drawn from.
-        alt: what it shows, in words, for those who do not see it.
+        shows: what kind of chart it is.
         tables: further tables that belong to it, by file name.
     """
 
     figure: Figure | None
     table: pandas.DataFrame
-    alt: str
+    shows: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
-    @classmethod
-    def titled(
-        cls,
-        figure: Figure,
-        table: pandas.DataFrame,
-        shows: str,
-        tables: dict[str, pandas.DataFrame] | None = None,
-    ) -> "Drawing":
-        """Return the drawing of a figure whose titles say what it shows.
-
-        Args:
-            figure, table, tables: see above.
-            shows: what kind of chart it is; alt is this and the titles.
-        """
-        titles = (" ".join(axes.get_title(loc="left").split()) for axes in figure.axes)
-        return cls(figure, table, " ".join(f"{text}." for text in (shows, *titles) if text), tables or {})
+    @property
+    def alt(self) -> str:
+        """Return what it shows, in words, for those who do not see it: the kind of chart, and its titles."""
+        titles = (" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes)
+        return " ".join(f"{text}." for text in (self.shows, *titles) if text)
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
@@ -182,14 +139,7 @@ class Drawing:
             axes.set(xticks=[], title=title)
             axes.set_yticks([height * (place + 0.5) for place in range(len(rows))], list(rows))
             axes.spines[:].set_visible(False)
-        return cls.titled(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
-
-    @cached_property
-    def picture(self) -> bytes | None:
-        """Return the figure as PNG, rendered once; None where there is no figure."""
-        if self.figure is None:
-            return None
-        return figures.render(self.figure)
+        return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     def save(self, folder: Path, name: str) -> None:
         """Write figure and tables into a folder; see `figures.save`."""
@@ -202,7 +152,7 @@ class Drawing:
 
     def _repr_png_(self) -> bytes | None:
         """Return the figure as a notebook shows it."""
-        return self.picture
+        return figures.render(self.figure) if self.figure else None
 
 
 @dataclass(frozen=True)
@@ -273,10 +223,6 @@ class Study:
     def question(self) -> str:
         """Return what its notebook asks."""
         return layout.question(self.name)
-
-    def draw(self, evidence: Evidence) -> list[Drawing]:
-        """Return the drawings of the charts for which the evidence has enough numbers."""
-        return [drawing for chart in self.charts if (drawing := chart.draw(evidence)).figure]
 
     def lead(self, evidence: Evidence) -> Drawing | None:
         """Return the drawing of the first chart for which the evidence has enough numbers."""

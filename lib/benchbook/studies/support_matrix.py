@@ -10,8 +10,6 @@ from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence, once
 
-_SPOKEN = ["dataset", "batch_size", "status", "message"]  # what a row says of its field
-
 
 @once
 def table(evidence: Evidence) -> pandas.DataFrame:
@@ -25,46 +23,44 @@ def table(evidence: Evidence) -> pandas.DataFrame:
     tried = support.rows_tried(evidence.measured, support.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
     tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
-    tried = tried[[*key, "compiled", "precision", *_SPOKEN, "samples_per_second"]]
-    tried["samples_per_second"] = tried["samples_per_second"].astype(float)
+    tried = tried.astype({"samples_per_second": float})
     fields = []
-    for values, run in tried.groupby(key, dropna=False, sort=True):
+    for _, run in tried.groupby(key, dropna=False, sort=True):
         plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
         base = float(plain["samples_per_second"].median())
-        for (compiled, precision), windows in run.groupby(["compiled", "precision"], sort=False):
-            identity = dict(zip(key, values, strict=True)) | {"compiled": bool(compiled), "precision": precision}
-            fields.append(identity | _field(windows, base))
+        for (compiled, _), windows in run.groupby(["compiled", "precision"], sort=False):
+            failed, rates = windows[windows["status"] != "ok"], windows["samples_per_second"]
+            field = (failed if len(failed) else windows).iloc[0].to_dict()  # one failure speaks for the field
+            field |= {"compiled": bool(compiled), "samples_per_second": None}
+            if failed.empty:
+                measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
+                field |= measures | {"samples_per_second": rates.median(), "num_windows": len(windows)}
+            fields.append(field)
     columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
     return pandas.DataFrame(fields, columns=[*columns, "low", "high", "num_windows", "message"])
 
 
 def claimed(evidence: Evidence, study: str) -> list[dict]:
-    """Return what each accelerator refused or did in a study, for claims; see `events`."""
-    cells = table(evidence)
-    cells = cells[(cells["study"] == study) & (cells["device"] != "cpu")].assign(source="measured")
-    return [
-        quantities.exact(device_cells.iloc[0].to_dict(), name, value)
-        for _, device_cells in cells.groupby(["machine", "device"], sort=True)
-        for name, value in events(device_cells).items()
-    ]
+    """Return what each accelerator refused or did in a study, for claims, as far as it was tried.
 
-
-def events(cells: pandas.DataFrame) -> dict[str, float]:
-    """Return what happened on one device, 1 or 0: amp_refused, compile_refused, half_trained; only what was tried.
-
-    Args:
-        cells: lines of `table`.
+    Returns:
+        Quantities amp_refused, compile_refused and half_trained, 1 or 0.
     """
-    eager, works = ~cells["compiled"].astype(bool), cells["status"] == "ok"
-    precisions = [PRECISIONS[name] for name in cells["precision"]]
-    mixed = pandas.Series([bool(precision.autocast) for precision in precisions], cells.index)
-    half = pandas.Series([precision.family == "half" for precision in precisions], cells.index)
-    tried = {
-        "amp_refused": (eager & mixed, False),
-        "compile_refused": (~eager, False),
-        "half_trained": (eager & ~mixed & half, True),
-    }
-    return {name: float(works[those].any() == wanted) for name, (those, wanted) in tried.items() if those.any()}
+    cells, values = table(evidence), []
+    cells = cells[(cells["study"] == study) & (cells["device"] != "cpu")].assign(source="measured")
+    for _, own in cells.groupby(["machine", "device"], sort=True):
+        eager, works = ~own["compiled"].astype(bool), own["status"] == "ok"
+        mixed = own["precision"].map(lambda name: bool(PRECISIONS[name].autocast))
+        half = own["precision"].map(lambda name: PRECISIONS[name].family == "half")
+        tried = {
+            "amp_refused": (eager & mixed, False),
+            "compile_refused": (~eager, False),
+            "half_trained": (eager & ~mixed & half, True),
+        }
+        for name, (those, wanted) in tried.items():
+            if those.any():
+                values.append(quantities.exact(own.iloc[0].to_dict(), name, works[those].any() == wanted))
+    return values
 
 
 OTHER = "precision != 'fp32' or compiled"  # than what is compared with
@@ -91,15 +87,3 @@ CHART = Bars(
     xlabel="times as fast as fp32 without the compiler",
     reference=1,
 )
-
-
-def _field(windows: pandas.DataFrame, base: float) -> dict:
-    """Return what a field of the matrix says; one failure speaks for the field."""
-    failed = windows[windows["status"] != "ok"]
-    speaking = (failed if len(failed) else windows).iloc[0]
-    field = {name: speaking[name] for name in _SPOKEN}
-    if len(failed):
-        return field
-    rates = windows["samples_per_second"]
-    measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
-    return field | {"samples_per_second": rates.median(), "num_windows": len(windows)} | measures

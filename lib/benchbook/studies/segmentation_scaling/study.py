@@ -129,7 +129,7 @@ def draw_masks(evidence: Evidence) -> Drawing:
     title = f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
     panels[0, 0].set_title(title)
     figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {setting(best['point'])}", fontsize=7)
-    return Drawing.titled(figure, table, "Masks drawn over images of triangles", tables=more)
+    return Drawing(figure, table, "Masks drawn over images of triangles", tables=more)
 
 
 @functools.lru_cache(maxsize=8)  # most machines run the same points
