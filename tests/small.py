@@ -27,7 +27,10 @@ SMALL = {
     "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
     "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
     "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
-    "gpt_tokens": (TEXT, {"variant": "controlled", "sequence_length": 16, "epoch_steps": 2, "parity_batch_size": 8}),
+    "gpt_tokens": (
+        TEXT,
+        {"variant": "controlled", "sequence_length": 16, "steps_per_epoch": 2, "parity_batch_size": 8},
+    ),
 }
 # Of resident data, or synthetic, and of a loader.
 RESNET50 = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4}

@@ -3,6 +3,7 @@
 import functools
 import io
 import math
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy
@@ -18,7 +19,7 @@ from benchbook.studies.datasets import Collection, DatasetUnavailable, Pictures,
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.network_torch import decayed_apart
-from benchbook.studies.resnet50_cost.plan import Plan, schedule
+from benchbook.studies.resnet50_cost.plan import Plan
 from fakes import CPU, run
 
 
@@ -83,14 +84,9 @@ def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(mixed, tmp_path
     ],
 )
 def test_the_schedule_at_its_corners(step, expected):
-    assert schedule(step, 10, 0.4) == pytest.approx(expected)
-    assert schedule(step, 100, 0.4, 9) == pytest.approx(expected)  # a tenth of the epochs, of ten times the steps
-
-
-@pytest.mark.parametrize("wrong", [(-1, 10, 0.1, 90), (0, 0, 0.1, 90), (0, 10, 0.0, 90), (0, 10, 0.1, 0)])
-def test_a_schedule_of_nothing_is_an_error(wrong):
-    with pytest.raises(ValueError, match="allowed: step from 0, the others above 0"):
-        schedule(*wrong)
+    for steps_per_epoch, epochs in ((10, 90), (100, 9)):  # a tenth of the epochs, of ten times the steps
+        given = SimpleNamespace(steps_per_epoch=steps_per_epoch, schedule_epochs=epochs, peak=0.4)
+        assert Plan.rate(given, step) == pytest.approx(expected)
 
 
 def test_it_is_torchvisions_resnet_50(synthetic):

@@ -15,7 +15,6 @@ from benchbook.studies.datasets import shapes
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.resnet50_cost.plan import schedule
 from fakes import apple_gpu, run
 
 pytestmark = pytest.mark.frameworks("mlx")
@@ -190,24 +189,29 @@ def test_an_evaluation_needs_no_labels_that_mean_something():
     assert float(synthetic.loss) > 0
 
 
+def scheduled(**numbers):
+    """Return what knows a schedule, of a plan."""
+    return type("Plan", (), {"schedule_epochs": 90, "rate": resnet50.Plan.rate} | numbers)()
+
+
 def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms():
     import mlx.core as mx
     import torch
 
     from benchbook.studies.resnet50_cost import network_mlx as mlx
 
-    plan = type("Plan", (), {"steps_per_epoch": 1, "schedule_epochs": 90.0, "peak": 0.5})()
+    plan = scheduled(steps_per_epoch=1, peak=0.5)
     random = numpy.random.default_rng(0)
     own = {"convolution": {"weight": random.normal(size=4)}, "norm": {"weight": random.normal(size=4)}}
     own = {"stem": {name: {"weight": mx.array(part["weight"].astype("float32"))} for name, part in own.items()}}
     others = [torch.tensor(numpy.array(own["stem"][name]["weight"]), requires_grad=True) for name in own["stem"]]
     groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(others, (1e-4, 0.0), strict=True)]
     expected = torch.optim.SGD(groups, 1.0, 0.9, nesterov=True)
-    optimizer = mlx.Nesterov(lambda step: mlx.schedule(plan, step), 0.9, nesterov=True)
+    optimizer = mlx.Nesterov(functools.partial(mlx.rate, plan), 0.9, nesterov=True)
     for step in range(4):
         gradients = [random.normal(size=4).astype("float32") for _ in others]
         for group in expected.param_groups:
-            group["lr"] = schedule(step, 1, 0.5)
+            group["lr"] = plan.rate(step)
         for part, gradient in zip(others, gradients, strict=True):
             part.grad = torch.from_numpy(gradient)
         expected.step()
@@ -222,10 +226,9 @@ def test_the_schedule_of_resnet50_is_the_plans():
 
     from benchbook.studies.resnet50_cost import network_mlx as mlx
 
-    plan = type("Plan", (), {"steps_per_epoch": 10, "schedule_epochs": 90.0, "peak": 0.4})()
+    plan = scheduled(steps_per_epoch=10, peak=0.4)
     for step in (0, 7, 49, 50, 299, 300, 601, 899):
-        expected = schedule(step, 10, 0.4)
-        assert mlx.schedule(plan, mx.array(step)).item() == pytest.approx(expected, rel=1e-5)
+        assert mlx.rate(plan, mx.array(step)).item() == pytest.approx(plan.rate(step), rel=1e-5)
 
 
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():

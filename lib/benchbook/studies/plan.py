@@ -1,6 +1,7 @@
 """What the plans of all studies share: a point's choices, checked, and the workload that is built of them."""
 
 import importlib.util
+import itertools
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
@@ -31,6 +32,7 @@ class StudyPlan:
         batch_size: images a step.
         data_resident: not with `reference`: keep all images on the device, so that nothing is loaded.
         num_workers: threads or processes that prepare batches ahead (0: the training thread itself).
+        parity_batch_size: images of a step that are repeated in float64, which is slow; of a smaller step all.
         seed: of weights, dropout and data order.
         settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`.
 
@@ -42,6 +44,7 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
+    SMALLEST: ClassVar[tuple[Callable[[], Any], dict[str, Any]]]  # what makes the data, and the other choices
 
     dataset: Dataset
     device: Device
@@ -50,6 +53,7 @@ class StudyPlan:
     batch_size: int = 64
     data_resident: bool = False
     num_workers: int = 1
+    parity_batch_size: int = 64
     seed: int = 1
     settings: Settings = field(default_factory=Settings)
 
@@ -58,7 +62,8 @@ class StudyPlan:
         loaded = self.variant != "reference" or not self.data_resident
         self.require("data_resident", loaded, "False with variant reference (the article had loaders)")
         self.check_workers()
-        self.require("batch_size", self.batch_size >= 1, "1 or more")
+        for name in ("batch_size", "parity_batch_size"):
+            self.require(name, getattr(self, name) >= 1, "1 or more")
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
@@ -81,7 +86,8 @@ class StudyPlan:
     @classmethod
     def smallest(cls, device: Device) -> Workload:
         """Return the workload at its smallest: to see whether a device computes it rightly, not how fast."""
-        raise NotImplementedError
+        load, choices = cls.SMALLEST
+        return cls.build(load(), device, **choices)
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:
@@ -123,6 +129,11 @@ class StudyPlan:
         """Return the samples of an epoch."""
         return len(self.dataset.train_labels)
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return the batches of an epoch."""
+        return len(self.order(0))
+
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return {
@@ -136,6 +147,10 @@ class StudyPlan:
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches; images that do not fill one are left out."""
         return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
+
+    def repeated(self, batch: tuple) -> Inputs:
+        """Return functions to an epoch's training batches and to the test batches, which are all this one."""
+        return lambda epoch: itertools.repeat(batch, self.steps_per_epoch), lambda: [batch]
 
     def inputs(self, reside: Callable, load: Callable, test_batch_size: int) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches.

@@ -1,9 +1,10 @@
-"""Images and labels that stay on a device, from which batches are taken there."""
+"""Images and labels that stay on a device, from which batches are taken there; weights in Keras's shapes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy
 import torch
+from torch import nn
 
 from benchbook.frameworks.devices import Device
 
@@ -32,3 +33,16 @@ class ResidentArrays:
         for indices in order:
             chosen = torch.as_tensor(indices, device=self.labels.device)
             yield self.prepare(self.images[chosen]), self.labels[chosen]
+
+
+@torch.no_grad()
+def take_over(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None:
+    """Give a layer other numbers: kernel and bias, or a batch norm's scale, offset, moving mean and variance.
+
+    Args:
+        layer: a convolution, a dense layer or a batch norm.
+        arrays: in Keras's shapes; a kernel is (height, width, in, out), or depthwise (height, width, in, 1).
+    """
+    orders = {4: (2, 3, 0, 1) if getattr(layer, "groups", 1) > 1 else (3, 2, 0, 1), 2: (1, 0)}
+    for name, array in zip(("weight", "bias", "running_mean", "running_var"), arrays, strict=False):
+        getattr(layer, name).copy_(torch.from_numpy(array.transpose(orders.get(array.ndim))))

@@ -1,19 +1,16 @@
 """The same GPT on MLX: its first weights are those of torch's network, and go by the same names."""
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator
 
 import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
 from benchbook.frameworks.mlx.layers import Dense
-from benchbook.frameworks.mlx.runtime import Batch, assign
+from benchbook.frameworks.mlx.runtime import assign
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.gpt_tokens import network_torch
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
-from benchbook.studies.plan import Inputs
 
 
 class Adapted(Dense):
@@ -112,9 +109,6 @@ class Network(nn.Module):
         return self.norm(hidden, self.computed) @ self.tokens.weight.astype(self.computed).T
 
 
-SHOWN = (Attention, Block, Network)  # in the notebook
-
-
 class AdamW(optimizers.AdamW):
     """AdamW that decays matrices alone, at the plan's rate of the steps taken and passed."""
 
@@ -143,7 +137,13 @@ def build(plan: Plan) -> MlxWorkload:
         raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
     plan.device.backend.seed(plan.seed)
     first = network_torch.drawn(plan)
-    train, test = _inputs(plan)
+
+    def take(text: mx.array | numpy.ndarray, starts: numpy.ndarray) -> mx.array | numpy.ndarray:
+        """Return sequences, gathered where the tokens lie."""
+        places = starts[:, None] + numpy.arange(plan.length + 1)
+        return text[mx.array(places)] if isinstance(text, mx.array) else text[places].astype(numpy.int32)
+
+    train, test = plan.inputs(lambda tokens: mx.array(tokens.astype(numpy.int32)), take)
     return MlxWorkload(
         **plan.common,
         make_model=lambda: Network(plan, first),
@@ -155,27 +155,6 @@ def build(plan: Plan) -> MlxWorkload:
         make_plain=lambda: network_torch.plain(plan, first),
         metric=None,
     )
-
-
-def _inputs(plan: Plan) -> Inputs:
-    """Return functions to an epoch's training batches and to the test batches."""
-    if plan.dataset is None:
-        tokens = mx.array(plan.random_tokens())
-        batch = tokens[:, :-1], tokens[:, 1:]
-        mx.eval(batch)
-        return lambda epoch: itertools.repeat(batch, plan.epoch_steps), lambda: [batch]
-    train, test = (part.astype(numpy.int32) for part in (plan.dataset.train, plan.dataset.test))
-    if plan.data_resident:
-        train, test = mx.array(train), mx.array(test)
-    return lambda epoch: _taken(train, plan.order(epoch), plan), lambda: _taken(test, plan.test_order(), plan)
-
-
-def _taken(tokens: mx.array | numpy.ndarray, order: Iterable[numpy.ndarray], plan: Plan) -> Iterator[Batch]:
-    """Yield batches, gathered where the tokens lie."""
-    as_index = mx.array if isinstance(tokens, mx.array) else numpy.asarray
-    for starts in order:
-        sequences = tokens[as_index(starts[:, None] + numpy.arange(plan.length + 1))]
-        yield sequences[:, :-1], sequences[:, 1:]
 
 
 def _empty(inputs: int, outputs: int, bias: bool) -> tuple[numpy.ndarray, numpy.ndarray | None]:

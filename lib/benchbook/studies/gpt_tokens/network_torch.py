@@ -1,8 +1,6 @@
 """A GPT in torch, trained as nanoGPT trains it; see `plan`."""
 
-import itertools
 import math
-from collections.abc import Iterator
 
 import numpy
 import torch
@@ -10,10 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook.frameworks.plain import Arrays, Plain
-from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload
+from benchbook.frameworks.torch.training import STORED, TorchWorkload
 from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
-from benchbook.studies.plan import Inputs
 
 MULTIPLE = 64  # of a padded vocabulary
 DEVIATION = 0.02  # of first weights
@@ -153,7 +150,18 @@ def build(plan: Plan) -> TorchWorkload:
     model.to(STORED[settings.precision]).to(plan.device.kind)
     options = {"betas": (0.9, shape.kept), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(decayed_apart(model), plan.rate(shape.warm_up), **options)
-    train, test = _inputs(plan)
+    kind, span = plan.device.kind, torch.arange(plan.length + 1, device=plan.device.kind)
+
+    def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
+        """Return sequences, gathered on the device, or on the host and, where that is faster, from pinned memory."""
+        if isinstance(text, torch.Tensor):
+            return text[torch.from_numpy(starts).to(kind)[:, None] + span].long()
+        rows = [text[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
+        sequences = torch.from_numpy(numpy.stack(rows))
+        sequences = sequences.pin_memory() if plan.device.features.pins_memory else sequences
+        return sequences.to(kind, non_blocking=True)
+
+    train, test = plan.inputs(lambda tokens: torch.from_numpy(tokens.copy()).to(kind), take)
     return TorchWorkload(
         **plan.common,
         model=model,
@@ -204,46 +212,4 @@ def plain(plan: Plan, model: Network) -> Plain:
                 settled[name] = numpy.concatenate([part[:values] * larger, part[values:]])
         return begun | settled
 
-    return Plain(
-        make_network=lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model),
-        loss=plain_loss,
-        make_optimizer=plan.plain_optimizer,
-        batch_size=min(plan.batch_size, plan.parity_batch_size),
-        labels=plan.labels if plan.dataset else None,
-        settle=settle,
-        steps_passed=plan.shape.warm_up,
-        most_norm=1.0,
-    )
-
-
-def _inputs(plan: Plan) -> Inputs:
-    """Return functions to an epoch's training batches and to the test batches."""
-    kind = plan.device.kind
-    if plan.dataset is None:
-        tokens = torch.from_numpy(plan.random_tokens()).to(kind)
-        batch = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-        return lambda epoch: itertools.repeat(batch, plan.epoch_steps), lambda: [batch]
-    text = plan.dataset
-    if plan.data_resident:
-        train, test = (torch.from_numpy(part.copy()).to(kind) for part in (text.train, text.test))
-        return lambda epoch: _taken(train, plan.order(epoch), plan), lambda: _taken(test, plan.test_order(), plan)
-    train, test = text.train, text.test
-    return lambda epoch: _loaded(train, plan.order(epoch), plan), lambda: _loaded(test, plan.test_order(), plan)
-
-
-def _taken(tokens: torch.Tensor, order, plan: Plan) -> Iterator[Batch]:
-    """Yield batches of tokens that lie on the device, where they are gathered."""
-    span = torch.arange(plan.length + 1, device=tokens.device)
-    for starts in order:
-        sequences = tokens[torch.from_numpy(starts).to(tokens.device)[:, None] + span].long()
-        yield sequences[:, :-1], sequences[:, 1:]
-
-
-def _loaded(tokens: numpy.ndarray, order, plan: Plan) -> Iterator[Batch]:
-    """Yield batches that are gathered on the host, from pinned memory where that is faster."""
-    for starts in order:
-        rows = [tokens[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
-        sequences = torch.from_numpy(numpy.stack(rows))
-        sequences = sequences.pin_memory() if plan.device.features.pins_memory else sequences
-        sequences = sequences.to(plan.device.kind, non_blocking=True)
-        yield sequences[:, :-1], sequences[:, 1:]
+    return plan.plain(lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model), plain_loss, settle)

@@ -4,6 +4,8 @@ Sources: https://arxiv.org/abs/1706.03762 (attention), https://arxiv.org/abs/160
 https://arxiv.org/abs/1606.08415 (GELU), https://arxiv.org/abs/2106.09685 (adapters).
 """
 
+import copy
+
 import torch
 from torch import nn
 
@@ -22,10 +24,7 @@ class PlainNetwork(nn.Module):
     def __init__(self, heads: int, vocabulary: int, model: nn.Module) -> None:
         super().__init__()
         self.heads, self.vocabulary = heads, vocabulary
-        for name, part in model.named_parameters():
-            _holder(self, name).register_parameter(
-                name.rpartition(".")[2], nn.Parameter(part.detach().cpu().clone(), part.requires_grad)
-            )
+        self._modules.update(copy.deepcopy(model).cpu()._modules)  # for their parameters
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits."""
@@ -71,12 +70,3 @@ def _normed(hidden: torch.Tensor, weights: dict, name: str) -> torch.Tensor:
     centred = hidden - hidden.mean(-1, keepdim=True)
     scaled = centred / (centred.square().mean(-1, keepdim=True) + EPSILON).sqrt() * weights[f"{name}.weight"]
     return scaled + weights[f"{name}.bias"] if f"{name}.bias" in weights else scaled
-
-
-def _holder(module: nn.Module, name: str) -> nn.Module:
-    """Return the module that holds a parameter of this name, made where it is missing."""
-    for part in name.split(".")[:-1]:
-        if part not in module._modules:
-            module.add_module(part, nn.Module())
-        module = module._modules[part]
-    return module

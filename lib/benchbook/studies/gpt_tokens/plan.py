@@ -5,21 +5,22 @@ the small network; GPT-2's shape is that of https://cdn.openai.com/better-langua
 """
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import Adam
-from benchbook.frameworks.workload import Settings, Workload
+from benchbook.frameworks.plain import Adam, Plain
+from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Text
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.plan import Inputs, StudyPlan
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
-EPOCH_STEPS = 250  # between two tests
 MOST_TEST_SEQUENCES = 64  # in a batch of the test
 SWITCHES = ("fused_attention", "fused", "compiled", "padded", "graphs")  # of `Settings`, that a transformer has
 FOR_IMAGES = {"channels_last", "autotuned"}
@@ -75,23 +76,28 @@ class Plan(StudyPlan):
         model: a key of `SHAPES`.
         sequence_length: tokens of a sequence; 0: the model's context.
         lora_rank: above 0 all weights are frozen, and adapters of this rank are trained in each attention.
-        epoch_steps: steps that are called an epoch.
+        steps_per_epoch: steps that are called an epoch, between two tests.
         num_test_sequences: of the test; 0: all.
-        parity_batch_size: sequences in a batch that is repeated in float64, which is slow.
     """
 
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
     VARIANTS = ("reference", "controlled", "tuned")
+    SMALLEST = (
+        lambda: datasets.load_text("excerpt"),
+        {"variant": "controlled", "data_resident": True, "batch_size": 4, "sequence_length": 16},
+    )
+    workers = 0  # nanoGPT's batches are made by the training thread
+    image_size = None
 
     dataset: Text | None = field(kw_only=False)
     batch_size: int = 12
+    parity_batch_size: int = 2
     model: str = MODEL
     sequence_length: int = 0
     lora_rank: int = 0
-    epoch_steps: int = EPOCH_STEPS
+    steps_per_epoch: int = 250
     num_test_sequences: int = 0
-    parity_batch_size: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +105,7 @@ class Plan(StudyPlan):
         shape, longest = self.shape, self.device.longest_product
         self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
-        for name, least in (("epoch_steps", 1), ("num_test_sequences", 0), ("parity_batch_size", 1)):
+        for name, least in (("steps_per_epoch", 1), ("num_test_sequences", 0)):
             self.require(name, getattr(self, name) >= least, f"{least} or more")
         if longest:  # a weight's gradient is a product over all tokens of a step
             right = self.batch_size * self.length <= longest
@@ -108,12 +114,6 @@ class Plan(StudyPlan):
         if self.dataset and min(len(self.dataset.train), len(self.dataset.test)) <= self.length:
             raise ValueError(f"{self.dataset.name}: a part is no longer than a sequence of {self.length} tokens")
         self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} has no vocabulary of its own)")
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        text = datasets.load_text("excerpt")
-        return cls.build(text, device, "controlled", data_resident=True, batch_size=4, sequence_length=16)
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict]:
@@ -138,18 +138,9 @@ class Plan(StudyPlan):
         return self.shape.vocabulary or len(self.dataset.characters)
 
     @property
-    def workers(self) -> int:
-        """Return 0: nanoGPT's batches are made by the training thread."""
-        return 0
-
-    @property
     def num_samples(self) -> int:
         """Return the sequences of an epoch."""
-        return self.epoch_steps * self.batch_size
-
-    @property
-    def image_size(self) -> None:
-        """Return None: there are no images."""
+        return self.steps_per_epoch * self.batch_size
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
@@ -178,21 +169,10 @@ class Plan(StudyPlan):
         fallen = min(1.0, (step - shape.warm_up) / (shape.steps - shape.warm_up))
         return lowest + (shape.peak - lowest) * (1 + math.cos(math.pi * fallen)) / 2
 
-    def plain_optimizer(self) -> Adam:
-        """Return what updates are held against: AdamW with nanoGPT's constants once more."""
-        small = self.model != "gpt2_124m"
-        peak, kept = (1e-3, 0.99) if small else (6e-4, 0.95)
-
-        def is_matrix(name: str) -> bool:
-            return not name.endswith("bias") and "norm" not in name
-
-        # Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
-        return Adam(lambda step: peak, weight_decay=0.1, kept=kept, is_decayed=is_matrix)
-
     def order(self, epoch: int) -> numpy.ndarray:
         """Return where the sequences of each batch of an epoch begin, shape (steps, n)."""
         random = numpy.random.default_rng([self.seed, epoch])
-        return random.integers(len(self.dataset.train) - self.length, size=(self.epoch_steps, self.batch_size))
+        return random.integers(len(self.dataset.train) - self.length, size=(self.steps_per_epoch, self.batch_size))
 
     def test_order(self) -> list[numpy.ndarray]:
         """Return where the sequences of each batch of the test begin: one after the other, each token once."""
@@ -200,17 +180,58 @@ class Plan(StudyPlan):
         starts = starts[: self.num_test_sequences or None]
         return numpy.split(starts, range(MOST_TEST_SEQUENCES, len(starts), MOST_TEST_SEQUENCES))
 
-    def labels(self, batch: tuple, place: int) -> numpy.ndarray:
-        """Return which targets of a batch on the host are the tokens that follow its inputs in the text, bool, (n,)."""
-        epoch, number = divmod(place, self.epoch_steps)
-        places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
-        text = self.dataset.train
-        return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
+    def inputs(self, reside: Callable, take: Callable) -> Inputs:
+        """Return functions to an epoch's training batches and to the test batches.
 
-    def random_tokens(self) -> numpy.ndarray:
-        """Return a batch of random tokens, int64, shape (n, length + 1)."""
-        random = numpy.random.default_rng([self.seed, 0])
-        return random.integers(self.vocabulary, size=(self.batch_size, self.length + 1))
+        Args:
+            reside: from tokens on the host to the same on the device.
+            take: from a text, resident or not, and where sequences begin to sequences of one token more than `length`.
+        """
+        if self.dataset is None:
+            random = numpy.random.default_rng([self.seed, 0])
+            tokens = random.integers(self.vocabulary, size=(self.batch_size, self.length + 1))
+            return self.repeated((reside(tokens[:, :-1]), reside(tokens[:, 1:])))
+        train, test = self.dataset.train, self.dataset.test
+        if self.data_resident:
+            train, test = reside(train), reside(test)
+
+        def batches(text: Any, order: Iterable[numpy.ndarray]) -> Iterator[tuple]:
+            for starts in order:
+                sequences = take(text, starts)
+                yield sequences[:, :-1], sequences[:, 1:]
+
+        return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
+
+    def plain(self, make_network: Callable, loss: Callable, settle: Callable) -> Plain:
+        """Return what training is held against: AdamW with nanoGPT's constants once more, at the highest rate.
+
+        Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
+
+        Args:
+            make_network, loss, settle: see `benchbook.frameworks.plain.Plain`.
+        """
+        peak, kept = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
+
+        def is_matrix(name: str) -> bool:
+            return not name.endswith("bias") and "norm" not in name
+
+        def labels(batch: tuple, place: int) -> numpy.ndarray:
+            """Return which targets are the tokens that follow their inputs in the text."""
+            epoch, number = divmod(place, self.steps_per_epoch)
+            places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
+            text = self.dataset.train
+            return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
+
+        return Plain(
+            make_network=make_network,
+            loss=loss,
+            make_optimizer=lambda: Adam(lambda step: peak, weight_decay=0.1, kept=kept, is_decayed=is_matrix),
+            batch_size=self.parity_batch_size,
+            labels=labels if self.dataset else None,
+            settle=settle,
+            steps_passed=self.shape.warm_up,
+            most_norm=1.0,
+        )
 
 
 build, source, load = Plan.build, Plan.source, datasets.load_text

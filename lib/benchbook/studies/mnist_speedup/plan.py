@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 
@@ -30,6 +28,10 @@ class Plan(StudyPlan):
     MODEL = "mnist_cnn"
     FRAMEWORKS = ("torch", "mlx")
     VARIANTS = ("reference", "controlled", "tuned")
+    SMALLEST = (
+        lambda: datasets.load("digits"),
+        {"variant": "controlled", "data_resident": True, "num_workers": 0, "batch_size": 8},
+    )
 
     @property
     def workers(self) -> int:
@@ -47,11 +49,6 @@ class Plan(StudyPlan):
         if self.shuffles:
             return batches.shuffled_order(count, self.batch_size, self.seed, epoch)
         return batches.plain_order(count, self.batch_size)
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        return cls.build(datasets.load("digits"), device, "controlled", data_resident=True, num_workers=0, batch_size=8)
 
 
 build, source = Plan.build, Plan.source

@@ -10,7 +10,6 @@ from benchbook.frameworks.keras.runtime import (
     kernels_of_zeros,
 )
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
-from benchbook.frameworks.plain import Adam, Plain
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan, enlarge
 
@@ -38,14 +37,7 @@ def build(plan: Plan) -> KerasWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
-        plain=Plain(
-            make_network=functools.partial(make_model, plan),
-            loss=cross_entropy,
-            make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7, corrected_late=True),
-            batch_size=plan.parity_batch_size,
-            labels=plan.label_finder(),
-            settle=plan.settle,
-        ),
+        plain=plan.plain(functools.partial(make_model, plan), cross_entropy, corrected_late=True),
         seed=plan.seed,
     )
 

@@ -1,5 +1,7 @@
 """torchvision's MobileNetV2, made the same function as Keras's: padding, constants and weights."""
 
+import functools
+
 import numpy
 import torch
 import torchvision
@@ -7,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from benchbook.frameworks.plain import Adam, Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays
+from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.torch.runtime import ResidentArrays, take_over
 from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import (
@@ -43,22 +45,24 @@ class Network(nn.Module):
     px: 1,024 and more).
 
     Args:
-        num_classes: outputs.
-        trainable: whether the features are trained; else their batch norms stay in inference mode, as Keras's do.
-        momentum: how much of a batch norm's moving statistics each step keeps, as Keras counts it.
+        plan: the point's choices. Features that are not trained have batch norms in inference mode, as Keras's do.
     """
 
-    def __init__(self, num_classes: int, trainable: bool, momentum: float) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
-        base = torchvision.models.mobilenet_v2(weights=None, num_classes=num_classes, dropout=DROPOUT)
-        self.features, self.classifier, self.trainable = base.features, base.classifier, trainable
+        base = torchvision.models.mobilenet_v2(weights=None, num_classes=plan.num_classes, dropout=DROPOUT)
+        self.features, self.classifier, self.trainable = base.features, base.classifier, plan.trainable
+        layers = [layer for layer in self.features.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
+        names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
+        for layer, name in zip([*layers, self.classifier[-1]], [*names, weights.HEAD], strict=True):
+            take_over(layer, plan.arrays[name])
         for module in [*self.features.modules()]:
             if isinstance(module, nn.BatchNorm2d):
-                module.eps, module.momentum = NORM_EPSILON, 1 - momentum
+                module.eps, module.momentum = NORM_EPSILON, 1 - plan.momentum
             elif isinstance(module, nn.Sequential) and getattr(module[0], "stride", None) == (2, 2):
                 module[0].padding = (0, 0)
                 module[0] = nn.Sequential(Padding(), module[0])
-        self.features.requires_grad_(trainable)
+        self.features.requires_grad_(plan.trainable)
         self.train()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -71,28 +75,11 @@ class Network(nn.Module):
         self.features.train(mode and self.trainable)
         return self
 
-    @torch.no_grad()
-    def load(self, arrays: weights.Weights) -> None:
-        """Take over weights in Keras's names and shapes."""
-        modules = [module for module in self.features.modules() if isinstance(module, (nn.Conv2d, nn.BatchNorm2d))]
-        names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
-        for module, name in zip(modules, names, strict=True):
-            if isinstance(module, nn.Conv2d):
-                module.weight.copy_(_kernel(arrays[name][0], module.groups > 1))
-            else:
-                parts = (module.weight, module.bias, module.running_mean, module.running_var)
-                for part, array in zip(parts, arrays[name], strict=True):
-                    part.copy_(torch.from_numpy(array))
-        kernel, bias = (torch.from_numpy(array) for array in arrays[weights.HEAD])
-        self.classifier[-1].weight.copy_(kernel.T)
-        self.classifier[-1].bias.copy_(bias)
-
 
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
-    model = Network(plan.num_classes, plan.trainable, plan.momentum)
-    model.load(plan.arrays)
+    model = Network(plan)
     # Keras counts the moving statistics of batch norms among the parameters; so do these rows, for all frameworks.
     statistics = sum(part.numel() for part in model.buffers() if part.dim())
     num_parameters = sum(part.numel() for part in model.parameters()) + statistics
@@ -129,19 +116,7 @@ def build(plan: Plan) -> TorchWorkload:
 def plain(plan: Plan) -> Plain:
     """Return what training is held against: the network as it is, without folded batch norms, and Adam."""
 
-    def make_network() -> Network:
-        model = Network(plan.num_classes, plan.trainable, plan.momentum)
-        model.load(plan.arrays)
-        return model
-
-    return Plain(
-        make_network=make_network,
-        loss=F.cross_entropy,
-        make_optimizer=lambda: Adam(plan.rate, epsilon=1e-7),
-        batch_size=plan.parity_batch_size,
-        labels=plan.label_finder(channels_first=True),
-        settle=plan.settle,
-    )
+    return plan.plain(functools.partial(Network, plan), F.cross_entropy, channels_first=True)
 
 
 @torch.no_grad()
@@ -164,9 +139,3 @@ def fold(features: nn.Module) -> None:
 
 def _tensors(images: numpy.ndarray, labels: numpy.ndarray) -> Batch:
     return torch.from_numpy(images), torch.from_numpy(labels.astype("int64"))
-
-
-def _kernel(array: numpy.ndarray, depthwise: bool) -> torch.Tensor:
-    """Return a kernel (height, width, in, out), or depthwise (height, width, in, 1), in torch's order."""
-    order = (2, 3, 0, 1) if depthwise else (3, 2, 0, 1)
-    return torch.from_numpy(array.transpose(order).copy())

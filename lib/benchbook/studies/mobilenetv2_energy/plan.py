@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from benchbook.frameworks.batches import check_fits
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import LabelsByImage
-from benchbook.frameworks.workload import Workload
+from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
 from benchbook.studies.datasets import Dataset, shapes
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
@@ -28,7 +26,6 @@ DECAY_STEPS, DECAY_RATE = 50_000, 0.96
 NORM_EPSILON = 1e-3
 ADAM_EPSILON = 1e-7
 MOST_TEST_IMAGES = 128  # in a batch of the test
-MOST_PARITY_IMAGES = 16  # in a batch that is repeated in float64, which is slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +44,13 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    SMALLEST = (
+        lambda: shapes(2, 1, size=16),
+        {"variant": "tuned", "data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32},
+    )
 
     num_workers: int = 2
+    parity_batch_size: int = 16
     trainable: bool = False
     weights: tuple[str, Weights] | str = field(default="random", repr=False)
     image_size: int = 128
@@ -64,12 +66,6 @@ class Plan(StudyPlan):
         if isinstance(self.weights, str):
             chosen = choose(self.weights, self.num_classes, self.image_size, self.seed)
             object.__setattr__(self, "weights", chosen)
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        options = {"data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32}
-        return cls.build(shapes(2, 1, size=16), device, "tuned", **options)
 
     @property
     def arrays(self) -> Weights:
@@ -92,42 +88,43 @@ class Plan(StudyPlan):
         return int(self.dataset.train_labels.max()) + 1
 
     @property
-    def parity_batch_size(self) -> int:
-        """Return the images in a step that is compared with float64."""
-        return min(self.batch_size, MOST_PARITY_IMAGES)
-
-    def rate(self, step: int) -> float:
-        """Return a step's learning rate as the article's notebook has it: 4 % less after 50,000 steps."""
-        return self.learning_rate * 0.96 ** (step / 50_000)
-
-    @property
-    def settle(self) -> Callable | None:
-        """Return what makes the weights at which all layers are compared; a head alone is compared at the present ones.
-
-        See `benchbook.frameworks.plain.Plain`.
-        """
-        return (lambda make, begun: for_parity(begun)) if self.trainable else None
-
-    @property
     def chosen_pixels(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return the row and the column of the data set that each one of an enlarged image is a copy of."""
         return tuple(nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3])
 
-    def label_finder(self, channels_first: bool = False) -> Callable[[tuple, int], numpy.ndarray]:
-        """Return what says which labels of a batch are those of its images; see `benchbook.frameworks.plain.Plain`.
+    def plain(
+        self, make_network: Callable, loss: Callable, *, channels_first: bool = False, corrected_late: bool = False
+    ) -> Plain:
+        """Return what training is held against: Adam with a rate that falls by 4 % in 50,000 steps.
 
-        Of an enlarged image one pixel is taken for each that the data set has.
+        All layers are compared at weights of their own, see `weights.for_parity`; a head alone at the present ones. Of
+        an enlarged image one pixel is taken for each that the data set has.
+
+        Args:
+            make_network, loss: see `benchbook.frameworks.plain.Plain`.
+            channels_first: whether batches are (n, 3, height, width).
+            corrected_late: see `benchbook.frameworks.plain.Adam`.
         """
-        images = self.dataset.train_images
         chosen = [numpy.unique(side, return_index=True) for side in self.chosen_pixels]
         (rows, first_rows), (columns, first_columns) = chosen
-        stored = LabelsByImage(numpy.ascontiguousarray(images[:, rows][:, :, columns]), self.dataset.train_labels)
+        images = numpy.ascontiguousarray(self.dataset.train_images[:, rows][:, :, columns])
+        stored = LabelsByImage(images, self.dataset.train_labels)
 
-        def fit(batch: tuple, place: int) -> numpy.ndarray:
+        def labels(batch: tuple, place: int) -> numpy.ndarray:
             pixels = batch[0].transpose(0, 2, 3, 1) if channels_first else batch[0]
             return stored.fit(pixels[:, first_rows][:, :, first_columns] * 255, batch[1])
 
-        return fit
+        def rate(step: int) -> float:
+            return self.learning_rate * 0.96 ** (step / 50_000)
+
+        return Plain(
+            make_network=make_network,
+            loss=loss,
+            make_optimizer=lambda: Adam(rate, epsilon=1e-7, corrected_late=corrected_late),
+            batch_size=self.parity_batch_size,
+            labels=labels,
+            settle=(lambda make, begun: for_parity(begun)) if self.trainable else None,
+        )
 
 
 def nearest(size: int, image_size: int) -> numpy.ndarray:

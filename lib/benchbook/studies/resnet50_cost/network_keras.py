@@ -1,31 +1,19 @@
 """The same ResNet-50 in Keras, on TensorFlow and on JAX: torchvision's padding, constants, names and optimiser."""
 
 import functools
-import itertools
 
-from benchbook.frameworks.batches import loaded, plain_order
 from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, kernels_of_zeros
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
-from benchbook.frameworks.plain import all_of
-from benchbook.studies.resnet50_cost.plan import (
-    DROP,
-    DROPS,
-    EPOCHS,
-    MOMENTUM,
-    MOST_TEST_IMAGES,
-    NORM_EPSILON,
-    NORM_KEPT,
-    WARM_UP_EPOCHS,
-    WEIGHT_DECAY,
-    Plan,
-)
+from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 
 
 def build(plan: Plan) -> KerasWorkload:
     """Return the study's workload on Keras; see `Plan`."""
     import_keras(plan.device.framework)
-    train, test = _inputs(plan) if plan.dataset else (None, None)
+    train = test = None
+    if plan.dataset:
+        train, test = plan.decoded(evaluation_batch_size(len(plan.dataset.test), MOST_TEST_IMAGES))
     made = KerasWorkload(
         **plan.common,
         make_model=functools.partial(make_model, plan),
@@ -33,15 +21,14 @@ def build(plan: Plan) -> KerasWorkload:
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
-        plain=plan.plain(functools.partial(make_model, plan), cross_entropy, all_of, _has_name_of_batch_norm),
+        plain=plan.plain(functools.partial(make_model, plan), cross_entropy),
         seed=plan.seed,
         metric=plan.metric,
     )
     made.columns["parameters"] = made.trainable_parameters()  # Keras counts moving statistics as well
     if plan.dataset is None:
         batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
-        made.train_batches = lambda epoch: itertools.repeat(batch, plan.steps_per_epoch)
-        made.test_batches = lambda: [batch]
+        made.train_batches, made.test_batches = plan.repeated(batch)
     return made
 
 
@@ -85,11 +72,13 @@ def make_optimizer(plan: Plan):
     """
     import keras
 
+    as_number = functools.partial(keras.ops.cast, dtype="float32")
+
     class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-        """`plan.schedule`, in Keras's operations."""
+        """`plan.rate`, in Keras's operations."""
 
         def __call__(self, step):
-            return schedule_in_operations(plan, step)
+            return plan.rate(as_number(step), keras.ops.minimum, as_number)
 
     class Nesterov(keras.optimizers.SGD):
         """Takes the momentum of gradients, and the learning rate of its step alone."""
@@ -99,7 +88,7 @@ def make_optimizer(plan: Plan):
             ops = keras.ops
             rate, gradient = (ops.cast(value, variable.dtype) for value in (learning_rate, gradient))
             index = self._get_variable_index(variable)
-            if not is_of_batch_norm(self._trainable_variables[index]):
+            if self._trainable_variables[index].path.rpartition("/")[2] not in ("gamma", "beta"):  # a batch norm's
                 gradient = gradient + WEIGHT_DECAY * variable
             speed = self.momentums[index]
             faster = MOMENTUM * speed + gradient
@@ -107,33 +96,3 @@ def make_optimizer(plan: Plan):
             self.assign_sub(variable, rate * (gradient + MOMENTUM * faster))
 
     return Nesterov(Schedule(), MOMENTUM, nesterov=True)
-
-
-def schedule_in_operations(plan: Plan, step):
-    """Return what `plan.schedule` does for a step that is a tensor: a sum over the corners, the same in any order."""
-    import keras
-
-    ops = keras.ops
-    step, scale = ops.cast(step, "float32"), plan.steps_per_epoch * plan.schedule_epochs / EPOCHS
-    risen = ops.minimum(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
-    fallen = sum(ops.cast(step >= epoch * scale, "float32") for epoch in DROPS)
-    return plan.peak * risen * DROP**fallen
-
-
-def is_of_batch_norm(variable) -> bool:
-    """Return whether a variable is a batch norm's scale or offset."""
-    return _has_name_of_batch_norm(variable.path)
-
-
-def _has_name_of_batch_norm(path: str) -> bool:
-    return path.rpartition("/")[2] in ("gamma", "beta")
-
-
-def _inputs(plan: Plan):
-    """Return functions to an epoch's training batches and to the test batches."""
-    tested = len(plan.dataset.test)
-    test_order = plain_order(tested, evaluation_batch_size(tested, MOST_TEST_IMAGES))
-    return (
-        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.workers),
-        lambda: loaded(test_order, plan.crops(None).batch, plan.workers),
-    )

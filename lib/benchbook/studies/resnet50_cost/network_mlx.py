@@ -1,26 +1,14 @@
 """The same ResNet-50 on MLX: torchvision's padding, constants and optimiser."""
 
-import itertools
+import functools
 
 import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
-from benchbook.frameworks.batches import loaded, plain_order
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, flops_per_sample
 from benchbook.frameworks.mlx.training import MlxWorkload
-from benchbook.studies.resnet50_cost.plan import (
-    DROP,
-    DROPS,
-    EPOCHS,
-    MOMENTUM,
-    MOST_TEST_IMAGES,
-    NORM_EPSILON,
-    NORM_KEPT,
-    WARM_UP_EPOCHS,
-    WEIGHT_DECAY,
-    Plan,
-)
+from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
 from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
@@ -94,11 +82,16 @@ def build(plan: Plan) -> MlxWorkload:
     """
     if plan.group.size > 1 or plan.device.count > 1:
         raise NotImplementedError(f"device_count {plan.device.count} with MLX; allowed: 1")
-    train, test = _inputs(plan)
+    if plan.dataset:
+        train, test = plan.decoded(MOST_TEST_IMAGES)
+    else:
+        batch = tuple(map(mx.array, plan.synthetic_batch(plan.batch_size)))
+        mx.eval(batch)
+        train, test = plan.repeated(batch)
     made = MlxWorkload(
         **plan.common,
         make_model=lambda: Network(plan),
-        make_optimizer=lambda: Nesterov(lambda step: schedule(plan, step), MOMENTUM, nesterov=True),
+        make_optimizer=lambda: Nesterov(functools.partial(rate, plan), MOMENTUM, nesterov=True),
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
@@ -111,22 +104,6 @@ def build(plan: Plan) -> MlxWorkload:
     return made
 
 
-def schedule(plan: Plan, step: mx.array) -> mx.array:
-    """Return what `plan.schedule` does for a step that is an array."""
-    scale = plan.steps_per_epoch * plan.schedule_epochs / EPOCHS
-    risen = mx.minimum(1.0, (step.astype(mx.float32) + 1) / (WARM_UP_EPOCHS * scale))
-    fallen = sum((step >= epoch * scale).astype(mx.float32) for epoch in DROPS)
-    return plan.peak * risen * DROP**fallen
-
-
-def _inputs(plan: Plan):
-    """Return functions to an epoch's training batches and to the test batches."""
-    if plan.dataset is None:
-        batch = tuple(map(mx.array, plan.synthetic_batch(plan.batch_size)))
-        mx.eval(batch)
-        return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
-    tested = plain_order(len(plan.dataset.test), MOST_TEST_IMAGES)
-    return (
-        lambda epoch: loaded(plan.order(epoch), plan.crops(epoch).batch, plan.workers),
-        lambda: loaded(tested, plan.crops(None).batch, plan.workers),
-    )
+def rate(plan: Plan, step: mx.array) -> mx.array:
+    """Return a step's learning rate, in MLX's operations."""
+    return plan.rate(step.astype(mx.float32), mx.minimum, lambda reached: reached.astype(mx.float32))

@@ -1,6 +1,6 @@
 """torchvision's ResNet-50 (v1.5), on one device or as one of several."""
 
-import itertools
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch import replicas
+from benchbook.frameworks.torch.runtime import take_over
 from benchbook.frameworks.torch.training import (
     STORED,
     Batch,
@@ -27,31 +28,19 @@ from benchbook.frameworks.torch.training import (
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
-from benchbook.studies.resnet50_cost.weights import HEAD, Weights, convolutions
 
 
 class Network(torchvision.models.ResNet):
     """ResNet-50: (n, 3, size, size) to logits (n, classes); v1.5, with the stride in the 3x3 convolution.
 
     Args:
-        num_classes: outputs.
+        plan: the point's choices.
     """
 
-    def __init__(self, num_classes: int) -> None:
-        super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], num_classes)
-
-    @torch.no_grad()
-    def load(self, arrays: Weights) -> None:
-        """Take over weights in Keras's shapes."""
-        for convolution in convolutions():
-            kernel, norm = arrays[convolution.name][0], self.get_submodule(convolution.norm)
-            self.get_submodule(convolution.name).weight.copy_(torch.from_numpy(kernel).permute(3, 2, 0, 1))
-            parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-            for part, array in zip(parts, arrays[convolution.norm], strict=True):
-                part.copy_(torch.from_numpy(array))
-        kernel, bias = (torch.from_numpy(array) for array in arrays[HEAD])
-        self.fc.weight.copy_(kernel.T)
-        self.fc.bias.copy_(bias)
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], plan.num_classes)
+        for name, arrays in plan.arrays.items():
+            take_over(self.get_submodule(name), arrays)
 
 
 @dataclass
@@ -114,8 +103,7 @@ def build(plan: Plan) -> Classifier:
     """Return the study's workload on torch; see `Plan`."""
     settings = plan.settings
     torch.manual_seed(plan.seed)
-    model = Network(plan.num_classes)
-    model.load(plan.arrays)
+    model = Network(plan)
     arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     if plan.sync_batch_norm and plan.group.size > 1:
         model = replicas.synchronise_batch_norms(model, plan.device)
@@ -140,13 +128,7 @@ def build(plan: Plan) -> Classifier:
 
 def plain(plan: Plan) -> Plain:
     """Return what training is held against; see `Plan.plain`."""
-    return plan.plain(lambda: Network(plan.num_classes), F.cross_entropy, _plain_inputs, is_of_batch_norm)
-
-
-def is_of_batch_norm(name: str) -> bool:
-    """Return whether a parameter's name is that of a batch norm's scale or offset."""
-    module = name.rpartition(".")[0].rpartition(".")
-    return module[2].startswith("bn") or (module[0].endswith("downsample") and module[2] == "1")
+    return plan.plain(functools.partial(Network, plan), F.cross_entropy, _plain_inputs)
 
 
 def decayed_apart(model: nn.Module) -> list[dict]:
@@ -166,8 +148,7 @@ def decayed_apart(model: nn.Module) -> list[dict]:
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
     if plan.dataset is None:
-        batch = _synthetic(plan)
-        return lambda epoch: itertools.repeat(batch, plan.steps_per_epoch), lambda: [batch]
+        return plan.repeated(_synthetic(plan))
 
     def loader(crops: inputs.Crops, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory

@@ -14,12 +14,12 @@ import pandas
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device, Group
-from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.plain import SGD, Plain, all_of
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.measuring import parallel
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Collection
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.resnet50_cost import inputs, weights
 
 if TYPE_CHECKING:
@@ -40,30 +40,9 @@ MOST_TEST_IMAGES = 128  # in a batch of the test
 PARITY_RATE = 3e-4
 
 
-def schedule(step: int, steps_per_epoch: float, peak: float, epochs: float = EPOCHS) -> float:
-    """Return a step's learning rate: it rises in a line for 5 epochs, and is divided by 10 after 30, 60, 80 and 90.
-
-    Args:
-        step: from 0; the first rises above 0 already, and step 5 x steps_per_epoch - 1 has the peak.
-        steps_per_epoch: steps in an epoch.
-        peak: the rate between rise and first fall.
-        epochs: squeezes or stretches the 90 epochs of the protocol to so many.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-    if step < 0 or steps_per_epoch <= 0 or peak <= 0 or epochs <= 0:
-        values = f"step {step}, steps_per_epoch {steps_per_epoch}, peak {peak}, epochs {epochs}"
-        raise ValueError(f"{values}; allowed: step from 0, the others above 0")
-    scale = steps_per_epoch * epochs / EPOCHS  # steps in what was one epoch of 90
-    risen = min(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
-    fallen = sum(step >= epoch * scale for epoch in DROPS)
-    return peak * risen * DROP**fallen
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: Nesterov momentum, weight decay on all but batch norms, and `schedule` step by step.
+    """A point's choices: Nesterov momentum, weight decay on all but batch norms, and `rate` step by step.
 
     Attributes:
         dataset: from `collect`; None trains on one synthetic batch that lies on the device, without augmentation.
@@ -72,21 +51,21 @@ class Plan(StudyPlan):
         image_size: pixels a side.
         learning_rate: the highest one, for each 256 images in a step.
         schedule_epochs: epochs that the protocol's 90 are squeezed or stretched to.
-        parity_batch_size: images in a batch that is repeated in float64, which is slow.
         sync_batch_norm: batch norms of several devices see the whole batch; else each sees its part.
         group: with torch, the devices that train together, a process each, and which of them this is.
     """
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    SMALLEST = (lambda: None), {"image_size": 64, "batch_size": 4, "parity_batch_size": 4}
 
     dataset: Collection | None = field(kw_only=False)
     batch_size: int = 256
     num_workers: int = 2
+    parity_batch_size: int = 8
     image_size: int = 224
     learning_rate: float = 0.1
     schedule_epochs: float = EPOCHS
-    parity_batch_size: int = 8
     sync_batch_norm: bool = False
     group: Group = field(default_factory=Group)
 
@@ -94,7 +73,7 @@ class Plan(StudyPlan):
         super().__post_init__()
         self.require("data_resident", not self.data_resident, "False (pictures are decoded ahead)")
         self.require("image_size", self.image_size >= 32, "32 or more")
-        for name in ("learning_rate", "schedule_epochs", "parity_batch_size"):
+        for name in ("learning_rate", "schedule_epochs"):
             self.require(name, getattr(self, name) > 0, "above 0")
         # torch's devices have a process each, Keras's are all in one.
         count = self.group.size if self.device.framework == "torch" else self.device.count
@@ -102,11 +81,6 @@ class Plan(StudyPlan):
             raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
         if self.dataset:
             batches.check_fits(self.batch_size, len(self.dataset.train))
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        return cls.build(None, device, image_size=64, batch_size=4, parity_batch_size=4)
 
     @cached_property
     def arrays(self) -> weights.Weights:
@@ -139,9 +113,17 @@ class Plan(StudyPlan):
         """Return the highest learning rate, of a whole batch."""
         return self.learning_rate * self.batch_size / IMAGES_OF_RATE
 
-    def rate(self, step: int) -> float:
-        """Return a step's learning rate."""
-        return schedule(step, self.steps_per_epoch, self.peak, self.schedule_epochs)
+    def rate(self, step: Any, minimum: Callable = min, number: Callable = float) -> Any:
+        """Return a step's learning rate: a line up for 5 epochs, then divided by 10 after 30, 60, 80 and 90.
+
+        Args:
+            step: from 0, a number or a framework's array; the first step's rate is above 0 already.
+            minimum, number: of two such arrays the smaller, and of a bool array 0 or 1, in the framework's operations.
+        """
+        scale = self.steps_per_epoch * self.schedule_epochs / EPOCHS  # steps in what was one epoch of 90
+        risen = minimum(1.0, (step + 1) / (WARM_UP_EPOCHS * scale))
+        fallen = sum(number(step >= epoch * scale) for epoch in DROPS)
+        return self.peak * risen * DROP**fallen
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of this device's part of each batch of an epoch."""
@@ -164,46 +146,47 @@ class Plan(StudyPlan):
         """Return the pictures of an epoch."""
         return len(self.dataset.train)
 
-    @property
-    def steps_passed(self) -> int:
-        """Return the steps before those that are compared with float64: the warm-up until PARITY_RATE, or all of it."""
-        risen = WARM_UP_EPOCHS * self.steps_per_epoch * self.schedule_epochs / EPOCHS
-        return round(risen * min(1.0, PARITY_RATE / self.peak))
+    def decoded(self, test_batch_size: int) -> Inputs:
+        """Return functions to an epoch's training batches and to the test batches, decoded by threads."""
+        test_order = batches.plain_order(len(self.dataset.test), test_batch_size)
+        return (
+            lambda epoch: batches.loaded(self.order(epoch), self.crops(epoch).batch, self.workers),
+            lambda: batches.loaded(test_order, self.crops(None).batch, self.workers),
+        )
 
-    def plain(self, make_network: Callable, loss: Callable, inputs: Callable, is_of_batch_norm: Callable) -> Plain:
+    def plain(self, make_network: Callable, loss: Callable, inputs: Callable = all_of) -> Plain:
         """Return what training is held against: the article's momentum and weight decay, in plain code.
+
+        Steps are compared from where the warm-up has reached PARITY_RATE, or all of it has passed.
 
         Args:
             make_network, loss, inputs: see `benchbook.frameworks.plain.Plain`.
-            is_of_batch_norm: from a parameter's name to whether weight decay leaves it out.
         """
+        epoch_steps = self.steps_per_epoch * self.schedule_epochs / 90  # of one of the article's 90 epochs
+        peak = self.learning_rate * self.batch_size / 256
+        norms = tuple(part.norm for part in weights.convolutions())
 
         def labels(batch: tuple, place: int) -> numpy.ndarray:
             epoch, number = divmod(place, self.steps_per_epoch)
             return batch[1] == self.dataset.train.labels[self.order(epoch)[number]]
 
-        def optimizer() -> SGD:
-            return SGD(self.plain_rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed)
+        def rate(step: int) -> float:
+            fallen = 0.1 ** sum(step >= end * epoch_steps for end in (30, 60, 80, 90))
+            return peak * min(1, (step + 1) / (5 * epoch_steps)) * fallen
 
         def is_decayed(name: str) -> bool:
-            return not is_of_batch_norm(name)
+            return not name.startswith(norms)
 
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=optimizer,
-            batch_size=min(self.share, self.parity_batch_size),
+            make_optimizer=lambda: SGD(rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed),
+            batch_size=self.parity_batch_size,
             inputs=inputs,
             labels=labels if self.dataset else None,
             settle=lambda make, begun: weights.for_parity(begun),
-            steps_passed=self.steps_passed,
+            steps_passed=round(5 * epoch_steps * min(1.0, PARITY_RATE / peak)),
         )
-
-    def plain_rate(self, step: int) -> float:
-        """Return a step's learning rate: it rises for 5 of 90 epochs, and is divided by 10 after 30, 60, 80 and 90."""
-        epoch = self.steps_per_epoch * self.schedule_epochs / 90
-        fallen = 0.1 ** sum(step >= end * epoch for end in (30, 60, 80, 90))
-        return self.learning_rate * self.batch_size / 256 * min(1, (step + 1) / (5 * epoch)) * fallen
 
     def synthetic_batch(self, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""

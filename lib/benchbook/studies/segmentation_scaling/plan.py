@@ -11,8 +11,6 @@ import numpy
 import pandas
 
 from benchbook.frameworks.batches import training_order
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.segmentation_scaling import masks
@@ -37,8 +35,13 @@ class Plan(StudyPlan):
 
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
+    SMALLEST = (
+        lambda: datasets.triangles(4, 2, size=STEP),
+        {"variant": "tuned", "batch_size": 2, "width": 0.25, "data_resident": True, "num_workers": 0},
+    )
 
     batch_size: int = 16
+    parity_batch_size: int = 2
     seed: int = 42
     width: float = 1.0
     num_epochs: int = 2
@@ -56,12 +59,6 @@ class Plan(StudyPlan):
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches: the data set's order."""
         return training_order(len(self.dataset.train_images), self.batch_size)
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        data = datasets.triangles(4, 2, size=STEP)
-        return cls.build(data, device, "tuned", batch_size=2, width=0.25, data_resident=True, num_workers=0)
 
 
 build, source = Plan.build, Plan.source

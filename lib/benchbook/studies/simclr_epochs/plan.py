@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 import numpy
 import pandas
 
-from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Workload
 from benchbook.machine import identity
 from benchbook.measuring import support
 from benchbook.rows import records
@@ -43,21 +41,21 @@ class Plan(StudyPlan):
         joint_views: with `tuned`: both views go through the network at once, which is another function.
         schedule_epochs: epochs after which the cosine ends at 0.
         num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
-        parity_batch_size: images in a step that is compared with float64.
     """
 
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
+    SMALLEST = (lambda: shapes(2, 1, size=16)), {"variant": "tuned", "batch_size": 8, "parity_batch_size": 8}
 
     batch_size: int = BATCH_SIZE
     num_workers: int = EVERY_CORE
+    parity_batch_size: int = 16
     seed: int = 0
     joint_views: bool = False
     schedule_epochs: int = 200
     num_bank_images: int = 0
     num_test_images: int = 0
-    parity_batch_size: int = 16
 
     def check_workers(self) -> None:
         """Refuse a number of worker processes that cannot be."""
@@ -80,11 +78,6 @@ class Plan(StudyPlan):
         """Return the worker processes that make views."""
         chosen = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(self.variant, self.num_workers)
         return identity.usable_cores() if chosen == EVERY_CORE else chosen
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest."""
-        return cls.build(shapes(2, 1, size=16), device, "tuned", batch_size=8, parity_batch_size=8)
 
 
 def spread(length: int, count: int) -> numpy.ndarray:

@@ -20,13 +20,9 @@ class Plan(mnist.Plan):
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
+    shuffles = True  # on every device
 
     batch_size: int = 128
-
-    @property
-    def shuffles(self) -> bool:
-        """Return True: the script shuffles on every device."""
-        return True
 
 
 build, source = Plan.build, Plan.source
