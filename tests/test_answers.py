@@ -100,10 +100,11 @@ def test_energy_is_of_this_work_or_missing_and_an_estimate_says_so(every):
 
 def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
     offers = pandas.DataFrame({"provider": ["vast.ai"], "usd_per_hour": [0.2], "date": ["2025-01-01"]})
-    assert prices({"offers": offers})["rent"] == 0.2
-    assert prices({"offers": offers})["marketplace"]
-    assert not prices({"offers": offers.assign(provider="Azure")})["marketplace"]
-    assert "rent" not in prices({})
+    none = pandas.DataFrame()
+    assert prices(offers, none)["rent"] == 0.2
+    assert prices(offers, none)["marketplace"]
+    assert not prices(offers.assign(provider="Azure"), none)["marketplace"]
+    assert "rent" not in prices(none, none)
     one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=n, family="half")[0] for n in (1, 8))
     assert (eight.rent, eight.purchase) == (8 * one.rent, 8 * one.purchase)
     assert any(mark.rent for mark in every if mark.kind == "Google TPU")

@@ -7,6 +7,8 @@ punctuation, so that "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one 
 import difflib
 import functools
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy
 import pandas
@@ -59,6 +61,11 @@ def resolve(name: str) -> str:
     raise UnknownChip(f"chip {name!r} is not in the list{hint}; `benchbook chips` lists them")
 
 
+def listed(name: object) -> str:
+    """Return the one name of a chip that is in the list; empty for any other, and for what is no name."""
+    return _names().get(_words(name), "") if isinstance(name, str) else ""
+
+
 def canonical(name: str | None) -> str | None:
     """Return the one name of a chip, or the name itself where it is in no list, as that of a new CPU."""
     if not isinstance(name, str):
@@ -66,13 +73,14 @@ def canonical(name: str | None) -> str | None:
     return _names().get(_words(name), name)
 
 
-def specification(name: str) -> dict:
+@functools.cache
+def specification(name: str) -> Mapping:
     """Return what is printed of one chip: the columns of `table` that are not missing.
 
     Raises:
         UnknownChip: no chip goes by that name.
     """
-    return table().loc[resolve(name)].dropna().to_dict()
+    return MappingProxyType(table().loc[resolve(name)].dropna().to_dict())
 
 
 @functools.cache
@@ -80,11 +88,6 @@ def product(name: str) -> str:
     """Return what a chip has in common with its other sizes and boards; of a chip in no list, its name."""
     chip = canonical(name)
     return table()["product"].get(chip, chip)
-
-
-def memories(chip: str) -> list[float]:
-    """Return the gigabytes that a chip has; none where no source told."""
-    return table()["memory_gb"].reindex([chip]).dropna().tolist()
 
 
 @functools.cache

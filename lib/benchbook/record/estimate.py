@@ -124,8 +124,7 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No line where no
         price was read.
     """
-    newest = _of(chip, _offers()).sort_values("date", ascending=False, kind="stable").drop_duplicates("provider")
-    lines = [newest]
+    lines = [_of(chip, _offers()).drop_duplicates("provider")]
     if own is not None:
         mine = own[own["kind"].isin(["on_demand", "reserved"]) & own["currency"].eq("USD")]
         mine = _named(mine["machine"], mine).assign(
@@ -168,11 +167,8 @@ def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
     Returns:
         Columns: chip, usd, date, age_years, includes, source. No line where no price was read.
     """
-    lines = [_of(chip, _purchases()).sort_values("date", ascending=False, kind="stable")]
-    printed = chips.specification(chip)
-    if "launch_price_usd" in printed:
-        launch = {"usd": printed["launch_price_usd"], "date": printed.get("released", ""), "source": printed["source"]}
-        lines.append(pandas.DataFrame([launch | {"chip": chip, "includes": "the chip alone, price at its launch"}]))
+    launched = _launches()
+    lines = [_of(chip, _purchases()), launched[launched["chip"] == chip]]
     if own is not None:
         mine = own[own["kind"].eq("purchase") & own["currency"].eq("USD")]
         lines.insert(0, _of(chip, _named(mine["machine"], mine).rename(columns={"amount": "usd"})))
@@ -190,7 +186,7 @@ def _offers() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
     listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
     listed["includes"] = [_included(line) for line in listed.to_dict("records")]
-    return _named(listed["accelerator"], listed)
+    return _named(listed["accelerator"], listed).sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
@@ -199,17 +195,25 @@ def _purchases() -> pandas.DataFrame:
     listed = listed[~listed["notes"].str.contains("Estimat")]  # as of chips that were never sold: no price
     listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
     listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
-    return _named(listed["chip"], listed)
+    return _named(listed["chip"], listed).sort_values("date", ascending=False, kind="stable")
+
+
+@functools.cache
+def _launches() -> pandas.DataFrame:
+    printed = chips.table().dropna(subset="launch_price_usd")
+    listed = printed[["launch_price_usd", "released", "source"]]
+    listed = listed.rename(columns={"launch_price_usd": "usd", "released": "date"})
+    return _named(printed["chip"], listed.assign(includes="the chip alone, price at its launch"))
 
 
 def _named(names: pandas.Series, prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return prices with their chip and its product, by the one name of each."""
-    return prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product))
+    """Return prices with their chip and its product, by the one name of each, and their date as `day`."""
+    day = pandas.to_datetime(prices["date"], errors="coerce")
+    return prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product), day=day)
 
 
 def _aged(prices: pandas.DataFrame, today: datetime.date, columns: list[str]) -> pandas.DataFrame:
-    dates = pandas.to_datetime(prices["date"], errors="coerce")
-    years = (pandas.Timestamp(today) - dates).dt.days / 365.25
+    years = (pandas.Timestamp(today) - prices["day"]).dt.days / 365.25
     return prices.assign(age_years=years).reindex(columns=columns)
 
 

@@ -297,17 +297,14 @@ class Forecaster:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
         if question.precision not in records.PRECISIONS:
             raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
-        chip = chips.resolve(question.chip)
-        figures = model.chip_figures(chip, question.precision, asked=True)
-        if question.precision == "tf32" and not chips.has_tf32(chip):
-            raise Unknown(f"{chip} has no units for TF32; ask for fp32")
-        product, vendor = chips.product(chip), chips.table()["vendor"][chip]
-        here = vendor in self._known["here"]
-        situation = model.PUBLICATION if product in self._known["product"] else model.BOTH
+        figures = model.chip_figures(question.chip, question.precision, asked=True)
+        if question.precision == "tf32" and not chips.has_tf32(figures["chip"]):
+            raise Unknown(f"{figures['chip']} has no units for TF32; ask for fp32")
+        here = figures["vendor"] in self._known["here"]
+        situation = model.PUBLICATION if figures["product"] in self._known["product"] else model.BOTH
         return dict.fromkeys(model.COLUMNS) | figures | self._work(question) | {
-            "publication": HERE if here else NEW, "setting": NEW, "precision": question.precision,
-            "framework": "pytorch", "chip": chip, "product": product, "vendor": vendor,
-            "batch_size": question.batch_size or (SEQUENCES if self.of_sequences else BATCH), "date": DATE,
+            "publication": HERE if here else NEW, "setting": NEW, "framework": "pytorch", "date": DATE,
+            "batch_size": question.batch_size or (SEQUENCES if self.of_sequences else BATCH),
             "loader": 0.0, "no_update": 0.0, "origin": RECORD,
             "situation": model.ONE_KNOWN if here else situation,
         }  # fmt: skip
@@ -342,6 +339,7 @@ class Forecaster:
             offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
         purchases = estimate.bought(chip, today, own)
         purchases["hours_to_break_even"] = purchases["usd"].astype(float) / estimate.usual_rent(offers)
+        memory = chips.specification(chip).get("memory_gb")
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
         family = self.target(question)["family"]
@@ -355,7 +353,7 @@ class Forecaster:
             question, rate, seconds, offers, purchases,
             self._joules(question, rate), self.nearest(question), self._error(question),
             work.memory_bytes(self.target(question)["batch_size"], question.precision),
-            work.largest_batches(chips.memories(chip) or networks.MEMORIES, question.precision), notes,
+            work.largest_batches([memory] if memory else networks.MEMORIES, question.precision), notes,
         )  # fmt: skip
 
     def nearest(self, question: Question) -> pandas.DataFrame:
@@ -403,7 +401,7 @@ class Forecaster:
         known = wording.count(of_chip, "known rate")
         text = f"{known} of {product}" if of_chip else f"the printed figures of {product}, without a rate"
         text += f", and {of_work} of {work}" if of_work else ", and the operations of the work, without a rate"
-        if numpy.isnan(chips.table()["fp32_tflops"][target["chip"]]):
+        if "fp32_tflops" not in chips.specification(target["chip"]):
             text += (
                 "; its fp32 peak was not published and is taken as its peak in 16 bits divided by"
                 f" {model.usual_ratio():.2g}, the median of other chips"

@@ -62,6 +62,7 @@ class Unknown(ValueError):
     """Something is outside what the record knows; the message names what is missing."""
 
 
+@functools.cache
 def of_publications() -> pandas.DataFrame:
     """Return all rates that were published: those of the record, and those of articles that are not on it."""
     figures, rows = articles.read(), articles.rows()
@@ -155,7 +156,7 @@ def of_point(point: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.Data
 
 @functools.cache
 def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
-    """Return the features of a chip in a precision: its family, logarithms of TFLOP/s, GB/s and GB, and years / 3.
+    """Return a chip in a precision: chip, precision, product, vendor, family and FEATURES.
 
     Args:
         chip: by any of its names.
@@ -167,19 +168,20 @@ def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
         UnknownChip: no chip goes by that name.
         Unknown: peak or bandwidth was not published; the message names it.
     """
-    chip, family = chips.resolve(chip), precision if precision in (FP32, TF32) else HALF
-    printed = chips.table().loc[chip]
-    fp32, matrix, bandwidth = printed[["fp32_tflops", "matrix_tflops", "bandwidth_gb_s"]].astype(float)
-    if asked and family == HALF and numpy.isnan(fp32) and matrix > 0:
+    printed, family = chips.specification(chip), precision if precision in (FP32, TF32) else HALF
+    chip, matrix, bandwidth = (printed.get(name) for name in ("chip", "matrix_tflops", "bandwidth_gb_s"))
+    fp32 = printed.get("fp32_tflops")
+    if asked and family == HALF and matrix and not fp32:
         fp32 = matrix / usual_ratio()
-    missing = [name for name, value in (("fp32 figure", fp32), ("bandwidth", bandwidth)) if numpy.isnan(value)]
+    missing = [name for name, value in (("fp32 figure", fp32), ("bandwidth", bandwidth)) if not value]
     if missing:
         raise Unknown(f"of {chip} no {' and no '.join(missing)} was published (chips.csv)")
-    if family == HALF and numpy.isnan(matrix):
-        family, matrix = PLAIN_HALF, printed["fp16_tflops"]
-    peak = fp32 if family == FP32 else numpy.fmax(fp32, matrix / 2 if family == TF32 else matrix)
-    year, memory = numpy.nan_to_num(chips.released(chip), nan=DATE), numpy.nan_to_num(printed["memory_gb"], nan=MEMORY)
-    return _features(family, peak, bandwidth, fp32, year, memory)
+    if family == HALF and not matrix:
+        family, matrix = PLAIN_HALF, printed.get("fp16_tflops")
+    units = {FP32: 0.0, TF32: (matrix or 0.0) / 2}.get(family, matrix or 0.0)
+    year, memory = numpy.nan_to_num(chips.released(chip), nan=DATE), printed.get("memory_gb", MEMORY)
+    known = {"chip": chip, "precision": precision, "product": printed["product"], "vendor": printed["vendor"]}
+    return known | _features(family, max(fp32, units), bandwidth, fp32, year, memory)
 
 
 def _features(family: str, peak: float, bandwidth: float, fp32: float, year: float = DATE, memory: float = MEMORY):
@@ -256,18 +258,12 @@ def _unusable(chip: str, computed: str) -> str:
     return ""
 
 
-def _of_chip(chip: str, precision: str) -> dict:
-    printed = chips.table().loc[chip]
-    known = {"chip": chip, "precision": precision, "product": printed["product"], "vendor": printed["vendor"]}
-    return known | chip_figures(chip, precision)
-
-
 def _of_figure(line: dict) -> dict:
     details = json.loads(line["settings"] or "{}")
     framework = re.sub(r"\W+", " ", re.sub(r"\d[\w.+]*", "", line["framework"])).strip().lower()
     work = work_of(line["network"], *(line[name] if line[name] > 0 else None for name in SIZES))
     switches = [f"{name} {details[name]}" for name in TOLD if name in details]
-    return work | _of_chip(line["chip"], line["computed"]) | {
+    return work | chip_figures(line["chip"], line["computed"]) | {
         "publication": line["publication"],
         "setting": " | ".join([line["article"], work["work"], line["computed"], framework, *switches]),
         "framework": framework.partition(" ")[0],
@@ -290,7 +286,7 @@ def _of_row(row: dict) -> dict | None:
     publication = row["reference"].partition(";")[0]
     point = row["point"].removesuffix(f"-{row['device']}")
     stated = re.findall(r"\b(20\d\d)\b", publication)
-    return _trained(row) | _of_chip(chip, computed) | {
+    return _trained(row) | chip_figures(chip, computed) | {
         "publication": publication,
         "setting": " | ".join([publication, point, row["phase"], computed]),
         "rate": float(row["rate"]),
@@ -306,7 +302,7 @@ def _of_point(point: dict, reached: dict) -> dict:
     named = _listed(point)
     chip = {"chip": point["machine"], "product": f"{point['machine']} {point['device']}", "vendor": "CPU"}
     if named:
-        chip = {"chip": named, "product": chips.product(named), "vendor": chips.table()["vendor"][named]}
+        chip = {"chip": named, "product": chips.product(named), "vendor": chips.specification(named)["vendor"]}
     return _trained(point) | chip | reached | {
         "publication": HERE,
         "setting": " | ".join([HERE, point["study"], point["point"]]),
@@ -321,8 +317,7 @@ def _of_point(point: dict, reached: dict) -> dict:
 
 def _listed(row: dict) -> str:
     """Return the chip that a row's device is, by its one name; empty for a CPU, or one in no list."""
-    named = chips.canonical(row["device_name"])
-    return named if named in chips.table().index and row["device"] != "cpu" else ""
+    return "" if row["device"] == "cpu" else chips.listed(row["device_name"])
 
 
 def _trained(row: dict) -> dict:

@@ -157,11 +157,8 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
 
 def chip_name(text: str) -> str:
     """Return a chip's name without marks, cores and clock; one that is in the list of chips by its one name."""
-    listed = chips.canonical(text)
-    if listed != text or text in chips.table().index:
-        return listed
     plain = " ".join(ADDED.sub(" ", MARKS.sub(" ", text)).split())
-    return chips.canonical(plain) or text
+    return chips.listed(text) or chips.canonical(plain) or text
 
 
 def dataset(name: str) -> str:

@@ -93,6 +93,7 @@ def canonical(name: str) -> str:
     return _names().get(_key(name), name)
 
 
+@functools.cache
 def describe(name: str, image_size: float | None = None, sequence_length: float | None = None) -> Network:
     """Return what training a network takes at an image size or sequence length; without one, at that of its count.
 

@@ -108,13 +108,14 @@ def rules(lines: pandas.DataFrame, same_setting: bool) -> pandas.DataFrame:
     cores = numpy.log(chips.table()["cores"].reindex(lines["chip"]).to_numpy(float))
     peaks, bandwidths = lines["peak"].to_numpy(float), lines["bandwidth"].to_numpy(float)
     scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
-    products, said = lines["product"].to_numpy(), numpy.full((len(lines), len(RULES)), numpy.nan)
-    for places in lines.groupby(["setting"] if same_setting else ["work", "family"]).indices.values():
-        for place in places:
-            others = places[products[places] != products[place]]
-            others = others if same_setting else others[publications[others] != publications[place]]
-            guesses = pandas.DataFrame(logs[others, None] - scales[others] + scales[place])
-            said[place] = guesses.median().to_numpy()
+    starts, said = pandas.DataFrame(logs[:, None] - scales), numpy.full((len(lines), len(RULES)), numpy.nan)
+    products, alike = lines["product"].to_numpy(), ["setting"] if same_setting else ["work", "family"]
+    for places in lines.groupby(alike).indices.values():
+        hidden = lines.iloc[places].groupby(["product"] if same_setting else ["product", "publication"]).indices
+        for own in (places[among] for among in hidden.values()):
+            others = places[products[places] != products[own[0]]]
+            others = others if same_setting else others[publications[others] != publications[own[0]]]
+            said[own] = starts.iloc[others].median().to_numpy() + scales[own]
     return pandas.DataFrame(said, index=lines.index, columns=list(RULES))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.machine import identity
-from benchbook.record import estimate
+from benchbook.record import chips, estimate
 from benchbook.report import tables
 from benchbook.report.answers import from_record, from_rows
 from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, TASKS, Mark, Task, prices
@@ -82,12 +82,13 @@ def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
         marks: from `gather`.
         today: from which the age of prices is counted.
     """
-    marks, known = list(marks), {}
-    for chip in {mark.chip for mark in marks if mark.kind != "CPU"}:
-        if own := dict(from_record.specification(chip)):
-            own["offers"] = estimate.rented(chip, today).dropna(subset="usd_per_hour")
-            own["purchases"] = estimate.bought(chip, today).dropna(subset="usd")
-            known[chip] = prices(own)
+    marks = list(marks)
+    known = {
+        chip: prices(estimate.rented(chip, today).dropna(subset="usd_per_hour"), estimate.bought(chip, today))
+        | {"memory_gb": chips.specification(chip).get("memory_gb")}
+        for chip in {mark.chip for mark in marks if mark.kind != "CPU"}
+        if chips.listed(chip)
+    }
     for place, mark in enumerate(marks):
         own = known.get(mark.chip, {}) if mark.kind != "CPU" else {}
         together = {name: own[name] * mark.count for name in ("rent", "purchase") if name in own}

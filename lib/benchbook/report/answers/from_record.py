@@ -103,12 +103,6 @@ def to_accuracy(predicted: Range, worth: pandas.Series) -> Range:
     return Range(seconds, seconds / far[0], seconds * far[1], basis)
 
 
-@functools.cache
-def specification(chip: str) -> dict:
-    """Return what is printed of a chip; nothing of one in no list."""
-    return chips.specification(chip) if chip in chips.table().index else {}
-
-
 def _times(figures: pandas.DataFrame) -> pandas.DataFrame:
     """Return the published times until ResNet-50 classifies 75.9 % correctly; they are in minutes."""
     return figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
@@ -200,7 +194,7 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
     """Return a mark of so many of a chip; of its numbers, times are rounded."""
     numbers |= {name: numbers[name] and rounded(numbers[name]) for name in ("seconds", "low", "high")}
     place = chip if count == 1 else f"{count} x {chip}"
-    kind = kind_of(None, specification(chip).get("vendor"), chip)
+    kind = kind_of(None, chip)
     energy = _energy(chip, count, numbers["seconds"], forecaster) if this.key.startswith("resnet50") else {}
     return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
 

@@ -9,7 +9,7 @@ import pandas
 from benchbook.judging import intervals, wording
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
-from benchbook.report.answers.from_record import REFERENCE, specification
+from benchbook.report.answers.from_record import REFERENCE
 from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
@@ -135,7 +135,7 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
     return Mark(
         task=this.key,
         place=line["machine"],
-        kind=kind_of(device, specification(chip).get("vendor"), chip),
+        kind=kind_of(device, chip),
         source=line["source"],
         family=family_of(point.get("precision")),
         seconds=seconds,
@@ -189,8 +189,7 @@ def _bounds(line: dict, seconds: float) -> dict:
 
 def chip_of(point: dict, line: dict) -> str:
     """Return the one name of the device, else of the machine's chip."""
-    named = chips.canonical(point.get("device_name") if isinstance(point.get("device_name"), str) else None)
-    return named if named in chips.table().index else chips.canonical(line["chip"]) or ""
+    return chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""
 
 
 def family_of(precision: str | None) -> str:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pandas
+
 from benchbook.judging import wording
-from benchbook.record import estimate
+from benchbook.record import chips, estimate
 from benchbook.rows import networks
 
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
@@ -271,22 +273,23 @@ class Mark:
         return f"{self.source}{elsewhere}: {self.stands_on}{bounds}"
 
 
-def kind_of(device: str | None, vendor: str | None, chip: str) -> str:
+def kind_of(device: str | None, chip: str) -> str:
     """Return which of KINDS a device is; a CPU's maker does not matter."""
     makers = {"Apple": "Apple", "NVIDIA": "NVIDIA", "Google": "Google TPU"}
     is_cpu = device == "cpu" or any(word in chip for word in CPUS)
-    return "CPU" if is_cpu else makers.get(vendor or chip.partition(" ")[0], "other")
+    vendor = chips.specification(chip)["vendor"] if chips.listed(chip) else chip.partition(" ")[0]
+    return "CPU" if is_cpu else makers.get(vendor, "other")
 
 
-def prices(own: Mapping) -> dict:
+def prices(offers: pandas.DataFrame, purchases: pandas.DataFrame) -> dict:
     """Return what is paid for one of a chip, as fields of a mark.
 
     Args:
-        own: what is printed of it, with offers (from `estimate.rented`) and purchases (from `estimate.bought`).
+        offers: from `estimate.rented`.
+        purchases: from `estimate.bought`.
     """
-    fields = {"memory_gb": own.get("memory_gb")}
-    offers, purchases = own.get("offers"), own.get("purchases")
-    if offers is not None and len(offers):
+    fields = {}
+    if len(offers):
         usual = estimate.usual(offers)
         hourly = usual["usd_per_hour"].astype(float)
         marketplace = bool(usual["provider"].isin(estimate.MARKETPLACES).all())
@@ -295,9 +298,9 @@ def prices(own: Mapping) -> dict:
         whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
         span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
         kind = ", a marketplace of strangers' computers" if marketplace else ""
-        fields |= {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
+        fields = {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
         fields |= {"marketplace": marketplace}
-    if purchases is not None and len(purchases):
+    if len(purchases):
         newest = purchases.iloc[0]
         date = newest["date"] if isinstance(newest["date"], str) and newest["date"] else "no stated date"
         fields |= {"purchase": float(newest["usd"]), "purchase_note": f"list price of {date}"}
