@@ -7,6 +7,7 @@ checked whole before anything of it is written.
 import collections
 import contextlib
 import csv
+import functools
 import io
 import json
 import os
@@ -16,7 +17,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas
@@ -70,7 +71,7 @@ def pack(
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
-    rows = checked(contents, say)
+    rows, _ = checked(contents, say)
     contents = {name: _without_messages(name, content, say) for name, content in contents.items()}
     path = path or layout.outputs() / f"{machine_name}.zip"
     write_zip(path, contents)
@@ -99,17 +100,23 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
     """
     contents = read_zip(path)
     try:
-        rows = checked(contents, say)
-        own_name = _own_name(rows["machine"].iloc[0], contents)
-        if own_name != rows["machine"].iloc[0]:
-            contents, rows = _renamed(contents, own_name), rows.assign(machine=own_name)
+        rows, described = checked(contents, say)
+        machine_name = rows["machine"].iloc[0]
+        here = manifests.every(layout.runs(machine_name))
+        kinds, kinds_here = (
+            {(manifest.get("machine") or {}).get("fingerprint") for manifest in some.values()} - {None}
+            for some in (described, here)
+        )
+        if len(kinds) == 1 and kinds_here and not kinds & kinds_here:
+            machine_name = identity.with_kind(machine_name, min(kinds))
+            contents, rows = _renamed(contents, machine_name), rows.assign(machine=machine_name)
         new = _new(contents, rows)
     except ValueError as error:
         raise type(error)(f"{path.name}: {error}") from error
     runs = layout.outputs() / "runs"
     if new:
         _write(new, runs)
-    return runs / own_name, rows
+    return runs / machine_name, rows
 
 
 @contextlib.contextmanager
@@ -142,19 +149,20 @@ def _write(contents: dict[str, bytes], runs: Path) -> None:
         raise
 
 
-def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas.DataFrame:
-    """Return the rows of files of one machine: measured, at their places, believable, and with nothing private."""
+def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
+    """Return rows, and manifests by run, of one machine: measured, at their places, believable, nothing private."""
+    described = {}
     for name, content in contents.items():
         check_name(name)
         check_private(name, content)
         if name.endswith(".json"):
             try:
-                manifests.check(content, name)
+                described[Path(name).stem] = manifests.check(content, name)
             except manifests.ManifestError as error:
                 raise PackError(str(error)) from error
     with _unpacked(contents) as folder:
         tables = records.find(folder)
-        rows, described = records.merge(tables), manifests.every(folder)
+        rows = records.merge(tables)
         for path in tables:
             written = records.texts(path, str(path))
             place = path.relative_to(folder).with_suffix("").parts
@@ -167,7 +175,7 @@ def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> pandas.
         raise PackError(crosschecks.describe(complaint))
     for line in crosschecks.unproven(rows, described):
         say(line)
-    return rows
+    return rows, described
 
 
 def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
@@ -187,20 +195,6 @@ def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
-
-
-def _own_name(machine_name: str, contents: dict[str, bytes]) -> str:
-    """Return the name of a pack's machine, which is another where a computer of another kind has it here."""
-    packed = [manifests.check(content, name) for name, content in contents.items() if name.endswith(".json")]
-    kinds, here = _kinds(packed), _kinds(manifests.every(layout.runs(machine_name)).values())
-    if len(kinds) != 1 or not here or kinds & here:
-        return machine_name
-    return identity.with_kind(machine_name, min(kinds))
-
-
-def _kinds(described: Iterable[dict]) -> set[str]:
-    """Return the fingerprints that manifests hold."""
-    return {(manifest.get("machine") or {}).get("fingerprint") for manifest in described} - {None}
 
 
 def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
@@ -270,15 +264,13 @@ def read_zip(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_members(path.name, members)
-            return {member.filename: _read_member(archive, member) for member in members}
+            contents = {}
+            for member in members:
+                with archive.open(member) as file:  # in pieces: no more is unpacked than its header declares
+                    contents[member.filename] = b"".join(iter(functools.partial(file.read, PIECE_BYTES), b""))
+            return contents
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
-
-
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Return a file of a zip, taken in pieces: no more is unpacked than its header declares, which was allowed."""
-    with archive.open(member) as file:
-        return b"".join(iter(lambda: file.read(PIECE_BYTES), b""))
 
 
 def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:

@@ -7,8 +7,7 @@ or with every bad file named and left out.
 import csv
 import io
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import numpy
@@ -133,100 +132,79 @@ def _parse(content: bytes, source: str) -> pandas.DataFrame:
 def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     """Return the rows of the files that obey the schema, in the order of `merge`, and what is wrong with each other.
 
+    Files of the same columns are read as one; one that is not plainly a row a line is read alone.
+
     Args:
         paths: in order; of two files that hold the same row, the later one is wrong.
     """
-    faults: dict[Path, str] = {}
-    good = [part for files in _alike(paths, faults) for part in _checked(files, faults)]
-    tables = [table for _, table in good] or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
-    numbers = numpy.concatenate([[], *(numbers for numbers, _ in good)]).astype(int)
-    order = numpy.argsort(numbers, kind="stable")
-    rows, numbers = pandas.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True), numbers[order]
-    rows = _without_repetitions(rows, numbers, paths, faults)
-    rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
-    return rows, [faults[path] for path in sorted(faults)]
-
-
-@dataclass(frozen=True)
-class _File:
-    """One file of rows: its number among all, its path, its header and what follows."""
-
-    number: int
-    path: Path
-    header: bytes
-    body: bytes
-
-
-def _alike(paths: list[Path], faults: dict[Path, str]) -> Iterator[list[_File]]:
-    """Yield files of the same columns, up to FILES_AT_ONCE; one that is not plainly a row a line comes alone."""
-    plain: dict[bytes, list[_File]] = {}
+    faults: dict[int, str] = {}
+    alike: dict[tuple, list[tuple[int, bytes]]] = {}
     for number, path in enumerate(paths):
         try:
             content = _content(path, str(path))
         except SchemaError as error:
-            faults[path] = str(error)
+            faults[number] = str(error)
             continue
-        file = _File(number, path, *content.partition(b"\n")[::2])
-        if file.body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content:
-            plain.setdefault(file.header, []).append(file)
-        else:
-            yield [file]
-    for files in plain.values():
-        yield from (files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE))
+        header, _, body = content.partition(b"\n")
+        is_plain = body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content
+        alike.setdefault((header, None if is_plain else number), []).append((number, body))
+    parts = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    for (header, _), files in alike.items():
+        for start in range(0, len(files), FILES_AT_ONCE):
+            parts += _checked(header, files[start : start + FILES_AT_ONCE], paths, faults)
+    rows = _without_repetitions(pandas.concat(parts[1:] or parts).sort_index(kind="stable"), paths, faults)
+    rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
+    return rows, [faults[number] for number in sorted(faults)]
 
 
-def _checked(files: list[_File], faults: dict[Path, str]) -> list[tuple[numpy.ndarray, pandas.DataFrame]]:
-    """Return the rows of files of the same columns, typed, each with its file's number; note what is wrong.
+def _checked(
+    header: bytes, files: list[tuple[int, bytes]], paths: list[Path], faults: dict[int, str]
+) -> list[pandas.DataFrame]:
+    """Return the rows of files of the same columns, typed, numbered by their files; note what is wrong.
 
     Hundreds of files are one table, which takes as long as a few. Where that one is wrong they are halved until the bad
     ones stand alone: one among hundreds is found with a dozen checks.
+
+    Args:
+        header: their first line.
+        files: of each its place in `paths`, and the lines below its header.
+        paths: of all files.
+        faults: gets a line for a file that is left out, by its place.
     """
-    source = str(files[0].path) if len(files) == 1 else "rows"
+    numbers, bodies = zip(*files, strict=True)
+    source = str(paths[numbers[0]]) if len(files) == 1 else "rows"
     try:
-        table = _parse(b"\n".join([files[0].header, b"".join(file.body for file in files)]), source)
-        counts = [len(table)] if len(files) == 1 else [file.body.count(b"\n") for file in files]
+        table = _parse(b"\n".join([header, b"".join(bodies)]), source)
+        counts = [len(table)] if len(files) == 1 else [body.count(b"\n") for body in bodies]
         if sum(counts) != len(table) or not isinstance(table.index, pandas.RangeIndex):
             raise SchemaError(f"{source}: lines with more cells than the header, or a quote that is never closed")
         table = validate(table, source)
         if table.empty:
             raise SchemaError(f"{source}: a header without rows")
-        return [(numpy.repeat([file.number for file in files], counts), table)]
+        return [table.set_axis(numpy.repeat(numbers, counts))]
     except SchemaError as error:
         if len(files) == 1:
-            faults[files[0].path] = str(error)
+            faults[numbers[0]] = str(error)
             return []
-    middle = len(files) // 2
-    return _checked(files[:middle], faults) + _checked(files[middle:], faults)
+    halves = files[: len(files) // 2], files[len(files) // 2 :]
+    return [part for half in halves for part in _checked(header, half, paths, faults)]
 
 
-def _without_repetitions(
-    rows: pandas.DataFrame, numbers: numpy.ndarray, paths: list[Path], faults: dict[Path, str]
-) -> pandas.DataFrame:
+def _without_repetitions(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
     """Return the rows without files that hold a row of another file, which was written earlier; note which these are.
 
-    The machine's name does not count: a run that stands under two names is one of them's.
-
-    Args:
-        rows: of all files, in their order.
-        numbers: of each row the number of its file in `paths`.
-        paths: see above.
-        faults: gets a line for each file that is left out.
+    The machine's name does not count: a run that stands under two names is one of them's. Arguments as of `_checked`.
     """
     key = [name for name in KEY if name != "machine"]
     if not rows.duplicated(key).any():
         return rows
-    file = pandas.Series(numbers)
-    order = sorted(set(numbers), key=lambda number: manifests.age(paths[number]))
-    place = file.map({number: place for place, number in enumerate(order)})
-    first = (
-        place.groupby([rows[name] for name in key], dropna=False, sort=False)
-        .transform("min")
-        .map(dict(enumerate(order)))
-    )
-    repeated = rows.loc[file != first, ["run_id"]].assign(file=file, holder=first).drop_duplicates("file")
-    for run_id, number, holder in repeated.itertuples(index=False):
-        faults[paths[number]] = f"{paths[number]}: run {run_id} stands in {paths[holder]} as well"
-    return rows[~file.isin(repeated["file"])]
+    order = sorted(set(rows.index), key=lambda number: manifests.age(paths[number]))
+    place = rows.index.to_series().map({number: place for place, number in enumerate(order)})
+    first = place.groupby([rows[name] for name in key], dropna=False, sort=False).transform("min")
+    repeated = pandas.DataFrame({"run_id": rows["run_id"], "place": place, "first": first})[place > first]
+    for run_id, own, earlier in repeated.drop_duplicates("place").itertuples(index=False):
+        faults[order[own]] = f"{paths[order[own]]}: run {run_id} stands in {paths[order[earlier]]} as well"
+    return rows[~place.isin(repeated["place"])]
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
