@@ -90,7 +90,7 @@ def table() -> pandas.DataFrame:
 
 def canonical(name: str) -> str:
     """Return the one name of a network, or the name itself where nobody counted its operations."""
-    return _names().get(_key(name), name)
+    return _lines().get(_key(name), {"network": name})["network"]
 
 
 @functools.cache
@@ -100,10 +100,9 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
     Operations of convolutions and of patches grow with the area of the image. A token takes 6N operations, and 12LdT
     in attention: N weights, L layers of width d, T tokens. Activations grow with the image's area, or with the tokens.
     """
-    chosen = canonical(name)
-    line = _counted().get(chosen)
+    line = _lines().get(_key(name))
     if line is None:
-        return Network(chosen, image_size, sequence_length)
+        return Network(name, image_size, sequence_length)
     flops, parameters, kept = (float(line[name]) for name in ("flops_per_sample", "parameters", "activation_bytes"))
     if numpy.isnan(line["sequence_length"]):
         size = image_size or float(line["image_size"])
@@ -114,7 +113,7 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
         length = float(sequence_length or counted)
         larger = length / counted
         sizes, flops = (None, length), length * (flops / counted + attention * (length - counted))
-    return Network(chosen, *sizes, flops, parameters, None if numpy.isnan(kept) else kept * larger)
+    return Network(line["network"], *sizes, flops, parameters, None if numpy.isnan(kept) else kept * larger)
 
 
 SPOKEN = {
@@ -137,16 +136,13 @@ def spoken(name: str) -> str:
 
 
 @functools.cache
-def _counted() -> dict[str, dict]:
-    return table().to_dict("index")
-
-
-@functools.cache
-def _names() -> dict[str, str]:
-    names = {}
-    for line in table().to_dict("records"):
-        names |= {_key(name): line["network"] for name in [line["network"], *filter(None, line["aliases"].split("|"))]}
-    return names
+def _lines() -> dict[str, dict]:
+    """Return the lines of `table` by every name of their network, in small letters and digits alone."""
+    return {
+        _key(name): line
+        for line in table().to_dict("records")
+        for name in [line["network"], *filter(None, line["aliases"].split("|"))]
+    }
 
 
 def _key(name: str) -> str:

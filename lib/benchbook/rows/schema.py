@@ -7,7 +7,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import NoneType
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
@@ -61,12 +61,6 @@ class SchemaError(ValueError):
     """A row does not obey the schema; the message names file, line, column and what is allowed."""
 
 
-def _named(value: str) -> str:
-    if not layout.is_name(value):
-        raise PydanticCustomError("name", layout.NAME_RULE)
-    return value
-
-
 def _is_time(text: str) -> bool:
     try:
         return datetime.fromisoformat(text).year in YEARS
@@ -74,17 +68,15 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def _run_named(value: str) -> str:
-    named = RUN_TIME.match(value)
-    if named and not _is_time(named[1]):
-        raise PydanticCustomError("run", "a name that begins with a time in UTC, such as 20261120T120000Z-")
-    return value
+def _rule(is_right: Callable[[str], object], allowed: str) -> AfterValidator:
+    """Return the check that a text is right, which says what is allowed where it is not."""
 
+    def check(text: str) -> str:
+        if not is_right(text):
+            raise PydanticCustomError("rule", allowed)
+        return text
 
-def _timed(value: str) -> str:
-    if not UTC_TIME.fullmatch(value) or not _is_time(value[:19]):
-        raise PydanticCustomError("time", "UTC time, ISO 8601, ending in Z")
-    return value
+    return AfterValidator(check)
 
 
 def _parsed(value: object) -> object:
@@ -96,7 +88,18 @@ def _parsed(value: object) -> object:
 
 Number = FiniteFloat | int  # as it was written: a whole number stays one
 Text = str | None
-Name = Annotated[str, AfterValidator(_named)]
+Name = Annotated[str, _rule(layout.is_name, layout.NAME_RULE)]
+RunName = Annotated[
+    Name,
+    _rule(
+        lambda name: _is_time(named[1]) if (named := RUN_TIME.match(name)) else True,
+        "a name that begins with a time in UTC, such as 20261120T120000Z-",
+    ),
+]
+Time = Annotated[
+    str,
+    _rule(lambda text: UTC_TIME.fullmatch(text) and _is_time(text[:19]), "UTC time, ISO 8601, ending in Z"),
+]
 Given = Annotated[str, Field(min_length=1)]
 Index = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Index | None
@@ -154,7 +157,7 @@ class Row(BaseModel):
     # identity
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
     session: Given
-    run_id: Annotated[Name, AfterValidator(_run_named)]
+    run_id: RunName
     study: Name
     variant: Variant | None = None
     point: Name
@@ -188,7 +191,7 @@ class Row(BaseModel):
     repeat: Index
     epoch: Count = None
     index: Index
-    started_at: Annotated[str, AfterValidator(_timed)] | None = None
+    started_at: Time | None = None
     # measures
     samples: Count = None
     # The optimiser's own count of the window's steps, read outside the clock: samples = steps x batch_size where all
@@ -207,9 +210,7 @@ class Row(BaseModel):
     memory_method: Text = None
     page_faults: Count = None
     utilisation: Fraction = None
-    loss: Annotated[float, Field(ge=-math.inf)] | None = (
-        None  # it may be infinite, and is missing where it is no number
-    )
+    loss: Annotated[float, Field(ge=-math.inf)] | None = None  # infinite, or missing where it is no number
     accuracy: Fraction = None
     accuracy_metric: Literal["top1", "knn", "iou"] | None = None
     # outcome
