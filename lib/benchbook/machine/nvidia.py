@@ -7,6 +7,7 @@ Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psutil
 
@@ -25,6 +26,9 @@ REASONS = {
     "display_clock_setting": 0x100,
 }
 THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, THERMAL_POLICY = 1, 2, 0, 1  # as nvml.h numbers them
+# Asks one of NVML's functions, named without `nvml`, and what it takes; None is what a GPU withholds.
+Ask = Callable[..., Any]
 UNNAMED = "NVIDIA GPU"  # whose name NVML withholds
 
 
@@ -35,22 +39,22 @@ def names() -> list[str]:
 
 def kinds() -> list[tuple[str, int | None]]:
     """Return name and bytes of memory of every GPU of this computer, shown or not."""
-    with _handles() as (pynvml, handles):
-        memories = [_ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles]
-        names = (_ask(pynvml, pynvml.nvmlDeviceGetName, handle) or UNNAMED for handle in handles)
+    with _opened() as (ask, handles, _):
+        memories = [ask("DeviceGetMemoryInfo", handle) for handle in handles]
+        names = (ask("DeviceGetName", handle) or UNNAMED for handle in handles)
         return [(name, getattr(memory, "total", None)) for name, memory in zip(names, memories, strict=True)]
 
 
 def gpus() -> list[dict]:
     """Return name, driver, limits and state of every GPU that CUDA_VISIBLE_DEVICES shows; None is what it withholds."""
-    with _handles() as (pynvml, handles):
-        return [_limits(pynvml, handles[place]) | _state(pynvml, handles[place]) for place in _visible(pynvml, handles)]
+    with _opened() as (ask, handles, places):
+        return [_limits(ask, handles[place]) | _state(ask, handles[place]) for place in places]
 
 
 def states() -> list[dict]:
     """Return clocks, temperature, clock reasons and number of others' processes of every visible GPU."""
-    with _handles() as (pynvml, handles):
-        return [_state(pynvml, handles[place]) for place in _visible(pynvml, handles)]
+    with _opened() as (ask, handles, places):
+        return [_state(ask, handles[place]) for place in places]
 
 
 def numbers(name: str, index: int, count: int) -> list[int]:
@@ -62,8 +66,8 @@ def numbers(name: str, index: int, count: int) -> list[int]:
         name: of the first that CUDA counts.
         index, count: which of them.
     """
-    with _handles() as (pynvml, handles):
-        shown = [_ask(pynvml, pynvml.nvmlDeviceGetName, handles[place]) for place in _visible(pynvml, handles)]
+    with _opened() as (ask, handles, places):
+        shown = [ask("DeviceGetName", handles[place]) for place in places]
     if len(set(shown)) > 1 and name not in shown:
         return []  # none of them is known to be meant
     return sorted(range(len(shown)), key=lambda number: shown[number] != name)[index : index + count]
@@ -75,12 +79,9 @@ def is_divided(index: int) -> bool:
     Args:
         index: among the visible GPUs; see `numbers`.
     """
-    with _handles() as (pynvml, handles):
-        places = _visible(pynvml, handles)
-        if index >= len(places):
-            return False
-        mode = _ask(pynvml, pynvml.nvmlDeviceGetMigMode, handles[places[index]])
-        return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    with _opened() as (ask, handles, places):
+        mode = ask("DeviceGetMigMode", handles[places[index]]) if index < len(places) else None
+        return mode is not None and bool(mode[0])  # at present; the next one is what it changes to
 
 
 def power_reader(index: int) -> Callable[[], float] | None:
@@ -92,14 +93,14 @@ def power_reader(index: int) -> Callable[[], float] | None:
     Returns:
         None where there is a counter, or no power either.
     """
-    with _handles() as (pynvml, handles):
-        places = _visible(pynvml, handles)
+    with _opened() as (ask, handles, places):
         if index >= len(places):
             return None
         handle = handles[places[index]]
-        counted = _ask(pynvml, pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-        if counted is not None or _ask(pynvml, pynvml.nvmlDeviceGetPowerUsage, handle) is None:
+        if ask("DeviceGetTotalEnergyConsumption", handle) is not None or ask("DeviceGetPowerUsage", handle) is None:
             return None
+        import pynvml
+
         pynvml.nvmlInit()  # once more, so that the handle is good until this process ends
     return lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
 
@@ -108,8 +109,8 @@ def power_reader(index: int) -> Callable[[], float] | None:
 def numbered() -> Iterator[None]:
     """Let CUDA_VISIBLE_DEVICES hold numbers inside a `with` block, for what cannot read the names of GPUs."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    with _handles() as (pynvml, handles):
-        places = _visible(pynvml, handles)
+    with _opened() as (_, _, places):
+        pass
     if given is None or not places:
         yield
         return
@@ -136,44 +137,30 @@ def visible(given: str | None, uuids: list[str]) -> list[int]:
         return list(range(len(uuids)))
     places = []
     for word in (part.strip() for part in given.split(",")):
-        place = _place(word, uuids)
-        if place is None:
+        name = word.removeprefix("MIG-").partition("/")[0]  # MIG-GPU-<GPU's name>/<instance>/<instance>
+        matching = [place for place, uuid in enumerate(uuids) if name.startswith("GPU-") and uuid.startswith(name)]
+        if word.isdecimal():
+            matching = [int(word)] if int(word) < len(uuids) else []
+        if len(matching) != 1:
             break
-        places.append(place)
+        places += matching
     return places
 
 
-def _place(word: str, uuids: list[str]) -> int | None:
-    if word.isdecimal():
-        return int(word) if int(word) < len(uuids) else None
-    name = word.removeprefix("MIG-").partition("/")[0]  # MIG-GPU-<GPU's name>/<instance>/<instance>
-    matching = [place for place, uuid in enumerate(uuids) if name.startswith("GPU-") and uuid.startswith(name)]
-    return matching[0] if len(matching) == 1 else None
-
-
-def _visible(pynvml, handles: list) -> list[int]:
+def _visible(ask: Ask, handles: list) -> list[int]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is None:
         return list(range(len(handles)))
-    places = visible(given, [_ask(pynvml, pynvml.nvmlDeviceGetUUID, handle) or "" for handle in handles])
-    if not places and given.startswith("MIG-"):  # newer names of instances do not hold their GPU's
-        return [place for place, handle in enumerate(handles) if _has_instance(pynvml, handle, given)]
+    places = visible(given, [ask("DeviceGetUUID", handle) or "" for handle in handles])
+    if places or not given.startswith("MIG-"):
+        return places
+    words = {word.strip() for word in given.split(",")}  # newer names of instances do not hold their GPU's
+    for place, handle in enumerate(handles):
+        numbers = range(ask("DeviceGetMaxMigDeviceCount", handle) or 0)
+        instances = (ask("DeviceGetMigDeviceHandleByIndex", handle, number) for number in numbers)
+        if any(instance is not None and ask("DeviceGetUUID", instance) in words for instance in instances):
+            places.append(place)
     return places
-
-
-def _has_instance(pynvml, handle, given: str) -> bool:
-    """Return whether one of a GPU's instances is among the names given."""
-    words = {word.strip() for word in given.split(",")}
-    for number in range(_ask(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        instance = _ask(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-        if instance is not None and _ask(pynvml, pynvml.nvmlDeviceGetUUID, instance) in words:
-            return True
-    return False
-
-
-def reasons(bits: int) -> list[str]:
-    """Return the names of the reasons why clocks are below their maximum."""
-    return [name for name, bit in REASONS.items() if bits & bit]
 
 
 def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
@@ -189,56 +176,56 @@ def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
 
 
 @contextmanager
-def _handles() -> Iterator[tuple]:
-    """Yield the library and a handle of each GPU; an empty list where there is no driver."""
+def _opened() -> Iterator[tuple[Ask, list, list[int]]]:
+    """Yield what asks NVML, a handle of each GPU, and the places of those that CUDA shows; none without a driver."""
     try:
         import pynvml
     except ImportError:  # an environment that only asks, and measures nothing
-        yield None, []
+        yield None, [], []
         return
+
+    def ask(function: str, *arguments):
+        try:
+            return getattr(pynvml, f"nvml{function}")(*arguments)
+        except pynvml.NVMLError:
+            return None
+
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        yield pynvml, []
+        yield ask, [], []
         return
     try:
-        count = _ask(pynvml, pynvml.nvmlDeviceGetCount) or 0
-        handles = [_ask(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-        yield pynvml, [handle for handle in handles if handle is not None]  # not those of others, nor a lost one
+        handles = [ask("DeviceGetHandleByIndex", index) for index in range(ask("DeviceGetCount") or 0)]
+        handles = [handle for handle in handles if handle is not None]  # not those of others, nor a lost one
+        yield ask, handles, _visible(ask, handles)
     finally:
         pynvml.nvmlShutdown()
 
 
-def _limits(pynvml, handle) -> dict:
-    milliwatts = _ask(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+def _limits(ask: Ask, handle) -> dict:
+    milliwatts = ask("DeviceGetEnforcedPowerLimit", handle)
     return {
-        "name": _ask(pynvml, pynvml.nvmlDeviceGetName, handle),
-        "driver": _ask(pynvml, pynvml.nvmlSystemGetDriverVersion),
-        "memory_bytes": getattr(_ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle), "total", None),
+        "name": ask("DeviceGetName", handle),
+        "driver": ask("SystemGetDriverVersion"),
+        "memory_bytes": getattr(ask("DeviceGetMemoryInfo", handle), "total", None),
         "power_limit_watts": None if milliwatts is None else milliwatts / 1000,
-        "max_sm_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "max_sm_clock_mhz": ask("DeviceGetMaxClockInfo", handle, SM_CLOCK),
     }
 
 
-def _state(pynvml, handle) -> dict:
-    bits = _ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+def _state(ask: Ask, handle) -> dict:
+    bits = ask("DeviceGetCurrentClocksEventReasons", handle)
     if bits is None:  # drivers before 535 know the older name alone
-        bits = _ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    running = _ask(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        bits = ask("DeviceGetCurrentClocksThrottleReasons", handle)
+    running = ask("DeviceGetComputeRunningProcesses", handle)
     own = [process.pid for process in processes.family(processes.root())]
-    slowed = _ask(pynvml, pynvml.nvmlDeviceGetViolationStatus, handle, pynvml.NVML_PERF_POLICY_THERMAL)
+    slowed = ask("DeviceGetViolationStatus", handle, THERMAL_POLICY)
     return {
-        "sm_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": _ask(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        "temperature_celsius": _ask(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "sm_clock_mhz": ask("DeviceGetClockInfo", handle, SM_CLOCK),
+        "memory_clock_mhz": ask("DeviceGetClockInfo", handle, MEMORY_CLOCK),
+        "temperature_celsius": ask("DeviceGetTemperature", handle, GPU_SENSOR),
         "thermal_slowdown_seconds": None if slowed is None else slowed.violationTime / 1e9,  # since the driver's start
-        "clock_reasons": None if bits is None else reasons(bits),
+        "clock_reasons": None if bits is None else [name for name, bit in REASONS.items() if bits & bit],
         "num_other_processes": None if running is None else num_others((process.pid for process in running), own),
     }
-
-
-def _ask(pynvml, function: Callable, *arguments):
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError:
-        return None
