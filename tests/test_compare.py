@@ -193,7 +193,7 @@ def test_the_same_machine_is_compared_with_itself_alone():
 
 
 def test_several_machines_against_another_is_an_error_that_names_them():
-    with pytest.raises(ValueError, match="A has rows of attic, desk, which the other has not; name one machine"):
+    with pytest.raises(ValueError, match="A has rows of attic, desk, which the other side lacks; name one machine"):
         pair([*windows(), *windows(machine="attic")], windows(machine="cellar"))
 
 

@@ -28,11 +28,11 @@ FASTER, SLOWER, SECOND = (100.0, 120.0, 130.0, 100.0), (100.0, 120.0, 99.0, 100.
         (tuned_run("reference", SLOWER), []),
         (tuned_run(None, ()), []),  # as rows had it before choices were recorded
         (tuned_run("tuned", FASTER) + tuned_run("tuned", SLOWER, run_id=SECOND), []),  # the first kernel decided
-        (tuned_run("tuned", ()), ["no windows compare it"]),
-        (tuned_run("tuned", FASTER) + tuned_run("tuned", (), run_id=SECOND), ["no windows compare it"]),
-        (tuned_run("tuned", SLOWER), ["chosen is tuned, and tuned is 0.99 times"]),
-        (tuned_run("reference", FASTER), ["chosen is reference, and tuned is 1.2 times"]),
-        (tuned_run("tuned", FASTER, "amp_bf16"), ["precision is amp_bf16, that of the windows that compare it fp32"]),
+        (tuned_run("tuned", ()), ["no windows compare tuned"]),
+        (tuned_run("tuned", FASTER) + tuned_run("tuned", (), run_id=SECOND), ["no windows compare tuned"]),
+        (tuned_run("tuned", SLOWER), ["chosen is tuned, but tuned is at least 0.99 times"]),
+        (tuned_run("reference", FASTER), ["chosen is reference, but tuned is at least 1.2 times"]),
+        (tuned_run("tuned", FASTER, "amp_bf16"), ["precision is amp_bf16, but fp32 in the windows"]),
     ],
 )
 def test_what_a_tuned_run_measures_is_what_its_windows_decided(rows, reasons):

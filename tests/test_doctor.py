@@ -158,7 +158,7 @@ def test_a_process_that_dies_is_found_by_the_check_it_was_in(module):
 def test_a_check_that_does_not_end_is_ended_and_named(module):
     (finding,) = doctor.try_device("torch", "mps", time.monotonic() + 2, module(BEGUN + "time.sleep(600)"))
     assert (finding.check, finding.state) == ("waiting", MISSING)
-    assert "time was up" in finding.detail
+    assert "time limit was reached" in finding.detail
 
 
 def test_frameworks_that_are_not_installed_are_missing(monkeypatch):

@@ -127,8 +127,8 @@ REFUSED = [  # members, None standing for good rows; how they are packed; and wh
         for kind in (stat.S_IFLNK, stat.S_IFIFO, stat.S_IFDIR)
     ),
     # methods that cannot be unpacked in pieces
-    ({CSV: None}, {"method": zipfile.ZIP_BZIP2}, "is packed by bzip2; allowed: store, deflate"),
-    ({CSV: None}, {"method": zipfile.ZIP_LZMA}, "is packed by lzma; allowed: store, deflate"),
+    ({CSV: None}, {"method": zipfile.ZIP_BZIP2}, "has compression method bzip2; allowed: store, deflate"),
+    ({CSV: None}, {"method": zipfile.ZIP_LZMA}, "has compression method lzma; allowed: store, deflate"),
 ]
 
 

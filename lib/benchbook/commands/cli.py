@@ -27,22 +27,22 @@ from benchbook.running import cluster, profiles, session
 from benchbook.studies.study import Evidence
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-# What `benchbook --help` groups the commands by.
+# The groups of commands in `benchbook --help`.
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
 ORDER = (
     "Order: a framework is calibrated before the first study that needs it; points of a study take turns (A B, B A)."
 )
-SOME_FAILED = 3  # the status of a study that ended, some points of which did not
-SOME_LEFT_OUT = 4  # the status of a study that the same command goes on with
+SOME_FAILED = 3  # exit status of a study in which some points failed
+SOME_LEFT_OUT = 4  # exit status of a study that the same command continues
 MOST_FINDINGS = 3
-REMARK_CHARACTERS = 120  # of a failure, in the table; the report and the log have the rest
-REPORT_SECONDS = 60.0  # a report takes so long at most
+REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have all of it
+REPORT_SECONDS = 60.0  # the time that a report needs at most
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
-MachineName = Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")]
+MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made of chip and memory")]
 Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
 SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
@@ -82,7 +82,7 @@ def study(
     until = begun + deadline
     if verbose:
         os.environ[profiles.VERBOSE] = "1"
-    if "MAKELEVEL" in os.environ:  # a `make` that is killed takes its study along
+    if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     cluster_site = cluster.chosen(executor, site)
     if cluster_site and math.isfinite(deadline):
@@ -291,8 +291,8 @@ def doctor(
 
 @app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
-    """Show who this computer is and in what condition; all of it may be published."""
-    names = installed()  # and the first one's devices: asking all of them takes long
+    """Show this computer's name, parts and condition; all of it may be published."""
+    names = installed()  # and only the first one's devices, because asking all of them takes long
     values = identity.as_dictionary(identity.identify()) | condition.read() | {"frameworks": ", ".join(names)}
     values |= {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
@@ -322,7 +322,7 @@ def _machine_name(machine: str, cluster_site: cluster.Site | None) -> str:
 def _points(
     profile: str, like: str, studies: str, device: str, cluster_site: cluster.Site | None
 ) -> list[profiles.Point]:
-    """Return a profile's points, or those of another machine; say what has no place here."""
+    """Return a profile's points, or those of another machine; report points that cannot run here."""
     kinds = cluster_site.kinds if cluster_site else survey.kinds
     if like:
         return profiles.like(like, studies, device, kinds, say)
@@ -335,7 +335,7 @@ def _points(
 
 
 def _say_refused() -> None:
-    """Say which accelerator is here and not measured by a framework that was asked, and why."""
+    """Report accelerators that a framework cannot use, and why."""
     for framework, answer in survey.ANSWERS.items():
         if answer.refused:
             say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
@@ -354,7 +354,7 @@ def _say_first_use(points: list[profiles.Point]) -> None:
 
 
 def _evidence(lines: pandas.DataFrame) -> list[Evidence]:
-    """Return what each machine of a study has measured, so far; a cluster has one for each kind of node."""
+    """Return the evidence of each machine of a study; a cluster has a machine for each kind of node."""
     return [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
 
 
@@ -388,7 +388,7 @@ def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
 
 
 def _print_findings(evidence: Evidence, studied: list[str]) -> None:
-    """Print what up to three studies find on a machine; the report speaks of all machines."""
+    """Print the findings of up to three studies on a machine; the report has those of all machines."""
     from benchbook import studies
     from benchbook.studies import findings
 

@@ -1,4 +1,4 @@
-"""The first thing to run on a machine that nobody has tried: what is right, wrong and missing, with no rows.
+"""The first command on a new machine: it lists what is right, wrong and missing, and writes no rows.
 
 Every device of every framework is tried in a process of its own, which may die: an abort is an answer as well. It
 is started as `python -m benchbook.commands.doctor torch mps`, and prints a line of JSON for each check, before it
@@ -30,13 +30,13 @@ from benchbook.measuring.runs import Run
 from benchbook.rows import packing, records
 from benchbook.studies.plan import StudyPlan, plans
 
-MODULE = "benchbook.commands.doctor"  # what a process runs
+MODULE = "benchbook.commands.doctor"  # the module that a process runs
 RIGHT, WRONG, MISSING = "right", "wrong", "missing"
 PARITY_STEPS = 3
 TRANSFER_BYTES = 2**26
 # No bus or memory that a device is reached by is as fast: PCIe 6.0 with 16 lanes has 121 GB/s, NVLink-C2C 450.
 FASTEST_BUS = 1e12  # bytes a second
-SENSOR_SECONDS = 2.5  # Apple's counters move every 2 s at the slowest
+SENSOR_SECONDS = 2.5  # Apple's counters are updated every 2 s at the latest
 LONG_INNER = 32_769
 ISSUE = "attach the zip to an issue"
 HINT = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_VISIBLE_DEVICES"
@@ -44,7 +44,7 @@ HINT = "look whether its driver fits the lock (docs/platforms.md), and at CUDA_V
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says.
+    """The result of one check.
 
     Attributes:
         framework, device: where; device is empty where the framework itself is meant.
@@ -66,24 +66,24 @@ Answer = tuple[str, str, str]  # state, detail, next step
 
 
 def check_waiting(device: Device) -> Answer:
-    """Prove that synchronising waits: else no time means anything."""
+    """Prove that synchronising waits for the device; otherwise no time is valid."""
     remaining = calibration.check_synchronize(device, work_seconds=0.1)
     return RIGHT, f"{remaining:.1%} of the work was left after waiting", ""
 
 
 def check_memory(device: Device) -> Answer:
-    """See whether the use of memory is counted."""
+    """Check that peak memory is measured."""
     device.backend.reset_peak_memory(device)
     output = operations.copy(device, 2**20)(None)
     device.backend.synchronize(device, output)
     peak, method = devices.peak_memory(device)
     if peak is None:
-        return MISSING, "nobody counts this device's memory", "nothing to do: its column stays empty"
+        return MISSING, "no library reports this device's memory", "nothing to do: its column stays empty"
     return RIGHT, f"{peak / 2**20:,.0f} MiB ({method})", ""
 
 
 def check_energy(device: Device) -> Answer:
-    """Read the energy of some seconds."""
+    """Read the energy sensor for some seconds."""
     sensor = sensors.open_sensor(device)
     if isinstance(sensor, sensors.NoSensor):
         hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see docs/measuring.md)"
@@ -117,7 +117,7 @@ def check_products(device: Device) -> Answer:
 
 
 def check_transfers(device: Device) -> Answer:
-    """Time copies to the device and back; faster than any bus means that nothing was copied."""
+    """Time copies to the device and back; a rate above that of any bus means that nothing was copied."""
     if device.is_cpu:
         return RIGHT, "a CPU has none", ""
     rates = {}
@@ -155,7 +155,7 @@ def check_study(device: Device, plan: type[StudyPlan]) -> Answer:
 
 
 def answer(check: Callable[[], Answer]) -> Answer:
-    """Return what a check says; whatever a framework raises is an answer as well."""
+    """Return the result of a check; an exception of the framework is a result as well."""
     try:
         return check()
     except calibration.NotSynchronized as error:
@@ -165,7 +165,7 @@ def answer(check: Callable[[], Answer]) -> Answer:
 
 
 def checks(device: Device) -> dict[str, Callable[[], Answer]]:
-    """Return what is tried on a device, by name: the device itself, then every study that its framework trains."""
+    """Return the checks of a device by name: of the device itself, then of every study in its framework."""
     tried = {
         "waiting": lambda: check_waiting(device),
         "memory": lambda: check_memory(device),
@@ -208,7 +208,7 @@ def examine(limit_seconds: float, device: str = "all") -> Iterator[Finding]:
 
 
 def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None) -> Finding:
-    """Say which accelerator a framework has; that it has none may be what is wrong with a machine."""
+    """Report the framework's accelerators; having none may be the fault of this machine."""
     if kinds != ("cpu",):
         return Finding(framework, kinds[0], "accelerator", RIGHT, f"{framework} sees {kinds[0]}")
     if refused:
@@ -221,7 +221,7 @@ def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None
 
 
 def try_device(framework: str, kind: str, deadline: float, module: str = MODULE) -> Iterator[Finding]:
-    """Try one device in a process of its own, and yield what it says; where it dies, which check it was in.
+    """Try one device in its own process and yield the results; if the process dies, yield the check that it was in.
 
     Args:
         framework, kind: which device.
@@ -258,7 +258,7 @@ def try_device(framework: str, kind: str, deadline: float, module: str = MODULE)
     process.stderr.close()
     if late:
         hint = "run `benchbook doctor` again, with nothing else running"
-        yield Finding(framework, kind, begun or "the rest", MISSING, "the time was up", hint)
+        yield Finding(framework, kind, begun or "the rest", MISSING, "the time limit was reached", hint)
     elif process.returncode:
         ended = f"signal {-process.returncode}" if process.returncode < 0 else f"exit status {process.returncode}"
         last = runs.anonymous((errors or [""])[-1].strip())[:300]

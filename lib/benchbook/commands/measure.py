@@ -31,26 +31,26 @@ def measure(
     image_size: Annotated[int, typer.Option(help="pixels a side")] = 224,
     channels: Annotated[int, typer.Option(help="of an image")] = 3,
     num_classes: Annotated[int, typer.Option(help="of the labels")] = 1000,
-    arguments: Annotated[str, typer.Option(help='of the callable, such as "num_classes=10"')] = "",
+    arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
     example: Annotated[str, typer.Option(help="file.py:callable(batch_size, seed) to (inputs, target)")] = "",
     loss: Annotated[str, typer.Option(help="file.py:callable(outputs, target) to a scalar; empty: cross-entropy")] = "",
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
     learning_rate: Annotated[float, typer.Option(help="of all steps")] = 0.01,
     batch_size: Annotated[int, typer.Option(help="samples a step")] = 32,
-    batch_sizes: Annotated[str, typer.Option(help='others to try, such as "8 64" or "largest", to look for it')] = "",
+    batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
     precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="look for the fastest settings first, for two minutes")
+        bool, typer.Option("--tuned", help="search for the fastest settings first, for two minutes")
     ] = False,
-    kernels: Annotated[int, typer.Option(help="starts of a process; an interval takes two")] = 1,
+    kernels: Annotated[int, typer.Option(help="processes to measure in; an interval needs two")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
-    minutes: Annotated[int, typer.Option(help="that a process, or all with --against, may take at most")] = 30,
-    machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",
+    minutes: Annotated[int, typer.Option(help="time limit of a process, or of all with --against")] = 30,
+    machine: Annotated[str, typer.Option(help="name of this machine; empty: made of chip and memory")] = "",
     against: Annotated[
-        str, typer.Option(help="a commit of the network: run both by turns; exit 1 if slower now, 4 if undecided")
+        str, typer.Option(help="compare with this commit, by turns; exit 1 if slower now, 4 if undecided")
     ] = "",
     percent: Annotated[
-        float, typer.Option(help="with --against: slower by more than so many", callback=within(0, 99))
+        float, typer.Option(help="with --against: the percentage that counts as slower", callback=within(0, 99))
     ] = 5.0,
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
@@ -68,7 +68,7 @@ def measure(
     entry = {"points": [nested(STUDY, given)], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
-    if not session.is_cut_short(points, name):  # the code behind the same name may be another one by now
+    if not session.is_cut_short(points, name):  # the code of this name may have changed
         for point in points:
             session.forget(layout.point(name, STUDY, point.name))
     ended = threading.Event()
@@ -84,7 +84,7 @@ def measure(
 
 
 def _compare(given: dict, commit: str, percent: float, minutes: int, machine: str) -> str:
-    """Run the network by turns with that of a commit; print and return what `compare.decide` says."""
+    """Run the network and that of a commit by turns; print and return the decision of `compare.decide`."""
     deadline, trial = time.monotonic() + 60 * minutes, versions.Trial(percent)
     with execute.only_one(layout.state(machine) / ".study.lock"), awake():
         versions.run(trial, lambda: versions.measure_round(given, commit, deadline), say)
@@ -101,7 +101,7 @@ def _compare(given: dict, commit: str, percent: float, minutes: int, machine: st
 
 
 def _absolute(name: str) -> str:
-    """Return a name whose file, if it names one, is found from any folder."""
+    """Return a name with an absolute path, if it names a file."""
     place, colon, attribute = name.rpartition(":")
     return f"{Path(place).expanduser().resolve()}{colon}{attribute}" if place.endswith(".py") else name
 
@@ -122,7 +122,7 @@ def _say_first(folder: Path, ended: threading.Event) -> None:
 def _say_results(points: list, lines) -> None:
     from benchbook.studies.your_network import study
 
-    evidence = Evidence.of_machine(lines["machine"].iloc[0])  # calibrations as well
+    evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations
     names = [point.name for point in points]
     peaks = study.rates(evidence).set_index("point")["peak_memory_bytes"]
     shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
@@ -162,7 +162,7 @@ def _say_results(points: list, lines) -> None:
 
 
 def _say_elsewhere(table) -> None:
-    """Print what the record would have said of this machine, and what it says of others."""
+    """Print the record's prediction for this machine, and for other chips."""
     from benchbook.studies.your_network import study
 
     typer.echo(study.held_out(table))

@@ -1,4 +1,4 @@
-"""What commands print: lines and tables, in which no text of a user or of a row is taken for markup."""
+"""Print lines and tables; text of a user or of a row is never read as markup."""
 
 import math
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from rich.text import Text
 
 from benchbook.machine import layout
 
-# The columns whose cells are words, which stand to the left.
+# The columns of words, which are aligned to the left.
 WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "check", "state", "detail", "next step")
 WORDS += ("study", "setting", "remark")
 WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
-LONGEST_WORD = 14  # characters that stay in one line of a cell
+LONGEST_WORD = 14  # characters in one line of a cell
 
 
 def say(text: str) -> None:
-    """Print a line as it is, however long."""
+    """Print a line without wrapping it."""
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -39,7 +39,7 @@ def say_table(title: str, lines: pandas.DataFrame) -> None:
 
 
 def short(path: Path) -> str:
-    """Return a path as it is read: below the project's folder, or whole."""
+    """Return a path relative to the project's folder if it is inside, else the whole path."""
     return str(path.relative_to(layout.root()) if path.is_relative_to(layout.root()) else path)
 
 

@@ -32,12 +32,12 @@ SPECIFICATIONS = {
 
 
 def predict(
-    chip: Annotated[str, typer.Option(help="any name of it; `benchbook chips` lists them")] = "",
+    chip: Annotated[str, typer.Option(help="a name of the chip; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     flops: Annotated[
         float,
-        typer.Option(help="operations of a training step for an image, for any network", callback=within(0, 1e18)),
+        typer.Option(help="operations of a training step per image, in place of --work", callback=within(0, 1e18)),
     ] = 0.0,
     image_size: Annotated[
         float, typer.Option(help="pixels of a side; 0: the work's own", callback=within(0, 100000))
@@ -57,13 +57,13 @@ def predict(
         ),
     ] = 0.0,
     price: Annotated[
-        float, typer.Option(help="US dollars for an hour of one device; 0: those on record", callback=within(0, 1e6))
+        float, typer.Option(help="US dollars per hour of one device; 0: prices on record", callback=within(0, 1e6))
     ] = 0.0,
-    prices: Annotated[Path | None, typer.Option(help="your own prices, a CSV as outputs/published/prices.csv")] = None,
+    prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
-    judge: Annotated[Path | None, typer.Option(help="a ledger: predict its rates, their chips unknown")] = None,
+    judge: Annotated[Path | None, typer.Option(help="a ledger, to predict with its chips hidden")] = None,
 ) -> None:
-    """Say what a chip would take for a work: rate, time, dollars, joules; each with its interval and its basis."""
+    """Predict rate, time, dollars and joules of a chip for a work, each with its interval and its basis."""
     if judge is not None:
         learnt = forecast.of_the_record()
         lines, reasons = model.judge(judge, learnt.model, learnt.residuals)
@@ -93,13 +93,13 @@ def chips(
     text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print the chips as JSON, with their sources")] = False,
 ) -> None:
-    """List the chips that the record knows, with what is printed of them; rates in TFLOP/s."""
+    """List the chips of the record with their published specifications; rates are in TFLOP/s."""
     chosen = listed.search(text)
     if as_json:
         say(json.dumps(_plain(chosen), indent=2, ensure_ascii=False))
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
-    say_table(f"{len(chosen)} chips; what no source told is empty", shown)
+    say_table(f"{len(chosen)} chips; a cell is empty if no source has the figure", shown)
 
 
 def sources(
@@ -124,7 +124,7 @@ def _print_answer(answer) -> None:
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
     say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
     expected, low, high = (wording.rate(value * length) for value in (rate.value, rate.low, rate.high))
-    batch = f"{question.batch_size:g} a step" if question.batch_size else "a batch that keeps the chip busy"
+    batch = f"{question.batch_size:g} a step" if question.batch_size else "a batch size that keeps the chip busy"
     say(f"  rate    {expected} {unit}/s (90 %: {low} to {high}), {batch}")
     say(f"          from {rate.basis}; {answer.error}")
     time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
@@ -148,7 +148,7 @@ def _print_answer(answer) -> None:
         )
     joules = answer.joules_per_image
     if joules is None:
-        say("  energy  no measured power of this chip in this work is on record")
+        say("  energy  the record has no measured power of this chip in this work")
     else:
         say(f"  energy  {joules.value:.3g} J {sample} ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:

@@ -21,13 +21,13 @@ from benchbook.rows import packing
 
 API, SITE = "https://api.github.com", "https://github.com"
 ANSWER_SECONDS = 60.0
-FORK_SECONDS, FORK_POLL_SECONDS = 60.0, 2.0  # GitHub makes a fork after it has answered
+FORK_SECONDS, FORK_POLL_SECONDS = 60.0, 2.0  # GitHub answers before the fork is ready
 NO_TOKEN = "neither GITHUB_TOKEN nor GH_TOKEN is set, and `gh auth token` has none (`gh auth login` gets one)"
 NO_REPOSITORY = "unknown repository; allowed: BENCHBOOK_REPOSITORY=owner/name, or a checkout whose origin is on GitHub"
 
 
 class NotSent(RuntimeError):
-    """GitHub did not take the rows; the message says why, and what helps.
+    """GitHub refused the rows; the message says why and what to do.
 
     Attributes:
         status: of GitHub's answer; 0: there was none.
@@ -42,11 +42,11 @@ def share(
     archive: Annotated[
         Path | None, typer.Argument(help="a zip made by `benchbook pack`; default: a new one of this machine")
     ] = None,
-    machine: Annotated[str, typer.Option(help="whose rows these are; empty: named after chip and memory")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")] = False,
+    machine: Annotated[str, typer.Option(help="name of the machine; empty: made of chip and memory")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be sent and send nothing")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Show what would be sent of a machine's rows, ask, and open a pull request with them on GitHub.
+    """List a machine's files, ask, and send them as a pull request on GitHub.
 
     A second call adds to the request while it is open. Without a token the command prints where to attach the zip.
     """
@@ -160,7 +160,7 @@ def send(github: GitHub, repository: str, machine: str, contents: dict[str, byte
 
 
 def _commit_of(github: GitHub, home: str, branch: str) -> str:
-    """Return the commit of a branch; wait for that of a fork which is being made."""
+    """Return the commit of a branch; wait until a new fork is ready."""
     deadline = time.monotonic() + FORK_SECONDS
     while True:
         try:
@@ -172,7 +172,7 @@ def _commit_of(github: GitHub, home: str, branch: str) -> str:
 
 
 def _reason(error: urllib.error.HTTPError, what: str) -> str:
-    """Return what an error of GitHub's means for the user."""
+    """Return the meaning of a GitHub error for the user."""
     try:
         answer = json.load(error)
         said = [answer["message"], *(each.get("message") or each.get("code", "") for each in answer.get("errors", []))]
@@ -184,8 +184,8 @@ def _reason(error: urllib.error.HTTPError, what: str) -> str:
         return f"GitHub's limit of requests is reached until {time.strftime('%H:%M', time.gmtime(int(reset)))} UTC"
     meanings = {
         401: "GitHub does not know this token; `gh auth login` or another GITHUB_TOKEN helps",
-        403: "this token may not do it; allowed: one that may write contents and pull requests",
-        404: "there is no such repository, or this token may not see it",
+        403: "this token lacks the permission; allowed: a token that may write contents and pull requests",
+        404: "the repository does not exist, or this token may not read it",
     }
     return f"{meanings.get(error.code, 'GitHub refused')} ({error.code} for {what}: {text})"
 

@@ -1,1 +1,1 @@
-"""What may be said of rows: intervals, summaries, verdicts, comparisons."""
+"""Judge rows: intervals, summaries, verdicts, comparisons."""

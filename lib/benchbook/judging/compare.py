@@ -198,9 +198,9 @@ def _keyed(a: pandas.DataFrame, b: pandas.DataFrame) -> tuple[pandas.DataFrame, 
     for name, side in (("A", a), ("B", b)):
         machines = sorted(side["machine"].unique())
         if len(machines) > 1 and not shared:
-            raise ValueError(f"{name} has rows of {', '.join(machines)}, which the other has not; name one machine")
+            raise ValueError(f"{name} has rows of {', '.join(machines)}, which the other side lacks; name one machine")
     ordered = (side.sort_values("num_samples", kind="stable") for side in (a, b))
-    # As text a missing value equals a missing one.
+    # As text, two missing values are equal.
     return tuple(side.assign(key=[*zip(*(side[name].map(str) for name in on), strict=True)]) for side in ordered)
 
 
@@ -214,7 +214,7 @@ def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _apart(a: pandas.DataFrame, b: pandas.DataFrame) -> str:
-    """Return in what those two points differ that have the most in common."""
+    """Return the differences between the two most similar points."""
     sides = (side[[*ALIKE, "is_cpu"]].map(str).to_dict("records") for side in (a, b))
     pairs = (([name for name in one if one[name] != two[name]], one, two) for one, two in itertools.product(*sides))
     names, one, two = min(pairs, key=lambda pair: len(pair[0]))
@@ -243,7 +243,7 @@ def _line(pair: Mapping) -> dict:
 
 
 def _energy(a: Mapping, b: Mapping) -> dict:
-    """Return the joules an image of B over those of A, with bounds, and what the two do not have in common.
+    """Return B's joules per image over A's, with bounds, and a note on differing methods or boundaries.
 
     The note is empty if both were read by one method at one boundary, or if one of the two was not read. Joules of
     different boundaries, or an estimate and a reading, have no ratio.

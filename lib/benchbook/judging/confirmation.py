@@ -17,19 +17,19 @@ from benchbook.rows import crosschecks
 PHASE = "confirm"
 REFERENCE, TUNED = "reference", "tuned"  # what a window of that phase trained, and what the point then measured
 NOTHING_FASTER = "tuned: nothing faster found"
-UNCONFIRMED = "tuned, not confirmed"  # it trained what the search chose, and no interval shows that this is faster
-UNSEARCHED = "not tuned"  # asked for as tuned, without time for a search
+UNCONFIRMED = "tuned, not confirmed"  # it trained the search's choice, which no interval shows to be faster
+UNSEARCHED = "not tuned"  # requested as tuned, without time for a search
 TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
 NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
 COLUMNS = [*statistics.POINT_KEY, "device", "framework", "dataset", "promised", "confirmed", "low", "high", "interval"]
 COLUMNS += ["num_pairs", "outcome"]
-# What of rows is read: a table of few columns is divided much faster.
+# The columns that are read: grouping a table of few columns is much faster.
 READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", "started_at", "variant", "settings"]
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
 
 def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None:
-    """Return how many times as fast as the reference tuned is, from neighbouring windows of both.
+    """Return the speed-up of tuned over the reference, from neighbouring windows of both.
 
     Args:
         rows: of one point; those of other phases are passed over.
@@ -71,7 +71,7 @@ def name(line: Mapping) -> str | None:
 
 
 def name_variants(summary: pandas.DataFrame, rows: pandas.DataFrame, priors: Mapping[tuple, Prior]) -> pandas.DataFrame:
-    """Return a summary of rows whose variants are called what `table` says of them."""
+    """Return a summary of rows whose variants are renamed to the outcome in `table`."""
     named = table(rows, priors).set_index(statistics.POINT_KEY)["outcome"]
     keys = summary[statistics.POINT_KEY].itertuples(index=False, name=None)
     names = [named.get(key, variant) for key, variant in zip(keys, summary["variant"], strict=True)]
@@ -79,7 +79,7 @@ def name_variants(summary: pandas.DataFrame, rows: pandas.DataFrame, priors: Map
 
 
 def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) -> pandas.DataFrame:
-    """Return a line for each tuned point's last session: what its search promised, and what was confirmed after it.
+    """Return a line for each tuned point's last session: the search's promise and the confirmed speed-up.
 
     Args:
         rows: any; measured ones count.

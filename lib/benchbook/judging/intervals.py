@@ -31,11 +31,11 @@ LEAST_DEVIATION = 0.01  # between kernels, on the log scale: none are taken to b
 SEEN_DEVIATIONS = (0.007, 0.277)
 PRIOR_POINTS = 8
 PRIOR_FREEDOMS = (0.3, 1.0)  # few points cannot show that they are more alike than this, or that nothing is
-# Of a point's sessions, on the log scale, and the degrees of freedom that it counts, until points that were measured in
-# several sessions say otherwise: equal code of two sessions was seen 3 to 5 % apart.
+# The default deviation between sessions, on the log scale, and its degrees of freedom. Points measured in several
+# sessions replace it: two sessions of equal code were 3 to 5 % apart.
 SESSION_DEVIATION, SESSION_FREEDOM = 0.03, 4
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
-# What two kernels have in common that ran the same work. A search may choose other settings in each.
+# The columns in which kernels of the same work agree. A search may choose other settings in each kernel.
 WORK = ["machine", "device", "study", "point", "phase", "dataset", "framework_version", "commit"]
 NONE = numpy.empty(0)
 RATE, ENERGY = "samples_per_second", "energy_per_sample"
@@ -81,7 +81,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Prior:
-    """How much the kernels of a point differ, as far as the other points of its machine and device tell.
+    """The deviation between kernels of a point, estimated from the other points of its machine and device.
 
     Attributes:
         variance: of kernels' log rates.
@@ -137,7 +137,7 @@ def session_width(variances, errors, num_sessions):
 
 @functools.cache
 def weak_prior() -> Prior:
-    """Return the prior of a machine of which nothing is known."""
+    """Return the prior of a machine without measured points."""
     return Prior(*map(float, fit(NONE, NONE)), float(session_width(NONE, NONE, 1)))
 
 

@@ -1,4 +1,4 @@
-"""What parity rows say: tolerances, the verdict on a run, and the step at which two paths part.
+"""Judge parity rows: tolerances, the verdict on a run, and the step at which two paths part.
 
 Each step is taken in two ways. On its own path a device goes on from its own weights; rounding alone lets a right
 device leave the path of float64 where training is chaotic (MNIST with Adadelta at learning rate 1, 20 steps, 20 seeds:
@@ -64,7 +64,7 @@ LATER_STEP_FACTOR = 4
 # exact: a right ResNet-50 in float32 was off by 0.3 % of such a loss, and no step before it by a millionth.
 LEAST_LOSS = 0.01
 NO_GRADIENT = "no gradient was compared"
-AUDITED_SHARE = 1 / 8  # of an epoch that is looked at after the windows
+AUDITED_SHARE = 1 / 8  # of an epoch that the audit reads after the windows
 REPEATED_SHARE = 0.1  # of these images may be there twice
 TRAINED_SHARE = 0.02  # of test images may be among them
 EVALUATION_ERROR = 1e-3  # of a loss, by rounding; dropout and batch norms in training mode are off by more
@@ -84,7 +84,7 @@ def tolerance_of(precision: str) -> Tolerance:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether a device computes what float64 does.
+    """The verdict on whether a device computes the same as float64.
 
     Attributes:
         passed: whether every tolerance was kept.
@@ -191,7 +191,7 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _complaints(lines: _Lines) -> list[str]:
-    """Return what is beyond its tolerance: in losses, labels, gradients, and weights after a step."""
+    """Return the errors beyond their tolerance: losses, labels, gradients, and weights after a step."""
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
     errors, own = _errors_at_same_weights(lines), lines["loss_error"]
     complaints = [
@@ -211,9 +211,9 @@ def _complaints(lines: _Lines) -> list[str]:
 
 
 def _step_complaints(settings: dict, allowed: Tolerance, times: float) -> Iterator[str]:
-    """Yield what is wrong after a step: gradients, so many times as far off as the tolerance says, and its state.
+    """Yield the errors of a step's gradients, weights and statistics beyond `times` their tolerance.
 
-    Of weights and moving statistics older rows say nothing.
+    Older rows have no errors of weights and moving statistics.
     """
     cosines = {WHOLE: allowed.cosine, "worst_cosine": allowed.layer_cosine}
     ratios = {"gradient_norm_ratio": allowed.norm_ratio, "worst_norm_ratio": allowed.layer_norm_ratio}
@@ -238,7 +238,7 @@ def _step_complaints(settings: dict, allowed: Tolerance, times: float) -> Iterat
 
 
 def work_fault(settings: dict, dataset: str, dataset_samples: int, batch_size: int) -> str:
-    """Return what is wrong with the work of a timed loop, from the counts of its audit; nothing where there are none.
+    """Return the faults of a timed loop's work, from the counts of its audit; empty without counts.
 
     Args:
         settings: of a parity row.
@@ -264,18 +264,18 @@ def work_fault(settings: dict, dataset: str, dataset_samples: int, batch_size: i
 
 
 def _value(settings: dict, name: str) -> float | None:
-    """Return a number of a row's settings, which anybody may have written; None where there is none."""
+    """Return a number from a row's settings, which may hold anything; None if it is not a number."""
     value = settings.get(name)
     return value if isinstance(value, (int, float)) else None
 
 
 def _layer(settings: dict, name: str) -> str:
-    """Return the layer that a figure is of; the figures of the whole network name none."""
+    """Return the layer that a figure belongs to; figures of the whole network name no layer."""
     return str(settings.get(f"{name}_layer", "gradient"))
 
 
 def _errors_at_same_weights(lines: _Lines) -> numpy.ndarray:
-    """Return each step's error of the loss, of a loss that has fallen to nearly nothing as a share of the first one."""
+    """Return each step's relative error of the loss; a loss near zero is compared with the first loss."""
     right = lines["reference_loss"]
     return abs(lines["same_weights_loss"] - right) / numpy.maximum(abs(right), LEAST_LOSS * abs(right[0]))
 
@@ -286,6 +286,6 @@ def _praise(lines: _Lines) -> str:
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
     errors = [error for settings in lines["settings"] if (error := _value(settings, "update_error")) is not None]
     loss = numpy.max(_errors_at_same_weights(lines))
-    return f"loss off by at most {loss:.1g}, a layer's gradient by {off:.1g} of its norm" + (
-        f", its step by {max(errors):.1g} of its length" if errors else ""
+    return f"largest relative errors: loss {loss:.1g}, norm of a layer's gradient {off:.1g}" + (
+        f", step of its weights {max(errors):.1g}" if errors else ""
     )

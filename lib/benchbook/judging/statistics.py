@@ -10,7 +10,7 @@ from benchbook.judging.intervals import ENERGY, RATE, Prior
 from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
-ESTIMATE = "estimate_tdp"  # the method of energy that no sensor read
+ESTIMATE = "estimate_tdp"  # the energy method without a sensor
 WARMED_UP = 0.95  # a first window slower than this share of its kernel carries the warm-up
 MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
@@ -35,7 +35,7 @@ _KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
 
 
 def settled(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
-    """Return the rates of each run's windows, without a first one that carries the warm-up: over 5 % under the rest."""
+    """Return the rates of each run's windows, without a first window that is over 5 % slower than the rest."""
     array, names = numpy.asarray(rates, float), numpy.asarray(runs)
     series = [array[names == run] for run in dict.fromkeys(names.tolist())]
     return [each[1:] if each[0] < WARMED_UP * numpy.median(each) else each for each in series]
@@ -56,7 +56,7 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     rows = rows[rows["session"].notna()]
     point = rows.groupby(POINT_KEY, sort=False).ngroup().to_numpy()
     session = rows.groupby([*POINT_KEY, "session"], sort=False).ngroup().to_numpy()
-    # Numbers in the order of the texts, -1 where one is missing, are compared much faster than the texts.
+    # Codes in the order of the texts (-1: missing) are compared much faster than the texts.
     started, run = (pandas.factorize(rows[name], sort=True)[0] for name in ("started_at", "run_id"))
     sessions = pandas.DataFrame({"point": point, "session": session, "run": run})
     sessions["started"] = numpy.where(started >= 0, started, len(rows))
@@ -120,7 +120,7 @@ def tokens_per_second(table: pandas.DataFrame) -> pandas.Series:
 
 
 def in_units(line: Mapping) -> tuple[float, float, float, str]:
-    """Return a point's rate with its bounds, and of what: tokens where its samples are sequences, else images."""
+    """Return a point's rate with its bounds, and its unit: tokens for sequences, else images."""
     length = line.get("sequence_length")
     size, unit = (1.0, "images") if pandas.isna(length) else (float(length), "tokens")
     return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
@@ -199,7 +199,7 @@ def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return how each point ended that did not end well; that a run was interrupted is over once a later one began."""
+    """Return the failure of each point that failed; an interrupted run does not count once a later run began."""
     judged = records.without_refusals(measured)
     last_runs = measured.groupby(POINT_KEY)["run_id"].max().rename("last")
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])

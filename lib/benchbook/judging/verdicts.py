@@ -1,4 +1,4 @@
-"""What may be said of a point: whether it trained right, and whether its windows were stable. Never stored in rows.
+"""Judge a point: did it train right, and were its windows stable? Verdicts are never stored in rows.
 
 A point is wrong where it computed something else than float64, or only guesses: fast but wrong is wrong, and never the
 best of anything. It is unproven where it was not compared with float64, or in fewer steps than its profile asks for:
@@ -22,13 +22,12 @@ from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
 KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unstable", "too few windows", "stable"
-# What a verdict is made of, by code: the kind of verdict that it makes, what a table says of its values, and what a
-# sentence says of a doubtful point.
+# The reasons of verdicts by code: the kind of verdict, the text in a table, and the words in a sentence.
 VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
     "work": (WRONG, "{}", ""),
-    "guessing": (WRONG, "accuracy {:.1%} after {:,} images, where guessing gives {:.1%}", ""),
+    "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
@@ -39,7 +38,7 @@ REASONS = {
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
     "battery": (UNSTABLE, "on battery", "it ran on battery"),
     "low_power": (UNSTABLE, "low-power mode", "it was in low-power mode"),
-    "sleep": (UNSTABLE, "sleep", "it slept meanwhile"),
+    "sleep": (UNSTABLE, "sleep", "it slept during the run"),
     "gpu_shared": (UNSTABLE, "another process on the GPU", BUSY),
     "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
     "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
@@ -50,9 +49,9 @@ LIMIT = 0.05  # spread or drift over 5 % is unstable
 OUTLIER = 0.15  # a window this far from the median, and
 OUTLIER_SCORE = 3.5  # with a modified z-score over this (Iglewicz and Hoaglin, 1993), lies apart
 OUTLIER_SHARE = 0.10
-DRIFT_ERRORS = 3  # a drift is one if it is over three of its standard errors,
-CORRELATION = 0.8  # with neighbouring windows so alike: on a busy machine they are, and then noise looks like a drift
-SWAPPED_BYTES = 64 * 2**20  # less than this comes and goes on an idle computer
+DRIFT_ERRORS = 3  # a drift counts if it is over three standard errors,
+CORRELATION = 0.8  # of neighbouring windows, on a busy machine: noise then looks like a drift
+SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less than this
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the time of the windows
 ASKED = "num_parity_steps"  # in settings: how many steps the profile asks for
@@ -60,7 +59,7 @@ CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; of every other data set
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
-# What training is judged from: a table of few columns is divided much faster.
+# The columns that training is judged from: grouping a table of few columns is much faster.
 COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
 COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples", "batch_size"]
 _RUN = [*POINT_KEY, "run_id"]
@@ -72,7 +71,7 @@ Reason = tuple  # a code of REASONS and the values that its text takes
 
 @dataclass(frozen=True)
 class Verdict:
-    """What may be said of a point, or of a figure that two points make.
+    """The verdict on a point, or on a figure computed from two points.
 
     Attributes:
         reasons: what speaks against it, each a code of REASONS and its values; nothing does where it is stable.
@@ -87,7 +86,7 @@ class Verdict:
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether a reader has to be told of it next to the figure."""
+        """Return whether a reader has to see it next to the figure."""
         return self.kind in (WRONG, UNPROVEN, UNSTABLE)
 
     def codes(self, kind: str) -> list[str]:
@@ -226,7 +225,7 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
     last = last.drop_duplicates(POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    # Where features are random and are not trained, the head may guess for ever.
+    # With random, frozen features the head may never learn more than guessing.
     frozen = [each.get("trainable") is False and each.get("weights") == "random" for each in last["settings"]]
     learnt = ~pandas.Series(frozen, last.index, dtype=bool)
     last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
@@ -368,5 +367,5 @@ def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
 
 
 def _gpu(sample: dict) -> dict:
-    """Return the GPU that a sample's run computed on: the first visible one; nothing where there is none."""
+    """Return the GPU of a sample's run: the first visible one; None if there is none."""
     return next(iter(sample.get("gpus") or ()), {})

@@ -1,4 +1,4 @@
-"""Numbers and hedges as a reader says them, and tables without their empty columns. All digits stay in the tables."""
+"""Numbers and hedges in words, and tables without empty columns. The tables keep all digits."""
 
 import math
 
@@ -74,12 +74,12 @@ def percent(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return how many times as fast something is: three digits below 2, where two would hide the difference."""
+    """Return a speed-up as text: three digits below 2, because two would hide the difference."""
     return _rounded(ratio, 3) if 1 <= ratio < 2 else number(ratio)
 
 
 def span(values: pandas.Series, say=number) -> str:
-    """Return the least and the most of some values, of which there is at least one; what reads alike stands once."""
+    """Return the least and the most of one or more values; values that read alike appear once."""
     low, high = say(values.min()), say(values.max())
     if low == high:
         return low
@@ -100,7 +100,7 @@ def sentence(text: str) -> str:
 
 
 def hedges(point: dict) -> list[str]:
-    """Return what a reader has to know before trusting a point's speed, in a few words each.
+    """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
         point: a line of a summary or of a table made from it: num_kernels, interval, verdict, variant and status where

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def awake() -> Iterator[bool]:
-    """Hold off sleep during a `with` block; yield whether the system was asked to.
+    """Prevent sleep during a `with` block; yield whether the system was asked to.
 
     The holder ends with this process even if this process is killed.
     """

@@ -21,11 +21,11 @@ SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 SETTINGS = ("low_power_mode", "power_source", "translated")  # of the condition before a run, which hold throughout
-MOST_CPUS = 16  # reading an idle core's clock can wake it; these are enough
+MOST_CPUS = 16  # reading the clock of an idle core can wake the core, so only these are read
 
 
 def read() -> dict:
-    """Return all that may change between two runs. Keys hold their unit; what this system does not tell is None."""
+    """Return everything that may change between two runs. Keys name their unit; unknown values are None."""
     values = {
         "seconds_since_boot": round(time.time() - psutil.boot_time()),
         "available_memory_bytes": psutil.virtual_memory().available,
@@ -38,7 +38,7 @@ def read() -> dict:
 
 
 def sample() -> dict:
-    """Return the part of the condition that may change within a run; what the system does not say is left out.
+    """Return the part of the condition that may change within a run; unknown values are left out.
 
     It takes some milliseconds, and belongs between two windows, where no clock runs.
     """
@@ -69,14 +69,14 @@ def seconds_asleep(awake: tuple[float, float], elapsed: tuple[float, float]) -> 
     """Return how long the machine slept between two moments.
 
     Args:
-        awake: a clock that stands still in sleep, at both moments, in seconds.
-        elapsed: one that goes on, at the same moments.
+        awake: seconds of a clock that stops during sleep, at both moments.
+        elapsed: seconds of a clock that does not stop, at the same moments.
     """
     return max(0.0, (elapsed[1] - elapsed[0]) - (awake[1] - awake[0]))
 
 
 def clocks() -> tuple[float, float]:
-    """Return seconds of a clock that stands still while the machine sleeps, and of one that goes on.
+    """Return the seconds of a clock that stops while the machine sleeps, and of a clock that does not.
 
     Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS. Neither is set by network time.
     """
@@ -130,7 +130,7 @@ def number(printed: str) -> int | None:
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
-    """Return power, profile and heat as Linux's sysfs tells them."""
+    """Return power source, power profile and temperatures from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
     governor = _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor")
     most = _numbers(root, "devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
@@ -177,7 +177,7 @@ KEYS = (
 
 
 def _clocks_and_counters() -> dict:
-    """Return what every system tells: clocks, load, swap, who takes the CPU."""
+    """Return what every system reports: CPU clock, load, swap and CPU time by user."""
     awake, elapsed = clocks()
     printed = output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
     return {

@@ -6,7 +6,7 @@ import psutil
 
 from benchbook.machine import identity, processes
 
-OTHERS_SHARE = 0.05  # of the CPU time of the cores that we may use; an idle system takes about a hundredth
+OTHERS_SHARE = 0.05  # share of the CPU time of our cores; an idle system takes about 0.01
 STOLEN_SHARE = 0.05
 LOOK_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 

@@ -1,4 +1,4 @@
-"""Who this computer is, and what software it runs.
+"""Identify this computer and its software.
 
 Everything here may be published: no user, host name, home path, serial number or process name.
 """
@@ -20,7 +20,7 @@ from benchbook.machine import layout, nvidia
 from benchbook.machine.kinds import TPUS
 from benchbook.machine.processes import output
 
-KIND = 4  # digits of a fingerprint that tell kinds of computer of one name apart
+KIND = 4  # digits of a fingerprint, in the name of a machine whose plain name is taken
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
 
@@ -29,7 +29,7 @@ INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8
 
 @dataclass(frozen=True)
 class Machine:
-    """What does not change while a machine is switched on.
+    """The properties of a machine that do not change while it is switched on.
 
     Attributes:
         name: the machine's folder under outputs/runs, see `layout.check_name`.
@@ -148,7 +148,7 @@ def as_dictionary(machine: Machine) -> dict:
 
 
 def _traits() -> dict:
-    """Return what the fingerprint is made of."""
+    """Return the values that the fingerprint is computed from."""
     mac = platform.system() == "Darwin"
     return {
         "architecture": platform.machine(),
@@ -208,7 +208,7 @@ def _chip() -> str:
 
 
 def _first_core(cpuinfo: Path) -> dict[str, str]:
-    """Return what Linux says of the first core."""
+    """Return Linux's description of the first core."""
     first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
     return dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
 

@@ -20,7 +20,7 @@ TPUS = {
 
 @dataclass(frozen=True)
 class Features:
-    """What all devices of a kind have in common and can do.
+    """The common properties of all devices of a kind.
 
     Attributes:
         frameworks: those that drive it.

@@ -1,4 +1,4 @@
-"""Where things lie: the project's folders and notebooks, and what a name may be that becomes part of a path."""
+"""Paths of the project's folders and notebooks, and the rule for names that become part of a path."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def is_name(value: object) -> bool:
 
 
 def check_name(value: str, what: str = "name") -> str:
-    """Return a value that becomes part of a path: a machine, study, point, run or group, or a file from a URL.
+    """Return a name unchanged if it may become part of a path: a machine, study, point, run, group or file from a URL.
 
     Raises:
         ValueError: it could lead elsewhere, or is no plain name; the message says what it is, and what is allowed.
@@ -74,7 +74,7 @@ def published() -> Path:
 
 
 def published_rows() -> list[Path]:
-    """Return the files of published rows, one a study; what is no row (claims, prices, the list of figures) is not."""
+    """Return the files of published rows, one per study, without claims, prices and the list of figures."""
     no_rows = ("claims", "figures", "prices")
     return [path for path in sorted(published().glob("*.csv")) if path.stem not in no_rows]
 
@@ -123,6 +123,6 @@ def profile(name: str) -> Path:
 
 
 def lock() -> Path | None:
-    """Return the lock this environment was installed from, or None where set-up was not by make."""
+    """Return the lock file that this environment was installed from, or None if `make` did not install it."""
     stamps = sorted((root() / ".venv").glob(".ready-*"))
     return root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt" if stamps else None

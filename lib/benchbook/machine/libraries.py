@@ -12,7 +12,7 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Framework:
-    """What is the same for all devices of a framework.
+    """The properties of a framework that are the same on all devices.
 
     Attributes:
         word: what people call it.
@@ -42,7 +42,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "mlx": Framework("MLX", "mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
 }
 WORDS = {name: framework.word for name, framework in FRAMEWORKS.items()}
-# The order in which a study that leaves the choice takes the first that is installed.
+# A study with framework `best` takes the first of these that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
 
 
@@ -52,7 +52,7 @@ TAKEN_ALONG = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
 
 
 def import_alone(name: str) -> ModuleType:
-    """Import a framework, or Keras, without what it takes along; that can be imported afterwards as ever.
+    """Import a framework, or Keras, without its optional imports, which stay importable afterwards.
 
     Raises:
         ImportError: it is not installed, or does not work here.

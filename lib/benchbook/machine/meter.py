@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-FEWEST_STEPS = 2  # samples may lie half a window apart: farther apart they say nothing about it
+FEWEST_STEPS = 2  # samples further apart than half a window do not measure it
 
 
 def read(path: Path) -> pandas.DataFrame:

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) tells of each GPU; nothing where there is no driver.
+"""State of each NVIDIA GPU, from NVIDIA's management library (NVML); empty if there is no driver.
 
 Processes of others are counted, never named.
 Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
@@ -85,7 +85,7 @@ def is_divided(index: int) -> bool:
 
 
 def power_reader(index: int) -> Callable[[], float] | None:
-    """Return what reads the watts of a visible GPU that has no counter of energy, as those before Volta.
+    """Return a function that reads the watts of a visible GPU without an energy counter, such as those before Volta.
 
     Args:
         index: among the visible GPUs; see `numbers`.
@@ -101,7 +101,7 @@ def power_reader(index: int) -> Callable[[], float] | None:
             return None
         import pynvml
 
-        pynvml.nvmlInit()  # once more, so that the handle is good until this process ends
+        pynvml.nvmlInit()  # once more, so that the handle stays valid until this process ends
     return lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
 
 
@@ -177,10 +177,10 @@ def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
 
 @contextmanager
 def _opened() -> Iterator[tuple[Ask, list, list[int]]]:
-    """Yield what asks NVML, a handle of each GPU, and the places of those that CUDA shows; none without a driver."""
+    """Yield a function that calls NVML, each GPU's handle, and the places of those that CUDA shows."""
     try:
         import pynvml
-    except ImportError:  # an environment that only asks, and measures nothing
+    except ImportError:  # an environment that reads rows and measures nothing
         yield None, [], []
         return
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """How a network's numbers are kept and computed.
+    """The types in which a network's numbers are stored and computed.
 
     Attributes:
         name: as rows name it.
@@ -37,7 +37,7 @@ class Precision:
         return self.computed == "float16"
 
 
-# In the order in which they are tried: what a machine's kernels have first.
+# In the order in which a search tries them.
 PRECISIONS = {
     precision.name: precision
     for precision in (

@@ -1,4 +1,4 @@
-"""Which processes live, and how they are ended: a run is a tree of processes, some of which outlive their parents."""
+"""Find and end processes: a run is a tree of processes, and some of them outlive their parents."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ from typing import NoReturn
 
 import psutil
 
-WAIT_SECONDS = 10.0  # for a killed process to be gone
+WAIT_SECONDS = 10.0  # to wait for the end of a killed process
 STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Stopped(BaseException):
-    """This process was asked to stop, or whoever started it is gone.
+    """This process was asked to stop, or its parent has ended.
 
     Attributes:
         status: what a shell says of a process that the signal ended: 128 and the signal's number.
@@ -45,7 +45,7 @@ def stop_on_signals() -> None:
 
 
 def birth(process: psutil.Process) -> float:
-    """Return when a process began, in seconds that no change of the clock moves.
+    """Return the start time of a process in seconds, which setting the clock does not change.
 
     Linux counts from the boot, which psutil adds to the time of the boot by the present clock; macOS notes the time.
     """
@@ -89,13 +89,13 @@ def memory_kills(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path(
 
 
 def root() -> int:
-    """Return the process that all of this run's descend from: its supervisor, or the kernel of several ranks."""
+    """Return the root of this run's processes: its supervisor, or the kernel that started several ranks."""
     named = (int(os.environ.get(name, 0)) for name in ("BENCHBOOK_SUPERVISOR", "BENCHBOOK_KERNEL"))
     return next((process for process in named if process and is_running(process)), os.getpid())
 
 
 def family(process: int) -> list[psutil.Process]:
-    """Return a process and all that it started, the youngest generation first; nothing where it is gone."""
+    """Return a process and its descendants, the youngest generation first; empty if it has ended."""
     try:
         parent = psutil.Process(process)
         return [*reversed(parent.children(recursive=True)), parent]
@@ -126,7 +126,7 @@ def of_run(run_id: str) -> list[psutil.Process]:
 
 
 def kill(members: Iterable[psutil.Process], seconds: float = WAIT_SECONDS) -> None:
-    """Kill processes and wait until they have ended; in many containers nobody reaps orphans, which stay zombies.
+    """Kill processes and wait until they have ended; in many containers orphans are not reaped and stay zombies.
 
     Raises:
         psutil.TimeoutExpired: one of them lives on.

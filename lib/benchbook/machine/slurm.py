@@ -1,4 +1,4 @@
-"""What a Slurm cluster says of its jobs, asked with its own commands; nothing here needs accounting.
+"""State of a Slurm cluster's jobs, from Slurm's own commands; accounting is not needed.
 
 Source: https://slurm.schedmd.com/scontrol.html and https://slurm.schedmd.com/squeue.html (job states)
 """
@@ -55,7 +55,7 @@ def fields(job: str) -> dict[str, str]:
 
 
 def state(job: str) -> str:
-    """Return a job's state; what ends it counts from the moment it is sent to, while it still writes its last rows.
+    """Return a job's state; a job that was told to end has its final state while it still writes its last rows.
 
     Raises:
         Unreachable: no answer.
@@ -74,7 +74,7 @@ def state(job: str) -> str:
 
 
 def is_over(job: str) -> bool:
-    """Return whether a job has ended; one of which nobody knows, because the controller does not answer, has not."""
+    """Return whether a job has ended; False if the controller does not answer."""
     try:
         return fields(job).get("JobState", GONE) in OVER
     except Unreachable:
@@ -82,7 +82,7 @@ def is_over(job: str) -> bool:
 
 
 def ending(job: str) -> tuple[str, str] | None:
-    """Return status and message of a run whose job Slurm ended, or is ending; None if it was not Slurm, or no job."""
+    """Return status and message of a run whose job Slurm ended or is ending; None if it did not."""
     if not job:
         return None
     try:
@@ -129,7 +129,7 @@ def cancel(names: Iterable[str], seconds: float) -> None:
 
 
 def _end_of(log: str) -> str:
-    """Return the last part of a job's log; nothing where this host does not see it."""
+    """Return the last part of a job's log; empty if this host cannot read it."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, Path(log).stat().st_size - LOG_BYTES))

@@ -1,4 +1,4 @@
-"""Temporary files of runs: in a folder that goes with its process, and is swept up where the process was killed."""
+"""Temporary files of a run: its folder is deleted with its process, or by a later run if the process was killed."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchbook.machine import processes
 
-NAME = re.compile(r"benchbook-(\d+)-\w+")  # the number of the process that made it
+NAME = re.compile(r"benchbook-(\d+)-\w+")  # the id of the process that made it
 
 
 @contextmanager

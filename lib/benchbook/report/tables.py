@@ -150,6 +150,11 @@ def text(value) -> str:
     return f"{value:,.0f}" if isinstance(value, (int, float)) else str(value)
 
 
+def shown(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table for a notebook: values as `text` has them, without columns that are empty throughout."""
+    return wording.filled(table).map(text)
+
+
 def _text(column: str, value) -> str:
     """Return a value as it is read in a column."""
     if pandas.isna(value):

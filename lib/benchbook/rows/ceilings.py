@@ -1,4 +1,4 @@
-"""The best rates of a device from calibration rows, and trained points held against them."""
+"""The best rates of a device from calibration rows, and the efficiency of trained points relative to them."""
 
 import pandas
 
@@ -41,7 +41,7 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def efficiency(summary: pandas.DataFrame, best: pandas.DataFrame) -> pandas.DataFrame:
-    """Hold the arithmetic of trained points against the ceiling of the same device in the same session.
+    """Compare the arithmetic of trained points with the ceiling of the same device in the same session.
 
     Args:
         summary: from `statistics.summarise`.

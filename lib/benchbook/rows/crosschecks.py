@@ -1,4 +1,4 @@
-"""Rows that contradict themselves, one another or their run's manifest: well-formed, and still not to be believed.
+"""Find rows that obey the schema and yet contradict themselves, one another or their run's manifest.
 
 A complaint is no proof of a lie, but such rows are in no figure: `validate`, `pack` and `add` refuse them, and a report
 leaves their runs out by name. Rows whose manifest is missing, or says too little, are shown and named as unproven.
@@ -24,13 +24,13 @@ from benchbook.rows.schema import DTYPES, RUN_TIME, listed
 SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
 SAME_WORK = 0.05  # relative distance of a network's operations from those counted: frameworks count them alike
 CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
-CLOCK_SECONDS = 2.0  # that a clock is corrected by, and windows may seem to overlap
+CLOCK_SECONDS = 2.0  # by which a corrected clock may make windows seem to overlap
 SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
 FUTURE_SECONDS = 3600.0  # that a clock may be ahead
 # Between two windows a run reads the machine's condition, for so long, and half a window, at most; an accelerator's
 # driver takes longer, and Apple's counters of energy and a meter's log are waited for.
 PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.6, 0.5, 1.0, 6.0
-IDLE_SHARE = 0.5  # of the idle watts, under which training cannot be
+IDLE_SHARE = 0.5  # of the idle watts; training draws at least that
 MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
 # By method: what it may be of, and the kinds of device that it covers.
 COVERS: dict[str, tuple[set, set]] = {
@@ -51,12 +51,12 @@ COVERS |= {
 BUILDS = {name: (name, f"{name}-macos", f"{name}-cpu", f"{name}-intel") for name in FRAMEWORKS}
 COMMIT = r"[0-9a-f]{7,40}(\+changed)?"
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
-SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # images to train on
+SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # training images of each data set
 MOST_LEFT_OUT = 16  # steps, and a tenth, that a scaler of the loss may leave out until it has found its factor
 WHOLE = ("mnist", "cifar10")  # data sets that are read from one file
 EXACT = (*SIZES, "synthetic")  # data sets whose names are what was loaded
 PUBLISHED = ["fp32", *(name for name, precision in PRECISIONS.items() if precision.autocast)]  # of the references
-ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters taken for one another
+ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters that are easily confused
 STATED_NUMBERS = ["their_batch", "their_device_count", "their_parity", "their_windows", "memory_bytes"]
 STATED_NUMBERS += ["process_seconds", "num_samples"]
 RUN = ["machine", "study", "point", "run_id"]
@@ -64,7 +64,7 @@ COLUMNS = [*RUN, "line", "reason"]
 
 
 def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return what contradicts something else, the first row of each run and reason.
+    """Return the contradictions in rows, one line for each run and reason.
 
     Args:
         rows: as `records.merge` returns them: those of a run in the order of its file.
@@ -131,7 +131,7 @@ def describe(complaint) -> str:
 
 
 def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return the rows with what else `RULES` ask for: of their manifests, of their run, and of the windows before."""
+    """Return the rows with the other columns that `RULES` need: from manifests, from their run, from windows before."""
     studies = rows.drop_duplicates("run_id").set_index("run_id")["study"].to_dict()
     stated = [_stated(manifests.get(run_id) or {}, study) for run_id, study in studies.items()]
     stated = pandas.DataFrame(stated, list(studies), dtype=object)
@@ -162,7 +162,7 @@ def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pa
 
 
 def _stated(manifest: Mapping, study: str) -> dict:
-    """Return what a manifest says of its run's rows; None is nothing."""
+    """Return what a manifest says about its run's rows; missing values are None."""
     machine, parameters, environment = (manifest.get(name) or {} for name in ("machine", "parameters", "environment"))
     packages = environment.get("packages") or {}
     sampled = [line for line in manifest.get("conditions") or () if line.get("index") is not None]
@@ -195,7 +195,7 @@ def _stated(manifest: Mapping, study: str) -> dict:
     }
 
 
-@functools.cache  # runs of a point are many
+@functools.cache  # a point has many runs
 def _point(study: str, parameters: str) -> str | None:
     """Return the name of the point that a notebook's parameters, as JSON, make; None where they are not a run's."""
     parameters = json.loads(parameters)
@@ -278,7 +278,7 @@ def _add_times(table: pandas.DataFrame) -> None:
 
 
 def _add_parity(table: pandas.DataFrame) -> None:
-    """Add which rows are of other steps than those asked for, each as often, and what runs lack of parity."""
+    """Add which parity steps are missing, repeated or not requested."""
     compared = table[table["phase"].eq("parity") & ~table["failed"]]
     steps: dict[tuple, Counter] = {}
     for run_id, precision, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
@@ -305,7 +305,7 @@ def _add_parity(table: pandas.DataFrame) -> None:
 
 
 def _add_tuning(table: pandas.DataFrame) -> None:
-    """Add what tuned runs say that they measure, and what their windows of both sides say of it."""
+    """Add the choice of tuned runs, and what their windows of tuned and reference say about it."""
     tuned, runs = table[table["variant"].eq("tuned").fillna(False).astype(bool)], table["run_id"]
     trained = tuned[tuned["trained"]].drop_duplicates("run_id", keep="last").set_index("run_id")
     chosen = trained["settings"].map(lambda settings: settings.get("chosen")).to_dict()
@@ -322,7 +322,7 @@ def _add_tuning(table: pandas.DataFrame) -> None:
 
 
 def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
-    """Return how many times as fast as the reference tuned is, from each two neighbouring windows of both.
+    """Return the speed-up of tuned over the reference, from each pair of neighbouring windows.
 
     Args:
         windows: of phase `confirm` of one run.
@@ -336,7 +336,7 @@ def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
 
 
 def _other(name: str, stated: str = "") -> Callable[[pandas.DataFrame], pandas.Series]:
-    """Return the rule that a column is what the manifest says, where both say something."""
+    """Return the rule that a column equals the manifest's value, where both are known."""
 
     def rule(table: pandas.DataFrame) -> pandas.Series:
         given, wanted = table[name].astype(object), table[stated or f"their_{name}"]
@@ -346,7 +346,7 @@ def _other(name: str, stated: str = "") -> Callable[[pandas.DataFrame], pandas.S
 
 
 def _covers(table: pandas.DataFrame) -> pandas.Series:
-    """Return which joules their method cannot read there."""
+    """Return the rows whose energy method cannot measure their energy boundary."""
     keys = zip(table["energy_method"], table["energy_boundary"], table["device"], strict=True)
     covered = [
         method not in COVERS or (boundary in COVERS[method][0] and device in COVERS[method][1])
@@ -355,95 +355,97 @@ def _covers(table: pandas.DataFrame) -> pandas.Series:
     return table["energy_joules"].notna() & ~pandas.Series(covered, table.index)
 
 
-# What is wrong with a row, as a template of its values, and which rows of `_with_manifests` it is true of.
+# The reason, as a template of the row's values, and the rows of `_with_manifests` that it applies to.
 RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     **{f"{name} is not finite": lambda t, name=name: numpy.isinf(t[name]) for name in MEASURES},
-    "samples_per_second is {samples_per_second:,.4g}, samples over seconds {implied:,.4g}": lambda t: (
+    "samples_per_second is {samples_per_second:,.4g}, but samples / seconds is {implied:,.4g}": lambda t: (
         (t.samples_per_second / t.implied - 1).abs() > SAME_RATE
     ),
     "input_seconds is longer than the window": lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01,
     "loss is infinite, and its status {status}": lambda t: numpy.isinf(t.loss) & ~t.failed,
-    "accuracy is {accuracy:.4g} with a loss of {loss:.4g}: less than 0.69 for each wrong answer": lambda t: (
+    "accuracy is {accuracy:.4g} with a loss of {loss:.4g}; a wrong answer costs 0.69 or more": lambda t: (
         t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE))
     ),
-    f"{{flops:.3g}} FLOP/s, over {CEILINGS:g} times the {{ceiling:.3g}} that this device was measured at": lambda t: (
+    f"{{flops:.3g}} FLOP/s is over {CEILINGS:g} times this device's measured ceiling of {{ceiling:.3g}}": lambda t: (
         t.phase.eq("train") & (t.flops > CEILINGS * t.ceiling)
     ),
-    "{energy_method} reads no {energy_boundary} of a {device}": _covers,
+    "{energy_method} cannot measure the {energy_boundary} energy of device {device}": _covers,
     "{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}": lambda t: t.watts > t.most_watts,
-    "{watts:,.3g} W in training, where the idle device draws {idle_watts:,.3g}": lambda t: (
+    "{watts:,.3g} W in training, but {idle_watts:,.3g} W when idle": lambda t: (
         t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts)
     ),
-    "flops_per_sample is {flops_per_sample:.6g}, of {model} {counted:.6g}": lambda t: (
+    "flops_per_sample is {flops_per_sample:.6g}; {model} has {counted:.6g}": lambda t: (
         (t.flops_per_sample / t.counted - 1).abs() > SAME_WORK
     ),
-    "chosen is tuned, and no windows compare it with the reference": lambda t: (
+    "chosen is tuned, but no windows compare tuned with the reference": lambda t: (
         t.trained & ~t.failed & t.chosen.eq("tuned") & t.least_gain.isna()
     ),
-    "chosen is {chosen}, and tuned is {least_gain:.3g} times as fast as the reference, or more": lambda t: (
+    "chosen is {chosen}, but tuned is at least {least_gain:.3g} times as fast as the reference": lambda t: (
         t.trained
         & ~t.failed
         & ((t.chosen.eq("tuned") & t.decides & (t.least_gain <= 1)) | (t.chosen.eq("reference") & (t.least_gain > 1)))
     ),
-    "precision is {precision}, that of the windows that compare it {their_side}": lambda t: (
+    "precision is {precision}, but {their_side} in the windows that compare tuned and reference": lambda t: (
         t.trained & t.chosen.notna() & t.their_side.notna() & (t.precision != t.their_side)
     ),
-    "index is {index:.0f}, the next one {next}": lambda t: t["next"] != t["index"],
-    "samples is {samples:,.0f}, the optimiser took {steps:,.0f} steps of {batch_size:.0f}": lambda t: (
+    "index is {index:.0f}; expected {next}": lambda t: t["next"] != t["index"],
+    "samples is {samples:,.0f}, but the optimiser took {steps:,.0f} steps of {batch_size:.0f}": lambda t: (
         t.trained & (t.samples > (t.steps + t.left_out) * t.batch_size)
     ),
-    "source is {source}; allowed among measured rows: measured": lambda t: t.source != "measured",
-    "commit {commit!r:.50} is none": lambda t: t.commit.notna() & ~t.commit.str.fullmatch(COMMIT),
+    "source is {source}; allowed in measured rows: measured": lambda t: t.source != "measured",
+    "commit {commit!r:.50}; allowed: 7 to 40 hexadecimal digits": lambda t: (
+        t.commit.notna() & ~t.commit.str.fullmatch(COMMIT)
+    ),
     **{
-        f"{name} is {{{name}!r}}, the manifest says {{their_{name}!r}}": _other(name)
+        f"{name} is {{{name}!r}}, but {{their_{name}!r}} in the manifest": _other(name)
         for name in ("machine", "chip", "commit", "variant", "device", "point", "framework", "device_count")
     },
-    "the manifest is of run {their_run}": _other("run_id", "their_run"),
+    "the manifest belongs to run {their_run}": _other("run_id", "their_run"),
     "framework is {framework} {framework_version}, which is not among the manifest's packages": lambda t: (
         t.installed.eq("") | _other("version", "installed")(t)
     ),
-    "device is {device}, the manifest's system {system}": lambda t: (
+    "device is {device}, but the manifest's system is {system}": lambda t: (
         (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False)) | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
     ),
-    "device is {device}, and its memory that of a process on the CPU": lambda t: (
+    "device is {device}, but its memory was measured as that of a process on the CPU": lambda t: (
         (t.device != "cpu") & t.device.notna() & t.memory_method.eq("process_peak_resident")
     ),
     "peak_memory_bytes is more than the machine has": lambda t: (
         t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes)
     ),
-    "batch_size is {batch_size:.0f}, asked for {their_batch:g}": lambda t: (
+    "batch_size is {batch_size:.0f}; the parameters say {their_batch:g}": lambda t: (
         t.trained & t.their_batch.notna() & (t.batch_size != t.their_batch)
     ),
-    "precision is {precision} in the reference": lambda t: (
+    f"precision is {{precision}}; allowed in variant reference: {', '.join(PUBLISHED)}": lambda t: (
         t.trained
         & t.their_variant.eq("reference")
         & (t.their_precision.isna() | t.their_precision.eq("fp32"))
         & t.precision.notna()
         & ~t.precision.isin(PUBLISHED)
     ),
-    "dataset is {dataset}, asked for {their_dataset}": lambda t: (
+    "dataset is {dataset}; the parameters say {their_dataset}": lambda t: (
         t.trained
         & t.their_dataset.isin(EXACT)
         & _other("dataset")(t)
         & (t.dataset.isin(EXACT) | ~t.may_stand_in.astype(bool))
     ),
-    "dataset_samples is {dataset_samples:,.0f}, which {dataset} has not": lambda t: (
+    "dataset_samples is {dataset_samples:,.0f}, which is not the size of {dataset}": lambda t: (
         (t.dataset.isin(WHOLE) & (t.dataset_samples < t.dataset.map(SIZES)))
         | (t.dataset_samples > t.dataset.map(SIZES))
     ),
-    "parity is not of the steps asked for, each as often as the others": lambda t: t.odd_steps,
-    "nothing of parity, of which {their_parity:g} steps were asked for": lambda t: t.trained & ~t.failed & t.no_parity,
-    "parity is of {precision}, training of {training}": lambda t: t.phase.eq("parity") & ~t.compared,
-    "{in_repeat} windows of training, asked for {their_windows:g}": lambda t: (
+    "parity steps are missing, repeated or not requested": lambda t: t.odd_steps,
+    "no parity rows; {their_parity:g} steps were requested": lambda t: t.trained & ~t.failed & t.no_parity,
+    "parity is in {precision}, but training in {training}": lambda t: t.phase.eq("parity") & ~t.compared,
+    "{in_repeat} training windows; {their_windows:g} were requested": lambda t: (
         t.trained & ~t.failed & (t.in_repeat < t.their_windows)
     ),
-    "{windows} windows of training, the manifest saw {num_samples}": lambda t: t.trained & (t.windows < t.num_samples),
-    "it lies in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS,
-    "it begins before the window before has ended": lambda t: t.overlap > CLOCK_SECONDS,
-    "it lies outside of its run": lambda t: (
+    "{windows} training windows, but {num_samples} in the manifest": lambda t: t.trained & (t.windows < t.num_samples),
+    "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS,
+    "it begins before the previous window has ended": lambda t: t.overlap > CLOCK_SECONDS,
+    "its time is outside the run's": lambda t: (
         (t.begun < t.run_begun - SLACK_SECONDS) | (t.ended > t.run_ended + SLACK_SECONDS)
     ),
-    "{pause:.3g} s lie between windows of {window:.3g} s": lambda t: t.trained & (t.pause > t.most_pause),
+    "a pause of {pause:.3g} s between windows of {window:.3g} s": lambda t: t.trained & (t.pause > t.most_pause),
     "its windows and the manifest's clock are {clock_seconds:.3g} s apart": lambda t: (
         t.trained & (t.clock_seconds > CLOCK_SECONDS + t.most_pause)
     ),
@@ -451,7 +453,7 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
 
 
 def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
-    """Complain of runs that have an earlier run's times, or its page faults and memory: no two runs share them."""
+    """Refuse runs with the times, or the page faults and memory, of an earlier run: no two runs share them."""
     resident = rows["memory_method"].eq("process_peak_resident").fillna(False)
     memory = rows["peak_memory_bytes"].where(resident).fillna(0).astype(int)
     faults = rows["page_faults"].fillna(0).astype(int)
@@ -469,11 +471,11 @@ def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
 
 
 def names_alike(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
-    """Complain of machines whose names are taken for that of another, which measured earlier."""
+    """Refuse machines whose names are easily confused with that of a machine that measured earlier."""
     first = rows.groupby("machine", sort=True)["run_id"].min().sort_values(kind="stable")
     seen: dict[str, str] = {}
     for machine in first.index:
         other = seen.setdefault(machine.lower().replace("rn", "m").replace("vv", "w").translate(ALIKE), machine)
         if other != machine:
             places = rows[rows["machine"] == machine].drop_duplicates("run_id").index
-            yield from ((place, f"machine {machine} is easily taken for {other}") for place in places)
+            yield from ((place, f"machine name {machine} is easily confused with {other}") for place in places)

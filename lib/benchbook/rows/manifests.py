@@ -1,4 +1,4 @@
-"""The manifest of a run, the JSON beside its rows: what it may hold, and reading all of a folder.
+"""The manifest of a run, a JSON file next to its rows: its schema, and how all of a folder are read.
 
 A manifest says what does not change within a run: parameters, machine, environment, and the machine's condition before,
 during and after. Every value may be missing, and what is not named here may stand beside it.
@@ -13,7 +13,7 @@ from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from benchbook.rows.schema import Count, Name, Number, Size, Text, complaint, open_mapping
 
-FILES = "*Z-*.json"  # named by run: a time in UTC, then eight random digits
+FILES = "*Z-*.json"  # a run's name: a time in UTC, then eight random digits
 
 _NUMBER, _TEXTS, _TRUTH = Number | None, list[str] | None, StrictBool | None
 _GPU = open_mapping(
@@ -62,7 +62,7 @@ Manifest = open_mapping(
     conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
     trials=list[open_mapping("Trial", outcome=Required[str])] | None,
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
-    masks=open_mapping("Masks", start=Required[list[str]], end=list[str]) | None,  # no end: of a run that failed before
+    masks=open_mapping("Masks", start=Required[list[str]], end=list[str]) | None,  # a run that failed early has no end
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
     own_files=dict[str, _FILE] | None,
@@ -75,7 +75,7 @@ class ManifestError(ValueError):
 
 
 def check(content: bytes, source: str) -> dict:
-    """Return a manifest from the bytes of its file.
+    """Parse a manifest's file and return it.
 
     Raises:
         ManifestError: it is no JSON, or holds a value of another kind than its name stands for.
@@ -132,13 +132,13 @@ def every(folder: Path) -> dict[str, dict]:
 
 
 def age(path: Path) -> tuple[int, Path]:
-    """Return by what files that hold the same run are put in order: when its rows were written, then their place."""
+    """Return the sort key of files that hold the same run: when its rows were written, then their path."""
     rows = path.with_suffix(".csv")
     return (rows if rows.exists() else path).stat().st_mtime_ns, rows
 
 
 def faults(tables: list[Path]) -> list[str]:
-    """Return what is wrong with the manifests beside tables of rows, a line each."""
+    """Return the faults of the manifests next to files of rows, a line each."""
     wrong = []
     for path in (table.with_suffix(".json") for table in tables):
         try:

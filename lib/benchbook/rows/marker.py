@@ -1,4 +1,4 @@
-"""The file that says a run is under way, and whether its process still lives."""
+"""The file that marks a run as under way, and whether the run's process still exists."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def write(path: Path, state: dict) -> None:
 
 
 def read(path: Path) -> dict | None:
-    """Return what a marker says; None if there is none, or it was lost in a power cut (it is removed then)."""
+    """Return a marker's content; None if there is none, or if a power cut damaged it (it is removed then)."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return state | {name: state[name] + 0 for name in ("process", "birth", "supervisor")}
@@ -49,7 +49,7 @@ def is_alive(path: Path) -> bool:
         return False
     try:
         process = psutil.Process(state["process"])
-        if abs(processes.birth(process) - state["birth"]) > 1:  # the number was given to another process
+        if abs(processes.birth(process) - state["birth"]) > 1:  # another process has this id now
             return False
     except psutil.NoSuchProcess:
         return False

@@ -16,12 +16,12 @@ STATE_BYTES = {"fp32": 16.0, "half": 18.0}
 ACTIVATIONS = {"fp32": 0.91, "half": 0.40}
 USABLE = 0.9
 MEMORY_ERROR = "counted; measured peaks of three other networks are 0 to 12 % higher"
-MEMORIES = (8, 16, 24, 48, 80)  # gigabytes that are shown where a device's are not known
+MEMORIES = (8, 16, 24, 48, 80)  # gigabytes shown if the device's memory is unknown
 
 
 @dataclass(frozen=True)
 class Network:
-    """What a network's training takes.
+    """The operations and the memory that training a network takes.
 
     Attributes:
         name: its one name.
@@ -40,7 +40,7 @@ class Network:
     activation_bytes: float | None = None
 
     def memory_bytes(self, batch_size: float, precision: str) -> float | None:
-        """Return what training with Adam takes: weights, gradients, moments and activations; None if not counted.
+        """Return the bytes that Adam's weights, gradients, moments and activations take; None if not counted.
 
         Args:
             batch_size: samples in a step.
@@ -89,13 +89,13 @@ def table() -> pandas.DataFrame:
 
 
 def canonical(name: str) -> str:
-    """Return the one name of a network, or the name itself where nobody counted its operations."""
+    """Return the one name of a network, or the given name if its operations are not counted."""
     return _lines().get(_key(name), {"network": name})["network"]
 
 
 @functools.cache
 def describe(name: str, image_size: float | None = None, sequence_length: float | None = None) -> Network:
-    """Return what training a network takes at an image size or sequence length; without one, at that of its count.
+    """Return the demand of a network at an image size or sequence length; the default is the size it was counted at.
 
     Operations of convolutions and of patches grow with the area of the image. A token takes 6N operations, and 12LdT
     in attention: N weights, L layers of width d, T tokens. Activations grow with the image's area, or with the tokens.
@@ -131,7 +131,7 @@ SPOKEN = {
 
 
 def spoken(name: str) -> str:
-    """Return what a network is called for people, given its name: `ResNet-50`."""
+    """Return a network's title, such as `ResNet-50`, from its name."""
     return SPOKEN.get(canonical(name), name)
 
 

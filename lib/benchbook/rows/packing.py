@@ -1,4 +1,4 @@
-"""One machine's rows as a file to send, and such a file back into the tree.
+"""Pack one machine's rows into a zip, and add the rows of a zip to the tree.
 
 A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of nothing else. What comes from others is
 checked whole before anything of it is written.
@@ -28,7 +28,7 @@ from benchbook.rows.crosschecks import RUN
 from benchbook.rows.schema import listed, quoted
 
 LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those whose output can be taken piece by piece
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that can be unpacked piece by piece
 PIECE_BYTES = 2**20
 # Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
 # that says may hold folders, hosts and keys.
@@ -121,7 +121,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
 
 @contextlib.contextmanager
 def _unpacked(contents: dict[str, bytes], place: Path | None = None) -> Iterator[Path]:
-    """Write files into a folder for the body of a `with` block; in a message its name is cut."""
+    """Write files into a folder for the body of a `with` block; error messages leave the folder's name out."""
     with tempfile.TemporaryDirectory(dir=place, prefix=".adding-") as temporary:
         for name, content in contents.items():
             (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def _write(contents: dict[str, bytes], runs: Path) -> None:
 
 
 def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
-    """Return rows, and manifests by run, of one machine: measured, at their places, believable, nothing private."""
+    """Return one machine's rows, and its manifests by run, once paths, sources, values and privacy are checked."""
     described = {}
     for name, content in contents.items():
         check_name(name)
@@ -179,7 +179,7 @@ def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[p
 
 
 def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
-    """Return a file without what its rows' messages hold of this computer; say which are cut."""
+    """Return a file whose messages do not describe this computer; report each message that is cut."""
     rows = list(csv.DictReader(io.StringIO(content.decode()))) if name.endswith(".csv") else []
     is_cut = False
     for row in (row for row in rows if row.get("message")):
@@ -198,7 +198,7 @@ def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -
 
 
 def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
-    """Return a pack's files as those of a machine of another name, which rows and manifests both hold."""
+    """Return a pack's files with the machine renamed, in rows and in manifests."""
     renamed = {}
     for name, content in contents.items():
         if name.endswith(".csv"):
@@ -244,7 +244,7 @@ def _new(contents: dict[str, bytes], rows: pandas.DataFrame) -> dict[str, bytes]
 
 
 def check_private(name: str, content: bytes) -> None:
-    """Refuse a file that tells where this computer keeps things: rows are published.
+    """Refuse a file that names folders of this computer: rows are published.
 
     Raises:
         PackError: names the file.
@@ -280,14 +280,14 @@ def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
         if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise PackError(f"{pack_name}: {name} is a link or a special file; allowed: plain files")
         if member.compress_type not in METHODS:
-            raise PackError(f"{pack_name}: {name} is packed by {method}; allowed: store, deflate")
+            raise PackError(f"{pack_name}: {name} has compression method {method}; allowed: store, deflate")
         if member.flag_bits & 1:
             raise PackError(f"{pack_name}: {name} is encrypted; allowed: plain files")
         if (size := member.file_size) > records.LARGEST_BYTES:
             raise PackError(f"{pack_name}: {name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
         check_name(member.filename, f"{pack_name}: ")
     names = [member.filename for member in members]
-    counts = collections.Counter(name.lower() for name in names)  # macOS takes A.csv and a.csv for one file
+    counts = collections.Counter(name.lower() for name in names)  # to macOS A.csv and a.csv are the same file
     if twice := [name for name in names if counts[name.lower()] > 1]:
         raise PackError(f"{pack_name}: {quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
     if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
@@ -300,7 +300,7 @@ def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
 
 
 def check_name(name: str, prefix: str = "") -> None:
-    """Refuse a name that is no place of rows below outputs/runs; prefix begins the message."""
+    """Refuse a name that is not a path of rows below outputs/runs; prefix begins the message."""
     *folders, file = name.split("/")
     run_id, _, ending = file.rpartition(".")
     if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
@@ -322,7 +322,7 @@ def write_zip(path: Path, contents: dict[str, bytes]) -> None:
     temporary = path.with_name(path.name + ".new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(contents):
-            member = zipfile.ZipInfo(name)  # dated 1980, whenever it is made
+            member = zipfile.ZipInfo(name)  # always dated 1980, so that the bytes do not depend on the time
             member.compress_type = zipfile.ZIP_DEFLATED
             member.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(member, contents[name])

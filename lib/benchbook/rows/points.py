@@ -1,4 +1,4 @@
-"""What a study's notebook declares, and what of it makes a point: its id, for files, and its title, for people."""
+"""The parameters that a study's notebook declares, and a point's id (for files) and title (for people)."""
 
 import ast
 import functools
@@ -13,15 +13,15 @@ from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
-# Parameters that change nothing that is measured: where a run finds its files, and what a notebook shows besides.
+# Parameters that change no result: where the data lies, and what a notebook shows in addition.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
 FILES = frozenset({"network", "example", "loss"})
 HASH = re.compile(r"-([0-9a-f]{8})$")
 LONGEST_TITLE = 100
-BESIDE = "matrix_"  # how the part of a name begins that stands for what is tried apart from the training
+BESIDE = "matrix_"  # prefix of the part of a name that describes trials apart from the training
 
-# How a reader says a part of a point's name: by its beginning, and whole.
+# The words for a part of a point's name: by its prefix, and for whole parts.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
 SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
 SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
@@ -59,7 +59,7 @@ def _defaults(path: Path, changed: int) -> dict:
 
 
 def nested(study: str, parameters: dict) -> dict:
-    """Return parameters as a notebook takes them: what belongs to its budget inside of it."""
+    """Return parameters as a notebook takes them, with the budget's keys inside `budget`."""
     keys = budget(study)
     inside = {name: value for name, value in parameters.items() if name in keys}
     outside = {name: value for name, value in parameters.items() if name not in keys}
@@ -67,7 +67,7 @@ def nested(study: str, parameters: dict) -> dict:
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters as they may be published: without where files lie, and files by their names alone."""
+    """Return parameters as they may be published: no data folder, and files by name only."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
     return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
@@ -129,7 +129,7 @@ def setting(name: str) -> str:
 
 
 def point_work(name: str, device: str) -> str:
-    """Return what a point's name says of its work, whichever device did it, and however much of it was measured.
+    """Return the work that a point's name describes, independent of the device and of how much was measured.
 
     That is its title without the device, or its hash where the title was cut.
     """

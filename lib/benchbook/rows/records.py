@@ -1,4 +1,4 @@
-"""Rows: append one at a time, read, merge; what a row may hold is said in `schema`.
+"""Append, read and merge rows; `schema` declares what a row may hold.
 
 One CSV line is one window, or one failure. Units stand in the names; missing is empty. Files become one table strictly,
 or with every bad file named and left out.
@@ -32,10 +32,10 @@ from benchbook.rows.schema import (  # noqa: F401
     validate,
 )
 
-LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's are some kB
+LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MOST_COLUMNS = 500
-FILES_AT_ONCE = 250  # read as one; what is wrong with one of them costs the others no more than that
-# How a line begins that `gather` says.
+FILES_AT_ONCE = 250  # read as one table; a fault in one file makes the reader split them
+# The beginning of a line that `gather` reports.
 LEFT_OUT = "Left out:"
 NOT_USED = "Manifest not used:"
 KEPT = "Kept, though this version does not know them: columns"
@@ -51,7 +51,7 @@ def read(path: Path) -> pandas.DataFrame:
 
 
 def merge(paths: Iterable[Path]) -> pandas.DataFrame:
-    """Return all rows of all files, by point and run and then as written; the folder a file lies in does not matter.
+    """Return all rows of all files, ordered by point and run; a file's folder does not matter.
 
     Raises:
         SchemaError: a file breaks the schema, or two files hold the same row.
@@ -95,12 +95,12 @@ def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
 
 
 def _content(file: Path | io.BytesIO, source: str) -> bytes:
-    """Return a file's bytes, once it is neither larger nor of shorter lines than rows can be.
+    """Return a file's bytes after checking its size and the length of its lines.
 
     Lines shorter than a row's commas would take many times the file's size: each is filled up with empty cells.
     """
     if isinstance(file, Path) and file.exists() and not file.is_file() and not file.is_dir():
-        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # a pipe would be waited for
+        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # reading a pipe would block
     try:
         with file.open("rb") if isinstance(file, Path) else file as stream:
             content = stream.read(LARGEST_BYTES + 1)
@@ -160,7 +160,7 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
 def _checked(
     header: bytes, files: list[tuple[int, bytes]], paths: list[Path], faults: dict[int, str]
 ) -> list[pandas.DataFrame]:
-    """Return the rows of files of the same columns, typed, numbered by their files; note what is wrong.
+    """Return the typed rows of files with equal columns, numbered by their files; note the faults.
 
     Hundreds of files are one table, which takes as long as a few. Where that one is wrong they are halved until the bad
     ones stand alone: one among hundreds is found with a dozen checks.
@@ -191,7 +191,7 @@ def _checked(
 
 
 def _without_repetitions(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
-    """Return the rows without files that hold a row of another file, which was written earlier; note which these are.
+    """Return the rows without those files that repeat a row of an earlier file; note these files.
 
     The machine's name does not count: a run that stands under two names is one of them's. Arguments as of `_checked`.
     """
@@ -225,7 +225,7 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, empty where there are none."""
     if "settings" not in table:
         return table
-    distinct = {id(value): value for value in table["settings"]}  # rows of equal settings may share one
+    distinct = {id(value): value for value in table["settings"]}  # rows with equal settings may share one dictionary
     texts_of = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
     written = [texts_of.get(id(value)) for value in table["settings"]]
     return table.assign(settings=pandas.Series(written, table.index, dtype="string"))

@@ -53,8 +53,8 @@ VARIANTS = get_args(Variant)
 NEAR_MISS = 0.8
 LONGEST_NAME = 60  # characters of a column's name
 UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
-RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # how the name of a run begins
-YEARS = range(1970, 2262)  # that pandas can count in nanoseconds
+RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # the beginning of a run's name
+YEARS = range(1970, 2262)  # the range of pandas' nanoseconds
 
 
 class SchemaError(ValueError):
@@ -86,7 +86,7 @@ def _parsed(value: object) -> object:
         raise PydanticCustomError("json", "a JSON object") from error
 
 
-Number = FiniteFloat | int  # as it was written: a whole number stays one
+Number = FiniteFloat | int  # unchanged: a whole number stays one
 Text = str | None
 Name = Annotated[str, _rule(layout.is_name, layout.NAME_RULE)]
 RunName = Annotated[
@@ -114,8 +114,8 @@ def open_mapping(_name: str, **types: object) -> type:
     return with_config(ConfigDict(extra="allow", strict=True))(TypedDict(_name, types, total=False))
 
 
-_ANY_NUMBER, _SIDE = float | int | None, Literal["tuned", "reference"] | None  # what diverged is not a number
-# What is read of a row's settings.
+_ANY_NUMBER, _SIDE = float | int | None, Literal["tuned", "reference"] | None  # a diverged loss is not a number
+# The settings that are read from rows.
 Settings = open_mapping(
     "Settings",
     # asked for; an article may count a part of an epoch
@@ -235,7 +235,7 @@ LONGEST_QUOTED = 80  # characters of a value in a message
 MOST_LISTED = 5
 DISTINCT = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
 BARE = "energy_joules without energy_method and energy_boundary"
-UNION = ("float", "int")  # what pydantic adds to the place of a value that is neither
+UNION = ("float", "int")  # pydantic adds this to the location of a value that is neither
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
@@ -337,7 +337,7 @@ def check_row(row: dict, source: str) -> None:
 
 
 def cell(value: object) -> str:
-    """Return a value as a file has it: settings as JSON with sorted keys."""
+    """Return a value as written to a file: settings are JSON with sorted keys."""
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
 
 

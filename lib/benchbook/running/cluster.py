@@ -1,4 +1,4 @@
-"""A study on a Slurm cluster: what is compared with one another is one job, on a node that nobody else uses.
+"""Run a study on a Slurm cluster: points that are compared run in one job, on a node without other jobs.
 
 A job measures the points of one study and the calibrations they are compared with, as `session.measure` does on one
 computer. Rows are those of the kind of node: `<machine>-<four digits>`, from its fingerprint. What a session keeps lies
@@ -29,9 +29,9 @@ from benchbook.running import execute, profile_files, profiles, session
 from benchbook.running.profiles import CALIBRATION, Point
 
 EXECUTORS = ("local", "slurm")
-MARGIN_MINUTES = 5  # of a job, for what is not in its kernels
-LOOK_SECONDS = 10.0  # between two looks at the queue
-STOP_SECONDS = 90.0  # for cancelled jobs to end: Slurm kills after KillWait, 30 s by default
+MARGIN_MINUTES = 5  # of a job, for work outside its kernels
+LOOK_SECONDS = 10.0  # between two queries of the queue
+STOP_SECONDS = 90.0  # until cancelled jobs have ended: Slurm kills after KillWait, 30 s by default
 SETTLE_SECONDS = 60.0  # for the files of a job that has ended to arrive here by NFS
 
 
@@ -190,7 +190,7 @@ def run(
     folder, own = layout.outputs() / "slurm" / name, groups(points)
     prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}-"
     session.check_room(folder)
-    slurm.jobs(prefix)  # before anything else: is there a Slurm?
+    slurm.jobs(prefix)  # first of all, check that Slurm is here
     with execute.only_one(folder / ".study.lock"):
         if retry:
             for done in folder.glob("*/*/*/*/done"):

@@ -1,4 +1,4 @@
-"""Run one point through papermill, and know how it ended.
+"""Run one point through papermill, and determine how it ended.
 
 papermill itself cannot be asked: an unknown parameter only warns there, a dead kernel leaves cells marked
 completed, and its time-out is per cell. So papermill runs as a child; what it leaves behind decides: a run
@@ -28,7 +28,7 @@ from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 
 POLL_SECONDS = 0.5
-FULL_BYTES = 2**20  # a disk with less room than this is full
+FULL_BYTES = 2**20  # a disk with less free space counts as full
 LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
 
 
@@ -58,7 +58,7 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
         status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
         stopped = stop
     unfinished = runs.resume(folder, run_id)
-    if unfinished is not None:  # neither finished nor failed by itself
+    if unfinished is not None:  # it neither finished nor wrote its own failure
         error = _error_in(notebook)
         if not status and not error and processes.memory_kills() > kills:
             status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
@@ -146,7 +146,7 @@ def _supervise(
         child = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
         )
-        ended = threading.Event()  # says so at once; to look often would disturb the windows
+        ended = threading.Event()  # returns as soon as it ends; polling often would disturb the windows
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
             while not ended.wait(POLL_SECONDS):
@@ -160,10 +160,10 @@ def _supervise(
 
 
 def _error_in(notebook: Path) -> tuple[str, str] | None:
-    """Return name and text of the exception that ended an executed notebook, if one did."""
+    """Return name and text of the exception that ended an executed notebook, or None."""
     try:
         outputs = [output for cell in layout.cells(notebook) for output in cell.get("outputs", [])]
-    except (OSError, ValueError):  # there is none, or a full disk tore it
+    except (OSError, ValueError):  # it is missing, or incomplete because the disk was full
         return None
     errors = [(output["ename"], output["evalue"]) for output in outputs if output["output_type"] == "error"]
     return errors[0] if errors else None

@@ -32,7 +32,7 @@ def command(notebook: Path, executed: Path, parameters: dict | None = None) -> l
 
 
 def record(notebook: Path) -> None:
-    """Remember a notebook that a run on this computer has made."""
+    """Record a notebook that a run on this computer wrote."""
     with _file().open("a", encoding="utf-8") as file:
         file.write(f"{_digest(notebook)}\n")
 
@@ -43,7 +43,7 @@ def recorded() -> set[str]:
 
 
 def has(notebook: Path, digests: set[str]) -> bool:
-    """Return whether a notebook is one of those recorded, to the last byte."""
+    """Return whether a notebook equals a recorded one byte by byte."""
     return _digest(notebook) in digests
 
 

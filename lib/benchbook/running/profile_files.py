@@ -1,4 +1,4 @@
-"""A profile's YAML file into plain values whose lines are known; what is wrong with it is one line with its place."""
+"""Read a profile's YAML file into plain values with line numbers; an error names its line."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
 LARGEST_BYTES = 32 * 1024
 MOST_POINTS = 1000  # of a study, on one device
-DEEPEST = 8  # levels of lists and mappings within each other
+DEEPEST = 8  # nesting of lists and mappings
 
 
 class ProfileError(ValueError):
@@ -59,7 +59,7 @@ class Parameters(BaseModel):
 
 
 class Entry(BaseModel):
-    """What a profile says of one study."""
+    """A profile's entry for one study."""
 
     model_config = ConfigDict(extra="forbid")
     points: Annotated[list[Parameters], Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""A profile's YAML file into the points of this machine.
+"""Turn a profile's YAML file into the points of this machine.
 
 A profile names, for each study, its points; a list as a parameter's value stands for one point each. A list of
 frameworks stands for those that are installed, and a list of devices for those that are there.
@@ -24,9 +24,9 @@ from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, 
 from benchbook.rows.schema import complaint, quoted
 from benchbook.running import profile_files
 
-VERBOSE = "BENCHBOOK_VERBOSE"  # where this is set, people see the ids of points
+VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
-UNATTENDED = {"try_seconds": 0.3, "explore": False}  # of a budget, unless a profile says otherwise
+UNATTENDED = {"try_seconds": 0.3, "explore": False}  # of a budget, unless a profile sets them
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 # How long a run of another machine's point may take here: as many times what it took there, or so many minutes.
@@ -62,7 +62,7 @@ class Point:
     @property
     def title(self) -> str:
         """Return the study's title and the settings, for people; with VERBOSE the ids."""
-        from benchbook.studies import title  # it imports matplotlib, which planning does not need
+        from benchbook.studies import title  # imports matplotlib, which planning does not need
 
         if os.environ.get(VERBOSE):
             return f"{self.study}: {self.name}"
@@ -90,7 +90,7 @@ def read(
     chosen = list(content) if studies == "all" else studies.split()
     unknown = [study for study in chosen if study not in content]
     if unknown or not chosen:
-        name = repr(unknown[0]) if unknown else "of no name (studies is empty)"
+        name = repr(unknown[0]) if unknown else "with an empty name (studies is empty)"
         raise ValueError(f"profile {profile} has no study {name}; allowed: all, {', '.join(content)}")
     for study in chosen:
         _check_parameters(path.name, study, content)
@@ -188,7 +188,7 @@ def read_points(path: Path) -> list[Point]:
 
 
 def studies(profile: str) -> list[str]:
-    """Return the studies of a profile, in their order."""
+    """Return the studies of a profile in its order."""
     return list(profile_files.read(layout.profile(profile)))
 
 
@@ -213,7 +213,7 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
 
 
 def collect(study: str, names: dict) -> dict:
-    """Return a notebook's parameters by name, as they stand now, with the keys of its budget among them.
+    """Return a notebook's present parameters by name, with the keys of its budget.
 
     papermill only warns of a parameter that the notebook does not declare, and would measure with the defaults.
 
@@ -229,7 +229,7 @@ def collect(study: str, names: dict) -> dict:
 
 
 def flat(study: str, parameters: dict) -> dict:
-    """Return parameters as a notebook takes them, checked, with the keys of a budget in the place of it.
+    """Return checked parameters of a notebook, with the keys of the budget in place of `budget`.
 
     Args:
         study: the study.
@@ -300,7 +300,7 @@ def check(study: str, parameters: dict) -> None:
         if name == "variant" and value not in records.VARIANTS:
             raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
     try:
-        manifests.PARAMETERS.validate_python(parameters)  # what no manifest may hold cannot be asked for
+        manifests.PARAMETERS.validate_python(parameters)  # values that a manifest may not hold are refused
     except ValidationError as error:
         raise ValueError(f"{study}: {complaint(error.errors(include_url=False)[0])}") from error
 
@@ -417,5 +417,5 @@ def _devices(
         return kinds(framework)
     if wanted not in ("all", "best") and chosen not in ("all", wanted):
         return ()
-    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # only this machine can be asked
+    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # only of this machine
     return (devices.choose_kind(wanted if chosen == "all" else chosen, kinds(framework), framework, refused),)

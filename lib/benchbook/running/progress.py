@@ -32,7 +32,7 @@ class Line:
         self._draw("starting")
 
     def watch(self, run: Run) -> None:
-        """Show phase and windows so far, where somebody looks at a terminal."""
+        """Show phase and windows so far, if the output is a terminal."""
         windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
         self._draw(f"{windows} rows")
 

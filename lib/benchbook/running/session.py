@@ -1,4 +1,4 @@
-"""One `make study`: every kernel of every point in its turn, one process at a time, and then a summary.
+"""One `make study`: run every kernel of every point, one process at a time, and then summarise.
 
 `<point>/done` in the folder of `layout.state` is written when a point has all of its kernels. What is not done, for
 whatever reason, the same command goes on with, under the name of the session that was cut short.
@@ -26,11 +26,16 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 
-ALIKE = ("framework", "variant", "image_size", "batch_size")  # what makes points alike, the weightiest first
-IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a plan before the data set was read
+ALIKE = (
+    "framework",
+    "variant",
+    "image_size",
+    "batch_size",
+)  # of similar points, the most important first
+IMAGES = {"imagenet": 1_281_167}  # in an epoch, if the data set was not read yet
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
-END_SECONDS = 10.0  # to end a kernel at its limit, and to show what was measured
+END_SECONDS = 10.0  # to end a kernel at its limit, and to print the summary
 START_SECONDS = 2.5  # of a run before its process begins, and between two
 
 
@@ -77,7 +82,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
         failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
         if failed:
             file.unlink(missing_ok=True)
-        if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may tear it
+        if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may damage it
             marker.replace(file, runs.new_id())
         os.environ |= {"BENCHBOOK_SESSION": file.read_text(), "BENCHBOOK_MACHINE": name}
         left_out = run(points, name, deadline)
@@ -133,7 +138,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         except Stopped:
             line.end(["interrupted"])
             raise
-        except Exception as error:  # the next point may go well
+        except Exception as error:  # the next point may succeed
             if os.environ.get("BENCHBOOK_DEBUG"):
                 raise
             left_out[point.key] = LeftOut(point, f"{type(error).__name__}: {error}")
@@ -151,7 +156,7 @@ def is_done(folder: Path, point: Point) -> bool:
 
 
 def _statuses(folder: Path) -> list[str]:
-    """Return how the runs of a point ended that is done; none where it is not, or a power cut tore its file."""
+    """Return how the runs of a finished point ended; none if it is not finished, or its file is damaged."""
     try:
         return [str(status) for status in json.loads((folder / "done").read_text())["statuses"]]
     except (OSError, ValueError, TypeError, KeyError):
@@ -165,7 +170,7 @@ def recover(machine_name: str) -> None:
 
 
 def check_room(folder: Path) -> None:
-    """Refuse to begin where rows could not be written.
+    """Refuse to begin if rows cannot be written.
 
     Raises:
         OSError: the folder cannot be written.
@@ -192,7 +197,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] 
     Raises:
         Missing: a point has no rows; the message names each.
     """
-    rows = read_rows(machine_name, lambda line: None)  # the report that follows names what is left out
+    rows = read_rows(machine_name, lambda line: None)  # the report names the points that are left out
     conditions = condition.samples(manifests.every(layout.runs(machine_name)))
     summaries = verdicts.summarise(rows, conditions)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
@@ -252,7 +257,7 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
     lasting = plan.get("window_seconds", 0)
     window = plan["samples_per_window"] or (0 if lasting else epoch)
-    if pandas.isna(window):  # an epoch of a data set that was not read here yet
+    if pandas.isna(window):  # an epoch of a data set that was not read on this machine yet
         return None
     sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
     rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2

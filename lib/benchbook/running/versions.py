@@ -1,4 +1,4 @@
-"""Two versions of a network by turns: is the present one slower than that of a commit?
+"""Train two versions of a network by turns: is the present one slower than that of a commit?
 
 Each trains in a process, and their windows alternate: what slows the computer slows both. Processes differ more than
 their windows, so each round begins with new ones, until the ratio's interval decides. No rows are written.
@@ -24,13 +24,13 @@ from benchbook.machine import processes, temporary
 
 PAIRS = 8  # of windows in a round
 WINDOW_SECONDS = 0.4
-FEWEST_ROUNDS = 4  # before anything is decided; with fewer, rounds that happen to agree decide too often
+FEWEST_ROUNDS = 4  # before a decision; with fewer rounds, chance agreement decides too often
 LIBRARY = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass
 class Trial:
-    """What rounds have shown so far.
+    """The results of the rounds so far.
 
     Attributes:
         percent: B is called slower where it is slower than A by more.
@@ -44,7 +44,7 @@ class Trial:
 
     @property
     def num_rounds(self) -> int:
-        """Return how many rounds there were."""
+        """Return the number of rounds."""
         return len(set(self.rounds))
 
     @property
@@ -107,7 +107,7 @@ def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | 
         try:
             num_steps = max(worker.answer()["num_steps"] for worker in workers)
             rates = [[], []]
-            for pair in range(-1, PAIRS):  # the first is of caches that are cold
+            for pair in range(-1, PAIRS):  # the first one has cold caches
                 for which in (0, 1) if pair % 2 else (1, 0):
                     rate = workers[which].ask(num_steps)["samples_per_second"]
                     rates[which] += [rate] if pair >= 0 else []
@@ -119,7 +119,7 @@ def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | 
 
 
 class Worker:
-    """A process that trains a network, window by window as it is told.
+    """A process that trains a network, one window per request.
 
     Args:
         choices: see `measure_round`.
@@ -145,7 +145,7 @@ class Worker:
         self.log.close()
 
     def kill(self) -> None:
-        """End the process, with what it started."""
+        """End the process and its children."""
         processes.kill(processes.family(self.process.pid))
 
     def ask(self, num_steps: int) -> dict:
@@ -158,7 +158,7 @@ class Worker:
         return self.answer()
 
     def answer(self) -> dict:
-        """Return what it says next.
+        """Return its next line.
 
         Raises:
             ValueError: it has ended; the message is the last line of what it printed.
@@ -166,7 +166,7 @@ class Worker:
         if line := self.process.stdout.readline():
             return json.loads(line)
         self.log.seek(0)
-        printed = self.log.read().strip().splitlines() or ["it ended without a word"]
+        printed = self.log.read().strip().splitlines() or ["it ended without output"]
         raise ValueError(f"the network {self.name}: {printed[-1]}")
 
 
@@ -195,7 +195,7 @@ def checked_out(folder: Path, commit: str) -> Iterator[tuple[Path, Path]]:
 def _git(folder: Path, *words: str, allowed: str = "") -> str:
     done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["git says no more"])[-1]
+        said = (done.stderr.strip().splitlines() or ["git printed nothing"])[-1]
         what = f"no commit {allowed!r} in {folder}" if allowed else f"git {words[0]} in {folder}"
         raise ValueError(f"{what} ({said}); allowed: a commit of the git repository that holds the network")
     return done.stdout.strip()

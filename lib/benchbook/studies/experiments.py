@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pandas
-from IPython.display import Code, DisplayHandle, display
+from IPython.display import DisplayHandle, Markdown, display
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
@@ -180,10 +180,11 @@ class Experiment:
         print(choice)
         self.make, self.settings = choice.build, choice.settings
 
-    def source(self, *parts: Callable) -> Code:
+    def source(self, *parts: Callable) -> Markdown:
         """Return the code of a network and its loss, and of a training step."""
         parts = [*parts, *self.workload.step_functions()]
-        return Code("\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts), language="python")
+        code = "\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts)
+        return Markdown(f"```python\n{code}\n```")
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:

@@ -73,7 +73,7 @@ WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
 LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
-LABEL_LETTERS = 56  # of a line at the left of a bar
+LABEL_LETTERS, LABEL_INCHES = 56, 0.14  # of a line at the left of a bar: letters at most, and its height
 # How labels say a column, where its value alone does not.
 SAID = {
     "batch_size": "batch {:.0f}".format,
@@ -259,6 +259,8 @@ def draw_bars(
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
     wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
     axes.set_yticks(places, wrapped, fontsize=8)
+    most = max((label.count("\n") + 1 for label in wrapped), default=0)
+    axes.figure.set_figheight(max(axes.figure.get_figheight(), 1.6 + LABEL_INCHES * most * len(lines)))
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])

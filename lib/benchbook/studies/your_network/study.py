@@ -182,7 +182,7 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the lines of `elsewhere` that have hours, with the bounds of these; one window each, so no number."""
     drawn = table[table["hours"].notna()].reset_index(drop=True)
     images = drawn["hours"] * drawn["samples_per_second"]
-    chips = drawn["where"].where(drawn["source"].eq("predicted"), drawn["source"])
+    chips = drawn["where"].where(drawn["source"].eq("predicted"), "measured")
     machines = drawn["where"].where(drawn["source"].ne("predicted"))
     return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
