@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from benchbook.studies import datasets
-from benchbook.studies.datasets import embedded, sources
+from benchbook.studies.datasets import sources
 from sites import serve
 
 FILES = list(sources.PUBLISHED["mnist"].files)
@@ -99,20 +99,15 @@ def contents(folder):
     return sorted(path.name for path in folder.rglob("*")) if folder.exists() else []
 
 
-def test_digits_are_scaled_to_mnists_size_and_carry_a_name_of_their_own():
-    digits = datasets.load("digits")
+def test_digits_are_scikit_learns_at_mnists_size_and_every_sixth_is_a_test_image():
+    from sklearn.datasets import load_digits
+
+    digits, source = datasets.load("digits"), load_digits()
     assert digits.name == "digits-28px"
-    assert digits.train_images.shape == (1497, 28, 28)
-    assert digits.test_images.shape == (300, 28, 28)
+    assert (digits.train_images.shape, digits.test_images.shape) == ((1497, 28, 28), (300, 28, 28))
     assert digits.train_images.dtype == digits.test_images.dtype == numpy.uint8
     assert digits.train_labels.dtype == digits.test_labels.dtype == numpy.int64
     assert digits.train_images.max() == 255
-
-
-def test_digits_are_scikit_learns_and_every_sixth_is_a_test_image():
-    from sklearn.datasets import load_digits
-
-    digits, source = embedded.digits(), load_digits()
     assert digits.test_labels.tolist() == source.target[::6].tolist()
     assert numpy.delete(source.target, numpy.s_[::6]).tolist() == digits.train_labels.tolist()
     brightness = source.images[::6].mean(axis=(1, 2)) * 255 / 16
@@ -147,27 +142,23 @@ def test_mnist_has_the_counts_and_the_mean_that_are_known_of_it(packed):
     assert mnist.train_images.std() / 255 == pytest.approx(0.3081, abs=5e-5)
 
 
-@pytest.mark.parametrize("layout", ["MNIST/raw", "mnist", "."])
-def test_mnist_is_found_unpacked_in_every_layout(unpacked, tmp_path, layout):
+@pytest.mark.parametrize(
+    ("variable", "layout", "form"),
+    [
+        *(("", layout, form) for layout in ("MNIST/raw", "mnist", ".") for form in ("unpacked", "packed")),
+        ("BENCHBOOK_DATA", "mnist", "unpacked"),
+        ("XDG_CACHE_HOME", "benchbook/mnist", "unpacked"),
+    ],
+)
+def test_mnist_is_found_in_every_place_and_layout(request, tmp_path, monkeypatch, variable, layout, form):
     root = tmp_path / "root"
-    link(unpacked, root / layout)
-    assert datasets.load("mnist", str(root)).test_labels[:3].tolist() == [7, 2, 1]
-
-
-@pytest.mark.parametrize("layout", ["MNIST/raw", "."])
-def test_mnist_is_found_packed_in_every_layout(packed, tmp_path, layout):
-    root = tmp_path / "root"
-    link(packed, root / layout)
-    assert datasets.load("mnist", str(root)).test_labels[:3].tolist() == [7, 2, 1]
-
-
-@pytest.mark.parametrize("variable", ["BENCHBOOK_DATA", "XDG_CACHE_HOME"])
-def test_mnist_is_found_in_the_environments_folder_and_in_the_cache(unpacked, tmp_path, monkeypatch, variable):
-    root = tmp_path / "root"
-    link(unpacked, root / ("benchbook" if variable == "XDG_CACHE_HOME" else "") / "mnist")
-    monkeypatch.setenv(variable, str(root))
-    (tmp_path / "empty").mkdir()
-    assert datasets.load("mnist", str(tmp_path / "empty")).name == "mnist"
+    link(request.getfixturevalue(form), root / layout)
+    if variable:
+        monkeypatch.setenv(variable, str(root))
+        root = tmp_path / "empty"
+        root.mkdir()
+    mnist = datasets.load("mnist", str(root), allow_embedded=True)  # what is there is preferred to what stands in
+    assert (mnist.name, mnist.test_labels[:3].tolist()) == ("mnist", [7, 2, 1])
 
 
 def test_a_file_with_a_flipped_byte_is_passed_over_and_named(unpacked, tmp_path, monkeypatch, capsys):
@@ -183,17 +174,23 @@ def test_a_file_with_a_flipped_byte_is_passed_over_and_named(unpacked, tmp_path,
     assert "images" not in printed.partition("passed over")[2]
 
 
-def test_a_damaged_copy_alone_is_not_used(unpacked, tmp_path, no_source):
-    bad = link(unpacked, tmp_path / "root") / LABELS
-    replace(bad, bad.read_bytes()[:-1])
-    with pytest.raises(datasets.DatasetUnavailable):
-        datasets.load("mnist", str(tmp_path / "root"))
-
-
-@pytest.mark.parametrize("damage", [lambda content: content[:2000], lambda content: b"<html>not found</html>"])
-def test_a_gz_that_is_cut_short_or_no_gz_is_passed_over(packed, unpacked, tmp_path, monkeypatch, damage):
-    bad = link(packed, tmp_path / "root" / "mnist") / f"{LABELS}.gz"
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("form", "damage"),
+    [
+        ("unpacked", lambda content: content[:-1]),
+        ("packed", lambda content: content[:2000]),
+        ("packed", lambda content: b"<html>not found</html>"),
+    ],
+)
+def test_a_damaged_copy_is_passed_over(request, unpacked, tmp_path, monkeypatch, no_source, form, damage, alone):
+    folder = link(request.getfixturevalue(form), tmp_path / "root" / "mnist")
+    bad = folder / (LABELS if form == "unpacked" else f"{LABELS}.gz")
     replace(bad, damage(bad.read_bytes()))
+    if alone:
+        with pytest.raises(datasets.DatasetUnavailable):
+            datasets.load("mnist", str(tmp_path / "root"))
+        return
     monkeypatch.setenv("BENCHBOOK_DATA", str(unpacked))
     assert len(datasets.load("mnist", str(tmp_path / "root")).test_labels) == 10_000
 
@@ -213,39 +210,35 @@ def test_a_download_replaces_a_damaged_cache(packed, unpacked, site, cache, monk
     assert LABELS not in contents(cache)
 
 
-@pytest.mark.parametrize(("bad", "words"), [(b"", "hash"), (b"<html>not here</html>", "hash")])
-def test_a_download_of_another_checksum_is_refused_and_leaves_nothing(packed, site, cache, monkeypatch, bad, words):
-    publish(packed, site, monkeypatch)
-    (site / f"{LABELS}.gz").write_bytes(bad)
-    with pytest.raises(datasets.DatasetUnavailable, match=words):
+BAD = gzip.compress(bytes(100))  # no MNIST, whatever its checksum
+
+
+@pytest.mark.parametrize(
+    ("content", "own_checksum", "folder", "message"),
+    [
+        (b"", False, "", "hash"),
+        (b"<html>not here</html>", False, "", "hash"),
+        (BAD, True, "", "do not have the published checksums"),
+        (None, False, "broken/", "download failed"),
+        (None, False, "nowhere/", "404"),
+    ],
+)
+def test_a_download_that_is_not_the_data_set_is_unavailable_and_leaves_nothing(
+    packed, site, cache, monkeypatch, content, own_checksum, folder, message
+):
+    """`broken/` is what a test's site breaks off in the middle."""
+    place = site / folder
+    if folder != "nowhere/":
+        place.mkdir(exist_ok=True)
+        publish(packed, place, monkeypatch)
+    if content is not None:
+        (site / f"{LABELS}.gz").write_bytes(content)
+    checksums = sources.PUBLISHED["mnist"].archives
+    if own_checksum:
+        checksums = checksums | {f"{LABELS}.gz": hashlib.md5(content).hexdigest()}
+    publish_as(monkeypatch, "mnist", address=sources.PUBLISHED["mnist"].address + folder, archives=checksums)
+    with pytest.raises(datasets.DatasetUnavailable, match=message):
         datasets.load("mnist")
-    assert contents(cache) == []
-
-
-def test_a_download_that_is_no_mnist_is_refused_even_if_its_own_checksum_holds(packed, site, cache, monkeypatch):
-    (site / f"{LABELS}.gz").write_bytes(gzip.compress(bytes(100)))
-    for name in FILES:
-        (site / f"{name}.gz").write_bytes((site / f"{LABELS}.gz").read_bytes())
-    checksum = hashlib.md5((site / f"{LABELS}.gz").read_bytes()).hexdigest()
-    publish_as(monkeypatch, "mnist", archives={f"{name}.gz": checksum for name in FILES})
-    with pytest.raises(datasets.DatasetUnavailable, match="do not have the published checksums"):
-        datasets.load("mnist")
-    assert contents(cache) == []
-
-
-def test_a_download_that_breaks_off_is_unavailable_and_leaves_nothing(packed, site, cache, monkeypatch):
-    (site / "broken").mkdir()
-    publish(packed, site / "broken", monkeypatch)
-    publish_as(monkeypatch, "mnist", address=sources.PUBLISHED["mnist"].address + "broken/")
-    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
-        datasets.load("mnist")
-    assert contents(cache) == []
-
-
-def test_a_source_that_is_not_there_is_unavailable_and_digits_stand_in(site, cache):
-    with pytest.raises(datasets.DatasetUnavailable, match="404"):
-        datasets.load("mnist")
-    assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
     assert contents(cache) == []
 
 
@@ -266,24 +259,17 @@ def test_what_a_killed_download_left_goes_with_the_next_one(packed, site, cache,
     assert not left.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_unavailable(tmp_path, monkeypatch, no_source):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
-        datasets.load("mnist")
-
-
-def test_digits_stand_in_only_where_allowed_and_under_their_own_name(no_source, capsys):
+@pytest.mark.parametrize("writable", [True, False])
+def test_digits_stand_in_where_allowed_under_their_own_name(tmp_path, monkeypatch, no_source, capsys, writable):
+    if not writable:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
         datasets.load("mnist")
     assert datasets.load("mnist", allow_embedded=True).name == "digits-28px"
     printed = capsys.readouterr().out
     assert "download failed" in printed
-    assert "digits" in printed
-
-
-def test_mnist_that_is_there_is_preferred_to_the_stand_in(packed):
-    assert datasets.load("mnist", str(packed.parent), allow_embedded=True).name == "mnist"
+    assert "using digits instead" in printed
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ __all__ = [
     "DatasetUnavailable",
     "Pictures",
     "Text",
-    "check_place",
     "collect",
     "load",
     "load_text",
@@ -46,10 +45,11 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
         allow_embedded: return the embedded stand-in, under its own name, where the data set cannot be had.
 
     Raises:
-        ValueError: unknown name, or a data_root that is not a folder.
+        ValueError: unknown name, a data_root that is not a folder, or an image folder without classes and images.
         DatasetUnavailable: not found, not downloadable, and no stand-in allowed.
     """
-    check_place(name, data_root)
+    if name not in NAMES:
+        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(NAMES)}")
     if name == "image_folder":
         return pictures.image_folder(data_root)
     return _have(name, data_root, allow_embedded)
@@ -65,11 +65,13 @@ def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> T
         return None
     if name not in TEXTS:
         raise ValueError(f"dataset {name!r}; allowed: {SYNTHETIC}, {', '.join(TEXTS)}")
-    _check_roots(data_root)
     return _have(name, data_root, allow_embedded)
 
 
 def _have(name: str, data_root: str, allow_embedded: bool) -> Dataset | Text:
+    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
+        if folder and not Path(folder).expanduser().is_dir():
+            raise ValueError(f"{source} {folder!r} is not a folder")
     if name in _MAKERS:
         return _MAKERS[name]()
     try:
@@ -107,23 +109,3 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     data = load(name, data_root, allow_embedded)
     train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
     return Collection(data.name, train, test, int(data.train_labels.max()) + 1)
-
-
-def check_place(name: str, data_root: str = "") -> None:
-    """Refuse a data set, or a place of it, that cannot be read; no image is read, and nothing is downloaded.
-
-    Raises:
-        ValueError: unknown name, a place that is not a folder, or an image folder without classes and images.
-    """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(NAMES)}")
-    if name == "image_folder":
-        pictures.list_folder(data_root)
-        return
-    _check_roots(data_root)
-
-
-def _check_roots(data_root: str) -> None:
-    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
-        if folder and not Path(folder).expanduser().is_dir():
-            raise ValueError(f"{source} {folder!r} is not a folder")

@@ -64,7 +64,14 @@ def shapes(train_per_class: int = 400, test_per_class: int = 100, size: int = 32
 def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
     labels = random.permutation(numpy.repeat(numpy.arange(2 * len(OUTLINES)), per_class))
     count = len(labels)
-    inside = _masks(labels % len(OUTLINES), size, random)
+    extent = random.uniform(0.22, 0.38, (count, 1, 1)) * size
+    centres = random.uniform(0.4, 0.6, (2, count, 1, 1)) * size
+    rows, columns = (side + 0.5 for side in numpy.ogrid[:size, :size])
+    down, right = (rows - centres[0]) / extent, (columns - centres[1]) / extent
+    inside = numpy.empty((count, size, size), bool)
+    for outline, is_inside in enumerate(OUTLINES.values()):
+        chosen = labels % len(OUTLINES) == outline
+        inside[chosen] = is_inside(down[chosen], right[chosen])
     ground = random.integers(70, 130, (count, 1, 1, 3)).astype(numpy.uint8)
     noise = random.integers(-30, 31, (count, size, size, 3)).astype(numpy.int8)
     images = (ground + noise).astype(numpy.uint8)
@@ -75,19 +82,6 @@ def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[nu
         colours[chosen, dark] = random.integers(10, 60, chosen.sum())
     images = numpy.where(inside[..., None], colours[:, None, None].astype(numpy.uint8), images)
     return images, labels.astype(numpy.int64)
-
-
-def _masks(outlines: numpy.ndarray, size: int, random: numpy.random.Generator) -> numpy.ndarray:
-    """Return which pixels are inside, shape (n, size, size); centre and extent are drawn for each image."""
-    extent = random.uniform(0.22, 0.38, (len(outlines), 1, 1)) * size
-    centres = random.uniform(0.4, 0.6, (2, len(outlines), 1, 1)) * size
-    rows, columns = (side + 0.5 for side in numpy.ogrid[:size, :size])
-    down, right = (rows - centres[0]) / extent, (columns - centres[1]) / extent
-    inside = numpy.empty((len(outlines), size, size), bool)
-    for number, is_inside in enumerate(OUTLINES.values()):
-        chosen = outlines == number
-        inside[chosen] = is_inside(down[chosen], right[chosen])
-    return inside
 
 
 def excerpt() -> Text:

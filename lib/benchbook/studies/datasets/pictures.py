@@ -55,44 +55,47 @@ class Collection:
 
 
 def listed(path: str, name: str = "") -> Collection:
-    """Return the pictures of an image folder; see `list_folder`. Without a name it has its own."""
-    own_name, classes, train, test = list_folder(path)
-    return Collection(name or own_name, _pictures(train, classes), _pictures(test, classes), len(classes))
+    """Return the pictures of an image folder; see `list_folder`. Without a name it has its own.
 
-
-def _pictures(part: dict[str, list], classes: list[str]) -> Pictures:
-    """Return the files of a part; those of an archive are read now, because processes cannot share an open one."""
-    files = [file for name in classes for file in part[name]]
-    labels = numpy.repeat(numpy.arange(len(classes)), [len(part[name]) for name in classes])
-    return Pictures([file.read_bytes() if isinstance(file, zipfile.Path) else file for file in files], labels)
+    Those of an archive are read now, because processes cannot share an open one.
+    """
+    own_name, num_classes, *parts = list_folder(path)
+    stored = [[file.read_bytes() if isinstance(file, zipfile.Path) else file for file in part] for part, _ in parts]
+    pictures = [Pictures(part, labels) for part, (_, labels) in zip(stored, parts, strict=True)]
+    return Collection(name or own_name, *pictures, num_classes)
 
 
 def image_folder(path: str) -> Dataset:
-    """Return the images of a folder: `train/<class>/` and `test/<class>/` (or `val/`), .jpg or .png, all of one size.
+    """Return the images of a folder, all of one size; see `list_folder`.
 
-    Classes are numbered in the order of their names. The data set is named after the folder and its files' format,
-    because a JPEG copy of a data set is not that data set.
-
-    Args:
-        path: the folder, or a .zip that holds it.
+    The data set is named after the folder and its files' format, because a JPEG copy of a data set is not that data
+    set.
 
     Raises:
-        ValueError: no such folder, no classes or images in it, other classes in the two parts, or images that differ
-            in size.
+        ValueError: see `list_folder`, or images that differ in size.
     """
-    name, classes, train, test = list_folder(path)
-    train_images, train_labels = _read_images(train, classes)
-    test_images, test_labels = _read_images(test, classes)
-    if train_images.shape[1:] != test_images.shape[1:]:
-        raise ValueError(f"{name}: test images of {test_images.shape[1:]}; allowed: {train_images.shape[1:]}")
-    return Dataset(name, train_images, train_labels, test_images, test_labels)
+    name, _, *parts = list_folder(path)
+    arrays, shape = [], None
+    for files, labels in parts:
+        images = [numpy.asarray(Image.open(io.BytesIO(file.read_bytes())).convert("RGB")) for file in files]
+        shape = shape or images[0].shape
+        for file, pixels in zip(files, images, strict=True):
+            if pixels.shape != shape:
+                is_other = f"{file.parent.name}/{file.name} is {pixels.shape}"
+                raise ValueError(f"{is_other}; allowed: {shape}, as the first image")
+        arrays += [numpy.stack(images), labels]
+    return Dataset(name, *arrays)
 
 
-def list_folder(path: str) -> tuple[str, list[str], dict[str, list], dict[str, list]]:
-    """Return the name of an image folder, its classes, and the files of each class for training and for the test.
+def list_folder(path: str) -> tuple[str, int, tuple[list, numpy.ndarray], tuple[list, numpy.ndarray]]:
+    """Return what an image folder holds: `train/<class>/` and `test/<class>/` (or `val/`), .jpg or .png.
 
     Args:
-        path: the folder, or a .zip that holds it. Files are paths, or paths in an archive.
+        path: the folder, or a .zip of it or of what is in it. Files are paths, or paths in an archive.
+
+    Returns:
+        Its name with its files' formats, the number of its classes, and the files and their labels, int64, for training
+        and for the test. Classes are numbered in the order of their names.
 
     Raises:
         ValueError: no such folder, no classes or images in it, or other classes in the two parts.
@@ -102,48 +105,34 @@ def list_folder(path: str) -> tuple[str, list[str], dict[str, list], dict[str, l
         raise ValueError(
             f"data_root {path!r}; allowed for image_folder: a folder with train/ and test/, or a .zip of it"
         )
-    folder = place if place.is_dir() else _top_of_zip(place)
+    folder = place if place.is_dir() else zipfile.Path(place)
+    if folder is not place and not (folder / "train/").exists():
+        inner = [child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(("__", "."))]
+        folder = inner[0] if len(inner) == 1 else folder
     train, test = _part(folder, "train"), _part(folder, "test", "val")
     classes = sorted(train)
     if sorted(test) != classes:
         raise ValueError(f"{place.name}: classes in test {sorted(test)}; allowed: those in train, {classes}")
     formats = {FORMATS[file.suffix.lower()] for files in train.values() for file in files}
-    return "-".join([place.stem, *sorted(formats)]), classes, train, test
+    parts = []
+    for part in (train, test):
+        labels = numpy.repeat(numpy.arange(len(classes)), [len(part[name]) for name in classes])
+        parts.append(([file for name in classes for file in part[name]], labels))
+    return "-".join([place.stem, *sorted(formats)]), len(classes), *parts
 
 
-def _top_of_zip(path: Path) -> zipfile.Path:
-    """Return the folder inside an archive that holds train/: its top, or the only folder there."""
-    top = zipfile.Path(path)
-    inner = [child for child in top.iterdir() if child.is_dir() and not child.name.startswith(("__", "."))]
-    return inner[0] if len(inner) == 1 and not (top / "train/").exists() else top
-
-
-def _part(folder, *names: str) -> dict[str, list]:
-    """Return class name to image files, of the first of these folders that is there."""
+def _part(folder: Path | zipfile.Path, *names: str) -> dict[str, list]:
+    """Return class name to image files, in the order of their names, of the first of these folders that is there."""
     there = next((folder / name for name in names if (folder / name).is_dir()), None)
     if there is None:
         raise ValueError(f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/, classes inside")
-    classes = {child.name: _images(child) for child in there.iterdir() if child.is_dir()}
-    classes = {name: files for name, files in classes.items() if files}
+    classes = {}
+    for child in there.iterdir():
+        files = (
+            [file for file in child.iterdir() if Path(file.name).suffix.lower() in FORMATS] if child.is_dir() else []
+        )
+        if files:
+            classes[child.name] = sorted(files, key=lambda file: file.name)
     if not classes:
         raise ValueError(f"{folder.name}/{there.name} has no images; allowed: a folder a class, {', '.join(FORMATS)}")
     return classes
-
-
-def _images(folder) -> list:
-    files = [file for file in folder.iterdir() if Path(file.name).suffix.lower() in FORMATS]
-    return sorted(files, key=lambda file: file.name)
-
-
-def _read_images(part: dict[str, list], classes: list[str]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    images, labels = [], []
-    for label, name in enumerate(classes):
-        for file in part[name]:
-            pixels = numpy.asarray(Image.open(io.BytesIO(file.read_bytes())).convert("RGB"))
-            if images and pixels.shape != images[0].shape:
-                raise ValueError(
-                    f"{name}/{file.name} is {pixels.shape}; allowed: {images[0].shape}, as the first image"
-                )
-            images.append(pixels)
-            labels.append(label)
-    return numpy.stack(images), numpy.array(labels, numpy.int64)

@@ -6,7 +6,8 @@ import os
 import pickle
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy
 from benchbook.machine import layout, temporary
 
 STALLED_SECONDS = 60.0
+TAR = ".tar.gz"
 
 
 class DatasetUnavailable(RuntimeError):
@@ -93,39 +95,37 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchbook"
 
 
-def download(fetch_all: Callable[[Path], object], is_whole: Callable[[Path], bool], folder: str) -> None:
-    """Fetch into a temporary folder of the cache; move what came into place only when it is whole.
+@contextmanager
+def download(folder: str) -> Iterator[Path]:
+    """Yield a temporary folder of the cache to `fetch` into; what comes is moved into place after the `with` block.
 
     What a killed download left behind goes with the next one.
 
     Args:
-        fetch_all: downloads into the folder it is given, with `fetch`.
-        is_whole: whether that folder now holds the data set.
         folder: what to move, relative to it.
 
     Raises:
-        DatasetUnavailable: anything went wrong; nothing is left behind.
+        DatasetUnavailable: anything went wrong, as a ValueError in the block; nothing is left behind.
     """
     try:
         cache().mkdir(parents=True, exist_ok=True)
         with temporary.folder(cache()) as place:
-            fetch_all(place)
-            if not is_whole(place):
-                raise ValueError("the files do not have the published checksums")
+            yield place
             shutil.rmtree(cache() / folder, ignore_errors=True)
             (place / folder).rename(cache() / folder)
     except (ImportError, ValueError, OSError, EOFError, tarfile.TarError) as error:
         raise DatasetUnavailable(f"download failed: {error}") from error
 
 
-def fetch(address: str, folder: Path, checksum: str | None = None, unpack: bool = False) -> None:
+def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
     """Download a file into a folder, with a progress bar; a source that sends nothing for STALLED_SECONDS is given up.
+
+    A .tar.gz is unpacked beside itself.
 
     Args:
         address: of the file, whose name is kept.
         folder: is made.
         checksum: MD5; None where nobody published one.
-        unpack: extract a .tar.gz beside itself.
 
     Raises:
         OSError: the source cannot be reached, stalls or breaks off.
@@ -138,7 +138,7 @@ def fetch(address: str, folder: Path, checksum: str | None = None, unpack: bool 
         known_hash=checksum and f"md5:{checksum}",
         fname=layout.check_name(address.rpartition("/")[2], "file of a URL"),
         path=folder,
-        processor=pooch.Untar(extract_dir=".") if unpack else None,
+        processor=pooch.Untar(extract_dir=".") if address.endswith(TAR) else None,
         downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),
     )
 
@@ -170,37 +170,32 @@ class Published:
             DatasetUnavailable: no root holds them, and the download failed.
         """
         for root in roots(data_root):
-            contents = self._read(root)
-            if contents:
+            if contents := self._read(root):
                 return self.parse(contents)
-        download(self._fetch, lambda place: self._read(place) is not None, self.folders[0].partition("/")[0])
-        return self.parse(self._read(cache()))
+        with download(self.folders[0].partition("/")[0]) as place:
+            for name, checksum in self.archives.items():
+                fetch(self.address + name, place if name.endswith(TAR) else place / self.folders[0], checksum)
+            if not (contents := self._read(place)):
+                raise ValueError("the files do not have the published checksums")
+        return self.parse(contents)
 
     def _read(self, root: Path) -> list[bytes] | None:
         """Return the files below a root if all are there and every MD5 matches. A mismatch is printed."""
         for folder in (root / name for name in self.folders):
-            contents = [_unpacked(folder / name) for name in self.files]
-            if None not in contents:
-                pairs = zip(self.files.items(), contents, strict=True)
-                wrong = [name for (name, checksum), part in pairs if hashlib.md5(part).hexdigest() != checksum]
-                if not wrong:
-                    return contents
-                print(f"{folder} is passed over: {', '.join(wrong)} differ from {self.title}'s checksums.")
-        return None
-
-    def _fetch(self, place: Path) -> None:
-        for name, checksum in self.archives.items():
-            unpack = name.endswith(".tar.gz")
-            fetch(self.address + name, place if unpack else place / self.folders[0], checksum, unpack)
-
-
-def _unpacked(path: Path) -> bytes | None:
-    packed = path.with_name(path.name + ".gz")
-    try:
-        if path.is_file():
-            return path.read_bytes()
-        return gzip.decompress(packed.read_bytes()) if packed.is_file() else None
-    except (OSError, EOFError, gzip.zlib.error):  # unreadable or cut short: as good as absent
+            files = [folder / name for name in self.files]
+            packed = [folder / f"{name}.gz" for name in self.files]
+            try:
+                contents = [
+                    plain.read_bytes() if plain.is_file() else gzip.decompress(small.read_bytes())
+                    for plain, small in zip(files, packed, strict=True)
+                ]
+            except (OSError, EOFError, gzip.zlib.error):  # unreadable or cut short: as good as absent
+                continue
+            pairs = zip(self.files.items(), contents, strict=True)
+            wrong = [name for (name, checksum), part in pairs if hashlib.md5(part).hexdigest() != checksum]
+            if not wrong:
+                return contents
+            print(f"{folder} is passed over: {', '.join(wrong)} differ from {self.title}'s checksums.")
         return None
 
 

@@ -123,11 +123,9 @@ def find(image_size: int, data_root: str = "") -> Path:
         if (folder / name).is_file():
             return folder / name
 
-    def fetch(folder: Path) -> None:
+    with sources.download("mobilenet_v2") as folder:
         sources.fetch(ADDRESS + name, folder / "mobilenet_v2")
-
-    # Keras publishes no checksum: what counts is that every array is there in its shape.
-    sources.download(fetch, lambda folder: bool(read(folder / "mobilenet_v2" / name)), "mobilenet_v2")
+        read(folder / "mobilenet_v2" / name)  # Keras publishes no checksum: every array has to be there in its shape
     return sources.cache() / "mobilenet_v2" / name
 
 
