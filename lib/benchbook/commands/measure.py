@@ -90,12 +90,12 @@ def _compare(given: dict, commit: str, percent: float, minutes: int, machine: st
         versions.run(trial, lambda: versions.measure_round(given, commit, deadline), say)
     if not trial.rounds:
         raise ValueError(f"minutes {minutes}; no round of {given['network']!r} ended within them")
-    ratio, rounds = trial.ratio, f"{trial.num_rounds} rounds of a kernel each"
+    ratio, rounds = trial.ratio, f"{len(trial.rounds)} rounds of a kernel each"
     bounds = wording.bounds(ratio.low, ratio.high, ratio.kind)
     words = {compare.UNDECIDED: "undecided whether it is slower"}.get(trial.decision, trial.decision)
     say(f"Speed here / at {commit}: {ratio.value:.3f} ({bounds}; {rounds}): {words} by more than {percent:g} %.")
     if trial.decision == compare.UNDECIDED:
-        needed = f"About {trial.needed}" if trial.num_rounds > 1 else "More"
+        needed = f"About {trial.needed}" if len(trial.rounds) > 1 else "More"
         say(f"{needed} kernels of each would decide; --minutes allows more.")
     return trial.decision
 

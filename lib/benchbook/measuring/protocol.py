@@ -388,6 +388,19 @@ def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int 
     return max(num_steps, math.ceil(tried * seconds / took))
 
 
+def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
+    """Yield windows of training of about so many seconds, see `train_window`; their number of steps is tried first."""
+    batches = endless(workload)
+
+    def train(num_steps: int) -> dict:
+        return train_window(workload, sensor, itertools.islice(batches, num_steps))
+
+    train(1)  # builds kernels
+    num_steps = steps_lasting(seconds, lambda count: train(count)["seconds"])
+    while True:
+        yield train(num_steps)
+
+
 def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> int:
     """Return the steps of a window, 0 for a whole epoch; to try out how many last long enough, train on."""
     if plan.whole_epochs:

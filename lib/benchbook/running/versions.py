@@ -14,13 +14,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from benchbook.judging import compare, intervals
-from benchbook.judging.intervals import Interval
 from benchbook.machine import processes, temporary
+from benchbook.studies.your_network import loading
 
 PAIRS = 8  # of windows in a round
 WINDOW_SECONDS = 0.4
@@ -34,33 +34,29 @@ class Trial:
 
     Attributes:
         percent: B is called slower where it is slower than A by more.
-        ratios: of B's rate over A's, for each pair of windows.
-        rounds: to which each belongs.
+        rounds: of each the ratios of B's rate over A's, of its pairs of windows.
     """
 
     percent: float
-    ratios: list[float] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
+    rounds: list[list[float]] = field(default_factory=list)
 
     @property
-    def num_rounds(self) -> int:
-        """Return the number of rounds."""
-        return len(set(self.rounds))
+    def windows(self) -> tuple[list[float], list[int]]:
+        """Return the ratios of all rounds, and the number of the round of each."""
+        pairs = [(ratio, number) for number, ratios in enumerate(self.rounds) for ratio in ratios]
+        return [ratio for ratio, _ in pairs], [number for _, number in pairs]
 
-    @property
-    def ratio(self) -> Interval:
-        """Return B's rate over A's."""
-        return intervals.interval(self.ratios, self.rounds)
+    ratio = property(lambda self: intervals.interval(*self.windows), doc="B's rate over A's, an `Interval`.")
 
     @property
     def decision(self) -> str:
         """Return `compare.SLOWER`, NOT_SLOWER or UNDECIDED."""
-        return compare.decide(self.ratio, self.percent) if self.num_rounds >= FEWEST_ROUNDS else compare.UNDECIDED
+        return compare.decide(self.ratio, self.percent) if len(self.rounds) >= FEWEST_ROUNDS else compare.UNDECIDED
 
     @property
     def needed(self) -> int:
         """Return how many rounds would decide, if the ratio and its deviations stayed what they are."""
-        return intervals.kernels_needed(self.ratios, self.rounds, 1 - self.percent / 100)
+        return intervals.kernels_needed(*self.windows, 1 - self.percent / 100)
 
 
 def run(trial: Trial, measure: Callable[[], list[float] | None], say: Callable[[str], object]) -> Trial:
@@ -72,10 +68,8 @@ def run(trial: Trial, measure: Callable[[], list[float] | None], say: Callable[[
         say: called with a line after each.
     """
     while trial.decision == compare.UNDECIDED and (ratios := measure()):
-        trial.ratios += ratios
-        trial.rounds += [trial.num_rounds] * len(ratios)
-        ratio = trial.ratio
-        say(f"round {trial.num_rounds}: {statistics.median(ratios):.3f}; in all {ratio.value:.3f}")
+        trial.rounds.append(ratios)
+        say(f"round {len(trial.rounds)}: {statistics.median(ratios):.3f}; in all {trial.ratio.value:.3f}")
     return trial
 
 
@@ -91,21 +85,23 @@ def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | 
         ValueError: there is no such commit, or the network cannot be measured at it or here.
     """
     with ExitStack() as stack:
-        top, tree = stack.enter_context(checked_out(_place(choices), commit))
+        place, _ = loading.find(choices["network"], "network")
+        folder = place.parent if isinstance(place, Path) else Path.cwd()  # where modules are looked for
+        top, tree = stack.enter_context(checked_out(folder, commit))
         moved = {name: _moved(value, top, tree) for name, value in choices.items()}
         here = Path.cwd()
         there = tree / here.relative_to(top) if here.is_relative_to(top) else here
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # this library stays what it is
         old_paths = os.pathsep.join(path if path == LIBRARY else _moved(path, top, tree) for path in paths)
         workers = [
-            stack.enter_context(Worker(moved, there, {"PYTHONPATH": old_paths}, f"at {commit}", tree)),
-            stack.enter_context(Worker(choices, here, {}, "here", top)),
+            stack.enter_context(closing(Worker(moved, there, {"PYTHONPATH": old_paths}, f"at {commit}", tree))),
+            stack.enter_context(closing(Worker(choices, here, {}, "here", top))),
         ]
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: [each.kill() for each in workers])
         stack.callback(timer.cancel)
         timer.start()
         try:
-            num_steps = max(worker.answer()["num_steps"] for worker in workers)
+            num_steps = max(worker.ask()["num_steps"] for worker in workers)
             rates = [[], []]
             for pair in range(-1, PAIRS):  # the first one has cold caches
                 for which in (0, 1) if pair % 2 else (1, 0):
@@ -130,16 +126,14 @@ class Worker:
     """
 
     def __init__(self, choices: dict, folder: Path, variables: dict, name: str, top: Path) -> None:
-        self.name, self.log = name, tempfile.TemporaryFile("w+")  # noqa: SIM115 (`__exit__` closes it)
+        self.name, self.log = name, tempfile.TemporaryFile("w+")  # noqa: SIM115 (`close` closes it)
         variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"} | variables
         command = [sys.executable, "-m", __name__, json.dumps(choices), str(top)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log, "text": True}
         self.process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, **pipes)
 
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_error) -> None:
+    def close(self) -> None:
+        """End the process, and take what is left of it."""
         self.kill()
         self.process.communicate()
         self.log.close()
@@ -148,21 +142,16 @@ class Worker:
         """End the process and its children."""
         processes.kill(processes.family(self.process.pid))
 
-    def ask(self, num_steps: int) -> dict:
-        """Return a window of so many steps, as a row has it."""
-        try:
-            self.process.stdin.write(f"{num_steps}\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # `answer` says why
-        return self.answer()
-
-    def answer(self) -> dict:
-        """Return its next line.
+    def ask(self, num_steps: int = 0) -> dict:
+        """Return what it says next: how many steps a window has, and then a window of so many, as a row has it.
 
         Raises:
             ValueError: it has ended; the message is the last line of what it printed.
         """
+        with suppress(BrokenPipeError):  # that it has ended is seen below
+            if num_steps:
+                self.process.stdin.write(f"{num_steps}\n")
+                self.process.stdin.flush()
         if line := self.process.stdout.readline():
             return json.loads(line)
         self.log.seek(0)
@@ -201,12 +190,6 @@ def _git(folder: Path, *words: str, allowed: str = "") -> str:
     return done.stdout.strip()
 
 
-def _place(choices: dict) -> Path:
-    """Return the folder of the network's file, or the present one, where modules are looked for."""
-    place = str(choices["network"]).rpartition(":")[0]
-    return Path(place).parent if place.endswith(".py") else Path.cwd()
-
-
 def _moved(value, top: Path, tree: Path):
     """Return a path, or `path:callable`, below the one folder as it is called below the other."""
     return f"{tree}{value[len(str(top)) :]}" if str(value).startswith(f"{top}{os.sep}") or value == str(top) else value
@@ -222,15 +205,14 @@ def main() -> None:
     from benchbook.frameworks.workload import Settings
     from benchbook.measuring import protocol
     from benchbook.measuring.sensors import NO_SENSOR
-    from benchbook.studies.your_network import loading
     from benchbook.studies.your_network.plan import Plan, build
 
     choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
     device = devices.pick(choices["device"], devices.choose_framework(choices["framework"]))
     names = {each.name for each in fields(Plan)} & choices.keys() - {"device"}
     workload = build(Plan(device, **{name: choices[name] for name in names}), Settings(choices["precision"]))
-    places = [choices[name].rpartition(":")[0] for name in loading.NAMED if choices.get(name)]
-    files = [Path(place if place.endswith(".py") else sys.modules[place].__file__).resolve() for place in places]
+    named = [loading.find(choices[name], name)[0] for name in loading.NAMED if choices.get(name)]
+    files = [place if isinstance(place, Path) else Path(sys.modules[place].__file__).resolve() for place in named]
     if not any(file.is_relative_to(top) for file in files):
         raise ValueError(f"{', '.join(map(str, files))}: not below {top}; allowed: a network of that repository")
     stream = protocol.endless(workload)
@@ -238,13 +220,11 @@ def main() -> None:
     def train(num_steps: int) -> dict:
         return protocol.train_window(workload, NO_SENSOR, itertools.islice(stream, num_steps))
 
-    def answer(values: dict) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
-
-    answer({"num_steps": protocol.steps_lasting(WINDOW_SECONDS, lambda count: train(count)["seconds"])})
+    num_steps = protocol.steps_lasting(WINDOW_SECONDS, lambda count: train(count)["seconds"])
+    print(json.dumps({"num_steps": num_steps}), file=answers, flush=True)
     for line in sys.stdin:
-        answer({"samples_per_second": train(int(line))["samples_per_second"]})
+        rate = train(int(line))["samples_per_second"]
+        print(json.dumps({"samples_per_second": rate}), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import itertools
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import wording
 from benchbook.judging.parity import Agreement
 from benchbook.machine import layout, libraries
-from benchbook.measuring import parity, protocol, runs, sensors, tuned
+from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.runs import Run
 from benchbook.studies import figures
 from benchbook.studies.datasets import Collection
@@ -106,21 +105,14 @@ class Experiment:
     has_begun: bool = False
     agreement: Agreement | None = None
 
+    try_seconds = property(lambda self: self.parameters["try_seconds"], doc="How long the notebook's loop trains.")
+    whole_epochs = property(lambda self: self.plan().whole_epochs, doc="Whether a window is an epoch.")
+
     def __str__(self) -> str:
         """Return what computes, with what, and where the rows go, in a line."""
         common = self.run.common
         software = f"{libraries.WORDS[common['framework']]} {common['framework_version']}"
         return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
-
-    @property
-    def try_seconds(self) -> float:
-        """Return how long the notebook's own loop should train."""
-        return self.parameters["try_seconds"]
-
-    @property
-    def whole_epochs(self) -> bool:
-        """Return whether a window is an epoch."""
-        return not (self.parameters["samples_per_window"] or self.parameters["window_seconds"])
 
     def load(self, make: Callable[..., Any], *given: Any) -> Any:
         """Return a data set, made by a function of these arguments; its time is a row of phase `setup`.
@@ -259,15 +251,7 @@ class Experiment:
             settings, changed = replace(settings, **changed), {}
         try:
             workload = self.make(**changed, settings=settings)
-            batches = protocol.endless(workload)
-
-            def train(count: int) -> dict:
-                return protocol.train_window(workload, sensors.NO_SENSOR, itertools.islice(batches, count))
-
-            train(1)  # builds kernels
-            count = protocol.steps_lasting(EXPLORED_SECONDS, lambda count: train(count)["seconds"])
-            rate = train(count)["samples_per_second"]
-            batches.close()
+            rate = next(protocol.windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # what a device lacks may raise anything
             return {"samples_per_second": None, "text": textwrap.shorten(runs.refusal(error)["message"], 70)}

@@ -6,17 +6,17 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchbook.machine import identity
 from benchbook.measuring import runs
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
@@ -33,11 +33,12 @@ class Misfit(ValueError):
     """What the user named does not fit what it is used for; the message says which, and what is allowed."""
 
 
+@dataclass
 class Capped:
     """A stream that passes on the first MOST_PRINTED characters: an executed notebook keeps all it is given."""
 
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.left = stream, MOST_PRINTED
+    stream: Any
+    left: int = MOST_PRINTED
 
     def write(self, text: str) -> int:
         """Pass a text on as far as there is room; where there no longer is, say so once."""
@@ -90,13 +91,9 @@ def resolve(name: str, what: str) -> Callable:
     Raises:
         ValueError: no such file, module or callable; the message says what there is.
     """
-    place, attribute = _parts(name, what)
+    place, attribute = find(name, what)
     with blamed(f"{what} {name!r}: {Path(place).name}"):
-        if place.endswith(".py"):
-            module = _run(_file(place, what, name))
-        else:
-            _see_present_folder()
-            module = importlib.import_module(place)
+        module = _run(place) if isinstance(place, Path) else importlib.import_module(place)
     value = getattr(module, attribute, None)
     if not callable(value):
         own = [key for key, each in vars(module).items() if callable(each) and not key.startswith("_")]
@@ -111,9 +108,9 @@ def check(name: str, what: str) -> None:
     Raises:
         ValueError: no such package or file, a file that is not Python, or a name that its source never mentions.
     """
-    place, attribute = _parts(name, what)
-    if place.endswith(".py"):
-        source = _file(place, what, name).read_bytes()
+    place, attribute = find(name, what)
+    if isinstance(place, Path):
+        source = place.read_bytes()
         try:
             ast.parse(source)
         except (SyntaxError, ValueError) as error:  # ValueError: a zero among its bytes
@@ -151,28 +148,6 @@ def blamed(what: str) -> Iterator[None]:
         raise Misfit(f"{what} raised {kind}: {runs.last_line(str(error))}{hint}") from error
 
 
-def call(make: Callable, options: dict[str, Any], arguments: str, what: str) -> Any:
-    """Call what makes a network, with those options that its signature names and the arguments that were asked for.
-
-    Args:
-        make: the callable.
-        options: by name; those that it does not name are left out.
-        arguments: keyword arguments as Python writes them, such as `num_classes=10, depth=2`.
-        what: which parameter holds the callable's name, for an error.
-
-    Raises:
-        ValueError: arguments that are none, or whatever the callable raised.
-    """
-    try:
-        named = set(inspect.signature(make).parameters)
-    except (TypeError, ValueError):  # some callables of C tell nothing
-        named = set()
-    given = {name: value for name, value in options.items() if name in named} | keywords(arguments)
-    shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    with blamed(f"{what}, called with ({shown}),"):
-        return make(**given)
-
-
 def keywords(arguments: str) -> dict[str, Any]:
     """Return keyword arguments written as in a call, with literal values.
 
@@ -199,25 +174,31 @@ def origins(names: dict[str, str]) -> dict[str, dict]:
     """
     described = {}
     for what, name in names.items():
-        place = name.rpartition(":")[0]
-        if place.endswith(".py"):
-            path = _file(place, what, name)
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            described[what] = {"file": path.name, "sha256": digest, "commit": _commit(path)}
+        path = find(name, what)[0] if name else ""
+        if isinstance(path, Path):
+            digest, commit = hashlib.sha256(path.read_bytes()).hexdigest(), identity.revision(path.parent, path.name)
+            described[what] = {"file": path.name, "sha256": digest, "commit": commit or None}
     return described
 
 
-def _parts(name: str, what: str) -> tuple[str, str]:
-    """Return the module or file that a name names, and what in it.
+def find(name: str, what: str) -> tuple[Path | str, str]:
+    """Return the file or the module that a name names, and what in it; modules of the present folder can be imported.
 
     Raises:
-        ValueError: it has neither of FORMS.
+        ValueError: it has neither of FORMS, or there is no such file.
     """
     place, _, attribute = name.rpartition(":")
-    module = place.endswith(".py") or (place and all(part.isidentifier() for part in place.split(".")))
-    if not module or not attribute.isidentifier():
+    is_file = place.endswith(".py")
+    if not (is_file or all(map(str.isidentifier, place.split(".")))) or not attribute.isidentifier():
         raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
-    return place, attribute
+    if not is_file:
+        if str(Path.cwd()) not in sys.path:  # after all others
+            sys.path.append(str(Path.cwd()))
+        return place, attribute
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"{what} {name!r}: {place} is not a file; allowed: {FORMS}")
+    return path, attribute
 
 
 def _sources(place: str, what: str, name: str) -> list[str]:
@@ -226,7 +207,6 @@ def _sources(place: str, what: str, name: str) -> list[str]:
     Raises:
         ValueError: no such package.
     """
-    _see_present_folder()
     package, *parts = place.split(".")
     spec = importlib.util.find_spec(package)  # which imports nothing, as one of a module inside would
     if spec is None:
@@ -239,12 +219,6 @@ def _sources(place: str, what: str, name: str) -> list[str]:
         return []
     beside = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" and parts else []
     return [file.read_text(errors="replace") for file in [path, *beside]]
-
-
-def _see_present_folder() -> None:
-    """Let modules of the present folder be imported, after all others."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
 
 
 def _nearest(wanted: str, names: list[str]) -> str:
@@ -263,25 +237,3 @@ def _run(path: Path) -> Any:
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
     return module
-
-
-def _file(place: str, what: str, name: str) -> Path:
-    path = Path(place).expanduser().resolve()
-    if not path.is_file():
-        raise Misfit(f"{what} {name!r}: {place} is not a file; allowed: {FORMS}")
-    return path
-
-
-def _commit(path: Path) -> str | None:
-    """Return the commit of the repository that a file belongs to, with '+changed' if the file differs from it."""
-
-    def git(*command: str) -> str:
-        done = subprocess.run(["git", "-C", path.parent, *command], capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        head = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--", path.name)
-    except OSError:  # no git
-        return None
-    return (f"{head}+changed" if changed else head) or None

@@ -1,64 +1,53 @@
 """A Keras network of the user's own, trained by TensorFlow or JAX."""
 
-from dataclasses import dataclass
+from functools import partial
 
 from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
-from benchbook.studies.your_network import loading
-from benchbook.studies.your_network.plan import MOMENTUM, Plan
+from benchbook.studies.your_network.plan import MOMENTUM, Plan, counted
 
 
-@dataclass
-class Trained(KerasWorkload):
-    """Somebody's network; its operations are counted where its layers are of kinds that can be."""
-
-    def description(self) -> dict:
-        """Return the columns that describe the work."""
-        return self.columns | {
-            "parameters": self.network.model.count_params(),
-            "batch_size": self.batch_size,
-            "precision": self.settings.precision,
-            "compiled": self.settings.compiled or self.device.framework == "jax",
-        }
-
-
-def build(plan: Plan, settings: Settings) -> Trained:
-    """Return the workload; see `plan.build`."""
+def build(plan: Plan, settings: Settings) -> KerasWorkload:
+    """Return the workload, its operations counted where its layers are of kinds that can be; see `plan.build`."""
     keras = import_keras(plan.device.framework)
     optimizers = {
-        "sgd": lambda: keras.optimizers.SGD(plan.learning_rate, momentum=MOMENTUM),
-        "adam": lambda: keras.optimizers.Adam(plan.learning_rate),
-        "adamw": lambda: keras.optimizers.AdamW(plan.learning_rate),
+        "sgd": partial(keras.optimizers.SGD, momentum=MOMENTUM),
+        "adam": keras.optimizers.Adam,
+        "adamw": keras.optimizers.AdamW,
     }
+    own = plan.checked_loss(cross_entropy)
 
     def make_model():
         model = plan.make_network(keras.Model)
         _check_model(plan, keras, model)
         return model
 
-    loss = _checked(plan, keras)
-    workload = Trained(
+    def loss(outputs, target):
+        if "float" in keras.backend.standardize_dtype(target.dtype):
+            target = keras.ops.cast(target, outputs.dtype)  # float64, where that is compared
+        return own(outputs, target)
+
+    def offsets() -> list[str]:
+        layers = workload.network.model._flatten_layers()
+        norms = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
+        return [norm.beta.path for norm in norms if norm.center]
+
+    workload = KerasWorkload(
         device=plan.device,
         batch_size=plan.batch_size,
         make_model=make_model,
-        make_optimizer=optimizers[plan.optimizer],
+        make_optimizer=lambda: optimizers[plan.optimizer](plan.learning_rate),
         train_batches=plan.batches,
         test_batches=tuple,
         loss=loss,
         columns=plan.columns(),
-        plain=plan.plain(make_model, loss, lambda: _offsets(workload.network.model), tuple),
+        plain=plan.plain(make_model, loss, offsets, tuple),
         settings=settings,
         seed=plan.seed,
     )
-    workload.columns |= _counted(workload.network.model)
+    workload.columns |= counted(lambda: flops_per_sample(workload.network.model))
     return workload
-
-
-def _offsets(model) -> list[str]:
-    """Return the names of the batch norms' offsets."""
-    norms = [layer for layer in model._flatten_layers() if type(layer).__name__ == "BatchNormalization"]
-    return [layer.beta.path for layer in norms if layer.center]
 
 
 def _check_model(plan: Plan, keras, model) -> None:
@@ -78,30 +67,3 @@ def _check_model(plan: Plan, keras, model) -> None:
             f"network {plan.network!r} ends in a softmax; allowed without a loss: logits, such as arguments"
             ' "classifier_activation=None"'
         )
-
-
-def _checked(plan: Plan, keras):
-    """Return the loss; one of the user's own has to be a scalar."""
-    if not plan.loss:
-        return cross_entropy
-    own = loading.resolve(plan.loss, "loss")
-
-    def loss(outputs, target):
-        if "float" in keras.backend.standardize_dtype(target.dtype):
-            target = keras.ops.cast(target, outputs.dtype)  # float64, where that is compared
-        value = own(outputs, target)
-        shape = tuple(getattr(value, "shape", (type(value).__name__,)))
-        if shape:
-            raise loading.Misfit(f"loss {plan.loss!r} returns shape {shape}; allowed: a scalar, such as a mean")
-        return value
-
-    return loss
-
-
-def _counted(model) -> dict:
-    """Return the operations of a step for one sample; a network that cannot be counted has none, and that is said."""
-    try:
-        return {"flops_per_sample": flops_per_sample(model)}
-    except ValueError as error:
-        print(f"Its operations were not counted: {error}")
-        return {}

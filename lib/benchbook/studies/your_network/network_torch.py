@@ -15,7 +15,7 @@ from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, co
 from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.studies.your_network import loading
-from benchbook.studies.your_network.plan import MOMENTUM, OPEN, Plan, leaves
+from benchbook.studies.your_network.plan import MOMENTUM, OPEN, Plan, counted, leaves
 
 COUNTED_SAMPLES = 2  # by which operations are counted
 HALVES = ("fp16", "bf16")  # the coarser last
@@ -35,10 +35,6 @@ class Trained(TorchWorkload):
     def num_samples(self, batch: Batch) -> int:
         """Return the samples in a batch."""
         return self.batch_size
-
-    def end_epoch(self) -> None:
-        """Advance the epoch; the learning rate stays."""
-        self.epoch += 1
 
     def _outputs(self, inputs: tuple | dict) -> Any:
         return compute(lambda given: call(self.network, given), (inputs,), self.device, self.settings.precision)
@@ -71,7 +67,10 @@ def build(plan: Plan, settings: Settings) -> Trained:
         settings = replace(settings, precision=halves[-1])
     elif not halves:
         cast(model, STORED[settings.precision])
-    columns = plan.columns() | _counted(model, plan, small)
+    count = partial(flops_per_sample, _Counted(model, plan), *small)  # per line of the first array
+    lines = len(small[0]) / min(plan.batch_size, COUNTED_SAMPLES)  # of a sample
+    columns = plan.columns() | counted(lambda: count(device="meta") * lines, lambda: count(device="cpu") * lines)
+    loss = plan.checked_loss(partial(_default_loss, plan))
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
@@ -91,13 +90,13 @@ def build(plan: Plan, settings: Settings) -> Trained:
         device=plan.device,
         batch_size=plan.batch_size,
         model=model,
-        loss=_checked(plan),
+        loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0),
         train_batches=lambda epoch: map(_tensors, plan.batches(epoch)),
         test_batches=tuple,
         columns=columns,
-        plain=plan.plain(twin, _checked(plan), lambda: offsets, _tensors),
+        plain=plan.plain(twin, loss, lambda: offsets, _tensors),
         settings=settings,
         plan=plan,
     )
@@ -106,20 +105,6 @@ def build(plan: Plan, settings: Settings) -> Trained:
 def _norms(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
     """Return the batch norms that have an offset, by name."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine}
-
-
-def _checked(plan: Plan):
-    """Return the loss; it says what is wrong with outputs that do not fit it."""
-    own = loading.resolve(plan.loss, "loss") if plan.loss else None
-
-    def loss(outputs: Any, target: Any) -> torch.Tensor:
-        value = own(outputs, target) if own else _default_loss(plan, outputs, target)
-        if not isinstance(value, torch.Tensor) or value.dim():
-            given = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise loading.Misfit(f"loss {plan.loss!r} returns {given}; allowed: a scalar tensor, such as a mean")
-        return value
-
-    return loss
 
 
 def _opened(outputs: Any) -> Any:
@@ -151,19 +136,6 @@ def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
                 f' arguments "num_classes={plan.num_classes}", or name a loss'
             )
     return sum(F.cross_entropy(logits, target) for logits in heads)
-
-
-def _counted(model: torch.nn.Module, plan: Plan, batch: Batch) -> dict:
-    """Return the operations of a step for one sample; a network that cannot be counted has none, and that is said."""
-    reason, samples = "", min(plan.batch_size, COUNTED_SAMPLES)
-    for device in ("meta", "cpu"):
-        try:
-            counted = flops_per_sample(_Counted(model, plan), *batch, device=device)
-            return {"flops_per_sample": counted * len(batch[0]) / samples}
-        except Exception as error:  # a network may do anything with tensors that have no numbers
-            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-    print(f"Its operations were not counted: {reason}")
-    return {}
 
 
 def _tensors(batch: tuple) -> Batch:

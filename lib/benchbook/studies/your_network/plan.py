@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -12,7 +13,7 @@ import numpy
 import pandas
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import SGD, Adam, Optimizer, Plain
+from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import calibration, protocol
@@ -107,9 +108,16 @@ class Plan:
         Raises:
             ValueError: the callable is not there, cannot be called so, or returns something else than `allowed`.
         """
-        options = {name: getattr(self, name) for name in ("image_size", "channels", "num_classes")}
         make = loading.resolve(self.network, "network")
-        network = loading.call(make, options, self.arguments, f"network {self.network!r}")
+        try:
+            named = inspect.signature(make).parameters
+        except (TypeError, ValueError):  # some callables of C tell nothing
+            named = ()
+        given = {name: getattr(self, name) for name in ("image_size", "channels", "num_classes") if name in named}
+        given |= loading.keywords(self.arguments)
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        with loading.blamed(f"network {self.network!r}, called with ({shown}),"):
+            network = make(**given)
         if not isinstance(network, allowed):
             kind = f"{type(network).__module__}.{type(network).__name__}"
             wanted = f"{allowed.__module__}.{allowed.__name__}"
@@ -146,22 +154,40 @@ class Plan:
         inputs, target = _refilled(self._made[len(batch)], iter(batch))
         return inputs if isinstance(inputs, tuple | dict) else (inputs,), target
 
+    def checked_loss(self, default: Callable) -> Callable:
+        """Return the loss, or the default one without; it says so where its value is no scalar."""
+        compute = loading.resolve(self.loss, "loss") if self.loss else default
+
+        def loss(outputs: Any, target: Any) -> Any:
+            value = compute(outputs, target)
+            shape = tuple(getattr(value, "shape", (type(value).__name__,)))
+            if shape:
+                raise loading.Misfit(f"loss {self.loss!r} returns shape {shape}; allowed: a scalar, such as a mean")
+            return value
+
+        return loss
+
     def plain(self, make_network: Callable, loss: Callable, offsets: Callable, tensors: Callable) -> Plain:
         """Return what training is held against: the same network, in plain code.
 
         In a fresh network rounding to bfloat16 opens and shuts so many ReLUs that it turns the gradient: of twelve of
         torchvision's networks none agreed with float64. So both are compared where hardly any is shut. A batch is made
-        small, not cut: the edges of a graph name nodes, and a detector's images have boxes.
+        small, not cut: the edges of a graph name nodes, and a detector's images have boxes. Optimisers have the
+        constants of their framework: torch's, or Keras's own.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
             offsets: to the names of the batch norms' offsets.
             tensors: from a batch to what the workload's loader delivers.
         """
+        keras = self.device.framework != "torch"
+        decay = {"adamw": 0.004 if keras else 0.01}.get(self.optimizer, 0.0)
+        adam = functools.partial(Adam, epsilon=1e-7 if keras else 1e-8, corrected_late=keras, weight_decay=decay)
+        optimizer = functools.partial(SGD, momentum=MOMENTUM) if self.optimizer == "sgd" else adam
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=self._plain_optimizer,
+            make_optimizer=lambda: optimizer(lambda step: self.learning_rate),
             batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
             inputs=self.parts,
             noise=lambda batch, place: tensors(self.small(place)),
@@ -170,22 +196,8 @@ class Plan:
             may_draw=True,
         )
 
-    def _plain_optimizer(self) -> Optimizer:
-        """Return the optimiser with its framework's constants: those of torch, or Keras's own."""
-        keras = self.device.framework != "torch"
-        if self.optimizer == "sgd":
-            return SGD(lambda step: self.learning_rate, momentum=MOMENTUM)
-        decay = {"adam": 0.0, "adamw": 0.004 if keras else 0.01}[self.optimizer]
-        return Adam(lambda step: self.learning_rate, 1e-7 if keras else 1e-8, keras, decay)
-
-    @cached_property
-    def _pool(self) -> list[Batch]:
-        return [self._batch(self.batch_size, number) for number in range(POOL)]
-
-    @cached_property
-    def _made(self) -> dict[int, Any]:
-        """Return inputs and targets as they were made, by the number of their arrays."""
-        return {}
+    _pool = cached_property(lambda self: [self._batch(self.batch_size, number) for number in range(POOL)])
+    _made = cached_property(lambda self: {})  # inputs and targets as they were made, by the number of their arrays
 
     def _batch(self, size: int, number: int) -> Batch:
         """Return one made batch, checked.
@@ -289,6 +301,18 @@ def measure(experiment: "Experiment") -> pandas.DataFrame:
     make = functools.partial(experiment.make, settings=experiment.settings)
     sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds, largest_from)
     return records.read(run.path)
+
+
+def counted(*counts: Callable[[], float]) -> dict:
+    """Return the operations of a step for one sample, by the first way that can count them; if none can, say why."""
+    reason = ""
+    for count in counts:
+        try:
+            return {"flops_per_sample": count()}
+        except Exception as error:  # a network may do anything with tensors that have no numbers
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+    print(f"Its operations were not counted: {reason}")
+    return {"flops_per_sample": None}
 
 
 def leaves(part: Any) -> Iterator:

@@ -78,14 +78,8 @@ def _try(
         return None
     try:
         workload = build(batch_size)
-        sensor, stream = sensors.open_sensor(workload.device), protocol.endless(workload)
-
-        def train(count: int) -> dict:
-            return protocol.train_window(workload, sensor, itertools.islice(stream, count))
-
-        steps = protocol.steps_lasting(seconds, lambda count: train(count)["seconds"])
-        for _ in range(NUM_WINDOWS):
-            window = train(steps)
+        windows = protocol.windows_lasting(workload, seconds, sensors.open_sensor(workload.device))
+        for window in itertools.islice(windows, NUM_WINDOWS):
             record.append(settings=settings, batch_size=batch_size, **window)
     except Exception as error:  # a framework may raise anything where memory is short
         record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))

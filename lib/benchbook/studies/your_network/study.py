@@ -74,7 +74,8 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
         precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
         record), joules_per_sample (where a sensor read them), basis, reason (why there is no prediction).
     """
-    own, lines = _trained(rates(evidence)), []
+    own, lines = rates(evidence), []
+    own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
     for _, points in own.groupby("model", sort=True):
         best = points.sort_values("samples_per_second").iloc[-1]
         place = {"model": best["model"], "where": best["machine"]} | best[["device", "precision"]].to_dict()
@@ -134,10 +135,6 @@ def held_out(table: pandas.DataFrame) -> str:
             f" machine, the record predicts {rate} ({low} to {high}): the measurement lies {within}."
         )
     return " ".join(sentences)
-
-
-def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
-    return table[table["status"].isin(records.TRAINED) & table["samples_per_second"].notna()]
 
 
 def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
