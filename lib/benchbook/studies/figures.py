@@ -199,7 +199,7 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
 
 def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
     """Return what lines are drawn of: published ones, and the first MOST_MACHINES machines; the chart says so."""
-    is_measured = _are_measured(table)
+    is_measured = pandas.Series(map(_is_measured, table.to_dict("records")), table.index, dtype=bool)
     machines = table.loc[is_measured, "machine"].drop_duplicates()
     if len(machines) <= MOST_MACHINES:
         return table
@@ -463,13 +463,8 @@ def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
 
 
 def _is_measured(line: dict) -> bool:
-    return line.get("source", "measured") == "measured"
-
-
-def _are_measured(table: pandas.DataFrame) -> pandas.Series:
-    if "source" not in table:
-        return pandas.Series(True, table.index)
-    return table["source"].isin(["measured"]) | table["source"].isna()
+    source = line.get("source")
+    return source == "measured" or pandas.isna(source)
 
 
 def _say(axes: Axes, text: str) -> None:

@@ -166,12 +166,11 @@ class StudyPlan:
             train, test = reside(data.train_images, data.train_labels), reside(data.test_images, data.test_labels)
             return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
 
-        def load_train(indices: numpy.ndarray) -> tuple:
-            return load(data.train_images[indices], data.train_labels[indices])
+        def loader(images: numpy.ndarray, labels: numpy.ndarray) -> Callable:
+            return lambda indices: load(images[indices], labels[indices])
 
-        def load_test(indices: numpy.ndarray) -> tuple:
-            return load(data.test_images[indices], data.test_labels[indices])
-
+        load_train = loader(data.train_images, data.train_labels)
+        load_test = loader(data.test_images, data.test_labels)
         return (
             lambda epoch: batches.loaded(self.order(epoch), load_train, self.workers),
             lambda: batches.loaded(test_order, load_test, self.workers),

@@ -51,16 +51,15 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
         Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
         90 %), basis, reason.
     """
-    lines = []
-    for study, precision, size in WORKS:
-        for chip in chips.SHOWN:
-            of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
-            line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
-            try:
-                rate = forecaster.rate(Question(chip=chip, work=study, precision=precision, image_size=size))
-                lines.append(line | {"predicted": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis})
-            except Unknown as reason:
-                lines.append(line | {"reason": str(reason)})
+    lines, asked = [], [(*work, chip) for work in WORKS for chip in chips.SHOWN]
+    questions = [Question(chip, study, precision, image_size=size) for study, precision, size, chip in asked]
+    for (study, precision, size, chip), rate in zip(asked, forecaster.rates(questions), strict=True):
+        of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
+        line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
+        if isinstance(rate, Unknown):
+            lines.append(line | {"reason": str(rate)})
+        else:
+            lines.append(line | {"predicted": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis})
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
