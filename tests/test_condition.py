@@ -49,25 +49,26 @@ Swapouts:                                   300.
 
 LEVEL = "com.apple.system.thermalpressurelevel {}"
 PRINTED = [
-    *((condition.low_power_mode, PMSET.format(line=f"lowpowermode         {n}"), n == 1) for n in (0, 1)),
-    *((condition.low_power_mode, PMSET.format(line=f"powermode {n}"), n == 1) for n in (1, 2)),
-    (condition.low_power_mode, PMSET.format(line="ttyskeepawake 1"), None),
-    (condition.battery, ON_BATTERY, {"power_source": "battery", "battery_percent": 85}),
-    (condition.battery, ON_MAINS, {"power_source": "mains", "battery_percent": 100}),
-    (condition.battery, "Now drawing from 'AC Power'\n", {"power_source": "mains", "battery_percent": None}),
-    (condition.battery, "Now drawing from 'UPS Power'\n", {"power_source": "battery", "battery_percent": None}),
-    (condition.battery, "", {"power_source": None, "battery_percent": None}),
-    *((condition.speed_limit, text, limit) for text, limit in ((HOT, 63), (COOL, None), ("", None))),
-    *((condition.thermal_pressure, LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
-    *((condition.thermal_pressure, text, None) for text in (LEVEL.format(50), "")),
-    *((condition.number, text, value) for text, value in (("1\n", 1), ("0", 0), ("", None), ("1.5", None))),
-    (condition.number, "unknown oid", None),
+    *(("low_power_mode", PMSET.format(line=f"lowpowermode         {n}"), n == 1) for n in (0, 1)),
+    *(("low_power_mode", PMSET.format(line=f"powermode {n}"), n == 1) for n in (1, 2)),
+    ("low_power_mode", PMSET.format(line="ttyskeepawake 1"), None),
+    *(
+        ("power_source", f"Now drawing from '{word} Power'\n", source)
+        for word, source in (("AC", "mains"), ("UPS", "battery"), ("Battery", "battery"))
+    ),
+    ("power_source", "", None),
+    *(("battery_percent", text, percent) for text, percent in ((ON_BATTERY, 85), (ON_MAINS, 100), ("", None))),
+    *(("cpu_speed_limit_percent", text, limit) for text, limit in ((HOT, 63), (COOL, None), ("", None))),
+    *(("thermal_pressure", LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
+    *(("thermal_pressure", text, None) for text in (LEVEL.format(50), "")),
+    *(("cpu_thermal_level", text, level) for text, level in (("1\n", 1), ("0", 0), ("", None), ("1.5", None))),
+    *(("translated", text, value) for text, value in (("1\n", True), ("0", False), ("unknown oid", None))),
 ]
 
 
-@pytest.mark.parametrize(("parse", "printed", "expected"), PRINTED)
-def test_what_a_tool_prints_is_read_or_missing(parse, printed, expected):
-    assert parse(printed) == expected
+@pytest.mark.parametrize(("name", "printed", "expected"), PRINTED)
+def test_what_a_tool_prints_is_read_or_missing(name, printed, expected):
+    assert condition.parsed(name, printed) == expected
 
 
 def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
@@ -149,7 +150,7 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
     }
     monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
-    told = condition._mac()
+    told = condition._mac(condition.MAC)
     assert (told["low_power_mode"], told["translated"], told["power_source"]) == (True, True, "battery")
     assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (63, "heavy")
     assert (told["cpu_thermal_level"], told["battery_percent"]) == (None, 85)

@@ -60,25 +60,26 @@ A100_POD = "GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16"
 
 @pytest.mark.parametrize(("printed", "limit"), [(THERM_M1_PRO, None), (THERM_INTEL, 35)])
 def test_apple_silicon_prints_no_speed_limit_and_an_intel_mac_does(printed, limit):
-    assert condition.speed_limit(printed) == limit
+    assert condition.parsed("cpu_speed_limit_percent", printed) == limit
 
 
 @pytest.mark.parametrize("printed", [LOW_POWER_MODE, POWER_MODE_M1_MAX])
 def test_low_power_mode_goes_by_two_names(printed):
-    assert condition.low_power_mode(printed) is False
+    assert condition.parsed("low_power_mode", printed) is False
     turned_on = re.sub(r"(powermode +)0", r"\g<1>1", printed)
-    assert condition.low_power_mode(turned_on) is True
+    assert condition.parsed("low_power_mode", turned_on) is True
 
 
 @pytest.mark.parametrize(
     ("printed", "source", "percent"), [(BATTERY, "battery", 90), (MAINS, "mains", 88), (DESKTOP, "mains", None)]
 )
 def test_power_comes_from_a_battery_or_the_mains_and_a_desktop_has_no_battery(printed, source, percent):
-    assert condition.battery(printed) == {"power_source": source, "battery_percent": percent}
+    assert condition.parsed("power_source", printed) == source
+    assert condition.parsed("battery_percent", printed) == percent
 
 
 def test_thermal_pressure_is_a_number_with_a_name():
-    assert condition.thermal_pressure(PRESSURE_M4) == "moderate"
+    assert condition.parsed("thermal_pressure", PRESSURE_M4) == "moderate"
 
 
 @pytest.mark.parametrize(("printed", "page"), [(VM_STAT_INTEL, 4096), (VM_STAT_M1, 16384)])

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas
@@ -20,6 +20,23 @@ from benchbook.machine.processes import output
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
+# What macOS's tools tell: a command, where the value stands in what it prints, and how that is read.
+_BATTERY, _POWER, _SYSCTL = ("pmset", "-g", "batt"), ("pmset", "-g"), ("sysctl", "-n")
+MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
+    "power_source": (_BATTERY, r"drawing from '(\w+) Power'", lambda word: "mains" if word == "AC" else "battery"),
+    "battery_percent": (_BATTERY, r"(\d+)%;", int),
+    # A line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs.
+    "low_power_mode": (_POWER, r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
+    "translated": ((*_SYSCTL, "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
+    "cpu_thermal_level": ((*_SYSCTL, "machdep.xcpm.cpu_thermal_level"), r"\A\s*(-?\d+)\s*\Z", int),
+    "cpu_speed_limit_percent": ((*_POWER, "therm"), r"CPU_Speed_Limit\s*=\s*(\d+)", int),  # of Intel's chips
+    "thermal_pressure": (
+        ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"),
+        r"thermalpressurelevel\s+([0-4])\s*\Z",
+        lambda digit: PRESSURES[int(digit)],
+    ),
+}
+MAC_HEAT = ("cpu_speed_limit_percent", "thermal_pressure", "power_source")  # those that may change within a run
 SETTINGS = ("low_power_mode", "power_source", "translated")  # of the condition before a run, which hold throughout
 MOST_CPUS = 16  # reading the clock of an idle core can wake the core, so only these are read
 
@@ -31,7 +48,7 @@ def read() -> dict:
         "available_memory_bytes": psutil.virtual_memory().available,
         "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
         **_clocks_and_counters(),
-        **(_mac() if platform.system() == "Darwin" else linux()),
+        **(_mac(MAC) if platform.system() == "Darwin" else linux()),
         "gpus": nvidia.gpus(),
     }
     return dict.fromkeys(KEYS) | values
@@ -42,7 +59,7 @@ def sample() -> dict:
 
     It takes some milliseconds, and belongs between two windows, where no clock runs.
     """
-    system = _mac_heat() if platform.system() == "Darwin" else linux_heat()
+    system = _mac(MAC_HEAT) if platform.system() == "Darwin" else linux_heat()
     values = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -85,32 +102,11 @@ def clocks() -> tuple[float, float]:
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def battery(printed: str) -> dict:
-    """Read power source and battery of `pmset -g batt`."""
-    source = re.search(r"drawing from '(\w+) Power'", printed)
-    percent = re.search(r"(\d+)%;", printed)
-    return {
-        "power_source": None if source is None else "mains" if source.group(1) == "AC" else "battery",
-        "battery_percent": None if percent is None else int(percent.group(1)),
-    }
-
-
-def low_power_mode(printed: str) -> bool | None:
-    """Read `pmset -g`: a line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs."""
-    match = re.search(r"^\s*(?:low)?powermode\s+(\d)", printed, re.MULTILINE)
-    return None if match is None else match.group(1) == "1"
-
-
-def speed_limit(printed: str) -> int | None:
-    """Read the percentage of `pmset -g therm`; Apple silicon prints none."""
-    match = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", printed)
-    return None if match is None else int(match.group(1))
-
-
-def thermal_pressure(printed: str) -> str | None:
-    """Read the level of `notifyutil -g com.apple.system.thermalpressurelevel`."""
-    match = re.search(r"thermalpressurelevel\s+(\d+)\s*$", printed)
-    return PRESSURES[int(match.group(1))] if match and int(match.group(1)) < len(PRESSURES) else None
+def parsed(name: str, printed: str):
+    """Return the value of a key of MAC in what its tool printed; None where that does not tell."""
+    _, pattern, read_value = MAC[name]
+    match = re.search(pattern, printed, re.MULTILINE)
+    return None if match is None else read_value(match[1])
 
 
 def swapped(printed: str) -> dict:
@@ -122,11 +118,6 @@ def swapped(printed: str) -> dict:
         for name, words in {"swapped_in_bytes": "Swapins|pswpin", "swapped_out_bytes": "Swapouts|pswpout"}.items()
     }
     return {name: None if match is None else int(match.group(1)) * size for name, match in counts.items()}
-
-
-def number(printed: str) -> int | None:
-    """Read a whole number, as `sysctl -n` prints one."""
-    return int(printed) if re.fullmatch(r"\s*-?\d+\s*", printed) else None
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
@@ -150,10 +141,10 @@ def linux_power(root: Path = SYSTEM_FILES) -> dict:
     batteries = [path for path in supplies if _text(path / "type") == "Battery"]
     connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
     discharging = any(_text(path / "status") == "Discharging" for path in batteries)
-    charges = [number(_text(path / "capacity") or "") for path in batteries]
+    charges = [charge for path in batteries for charge in _numbers(path, "capacity")]
     return {
         "power_source": "mains" if connected else None if not batteries else "battery" if discharging else "mains",
-        "battery_percent": min((charge for charge in charges if charge is not None), default=None),
+        "battery_percent": min(charges, default=None),
     }
 
 
@@ -161,8 +152,12 @@ def linux_heat(root: Path = SYSTEM_FILES) -> dict:
     """Return temperature, throttle counters since boot, and power source, which a pulled plug changes in a run."""
     counts = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_count")
     times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
+    # The hottest reading of the CPU's own sensor, else of the board's thermal zones.
+    chips = [path for path in (root / "class/hwmon").glob("*") if _text(path / "name") in ("coretemp", "k10temp")]
+    readings = [value for path in chips for value in _numbers(path, "temp*_input")]
+    readings = readings or _numbers(root, "class/thermal/thermal_zone*/temp")
     return {
-        "cpu_temperature_celsius": _cpu_temperature(root),
+        "cpu_temperature_celsius": max(readings) / 1000 if readings else None,
         "cpu_throttle_count": sum(counts) if counts else None,
         "cpu_throttle_seconds": max(times) / 1000 if times else None,
         "power_source": linux_power(root)["power_source"],
@@ -191,23 +186,10 @@ def _clocks_and_counters() -> dict:
     }
 
 
-def _mac() -> dict:
-    translated = number(output("sysctl", "-n", "sysctl.proc_translated"))
-    return {
-        "low_power_mode": low_power_mode(output("pmset", "-g")),
-        "translated": None if translated is None else translated == 1,
-        "cpu_thermal_level": number(output("sysctl", "-n", "machdep.xcpm.cpu_thermal_level")),
-        **_mac_heat(),
-        **battery(output("pmset", "-g", "batt")),
-    }
-
-
-def _mac_heat() -> dict:
-    return {
-        "cpu_speed_limit_percent": speed_limit(output("pmset", "-g", "therm")),
-        "thermal_pressure": thermal_pressure(output("notifyutil", "-g", "com.apple.system.thermalpressurelevel")),
-        "power_source": battery(output("pmset", "-g", "batt"))["power_source"],
-    }
+def _mac(names: Iterable[str]) -> dict:
+    """Return the values of keys of MAC, each tool being asked once."""
+    printed = {command: output(*command) for command in {MAC[name][0] for name in names}}
+    return {name: parsed(name, printed[MAC[name][0]]) for name in names}
 
 
 def _cpu_clock(root: Path) -> float | None:
@@ -222,17 +204,9 @@ def _cpu_clock(root: Path) -> float | None:
         return None
 
 
-def _cpu_temperature(root: Path) -> float | None:
-    """Return the hottest reading of the CPU's own sensor, else of the board's thermal zones, in Celsius."""
-    chips = [path for path in (root / "class/hwmon").glob("*") if _text(path / "name") in ("coretemp", "k10temp")]
-    readings = [value for path in chips for value in _numbers(path, "temp*_input")]
-    readings = readings or _numbers(root, "class/thermal/thermal_zone*/temp")
-    return max(readings) / 1000 if readings else None
-
-
 def _numbers(folder: Path, pattern: str) -> list[int]:
-    numbers = [number(_text(path) or "") for path in sorted(folder.glob(pattern))]
-    return [value for value in numbers if value is not None]
+    texts = (_text(path) or "" for path in sorted(folder.glob(pattern)))
+    return [int(text) for text in texts if re.fullmatch(r"-?\d+", text)]
 
 
 def _text(path: Path) -> str | None:
