@@ -47,7 +47,7 @@ def resolve(side: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame
     measured = rows[rows["source"] == "measured"]
     if kind in _FINDERS and name:
         found = _FINDERS[kind](name, measured, folder)
-        if len(found):
+        if len(found := found[found["source"] == "measured"]):
             return statistics.newest(found)
     libraries = (measured["framework"] + "==" + measured["framework_version"]).dropna().unique()
     parts = {
@@ -93,19 +93,12 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
     return rows[rows["run_id"].isin([run for run, of in packages.items() if of.get(library.lower()) == version])]
 
 
-def _of_file(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
-    if not Path(name).exists():
-        return rows[:0]
-    there = records.merge(records.find(Path(name)))
-    return there[there["source"] == "measured"]
-
-
 _FINDERS: dict[str, Callable[[str, pandas.DataFrame, Path], pandas.DataFrame]] = {
     "machine": lambda name, rows, folder: rows[(rows["machine"] == name).fillna(False)],
     "session": lambda name, rows, folder: rows[(rows["session"] == name).fillna(False)],
     "commit": _of_commit,
     "library": _of_library,
-    "file": _of_file,
+    "file": lambda name, rows, folder: records.merge(records.find(Path(name))) if Path(name).exists() else rows[:0],
 }
 
 
@@ -147,7 +140,12 @@ def table(
     known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that is there twice counts once
     priors = intervals.priors(known, apart={*b["session"]})
     sides = [_points(verdicts.summarise(side, conditions, priors)) for side in (a, b)]
-    lines = [_line(pair) for pair in _pairs(*sides).to_dict("records")]
+    most_measured = (side.drop_duplicates("key", keep="last") for side in _keyed(*sides))
+    pairs = pandas.merge(*most_measured, on="key", suffixes=("_a", "_b"))
+    if pairs.empty:
+        counts = "no point of A ({}) is like one of B ({})".format(*map(len, sides))
+        raise ValueError(f"{counts}; the nearest differ in {_apart(*sides)}")
+    lines = [_line(pair) for pair in pairs.to_dict("records")]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
 
 
@@ -202,15 +200,6 @@ def _keyed(a: pandas.DataFrame, b: pandas.DataFrame) -> tuple[pandas.DataFrame, 
     ordered = (side.sort_values("num_samples", kind="stable") for side in (a, b))
     # As text, two missing values are equal.
     return tuple(side.assign(key=[*zip(*(side[name].map(str) for name in on), strict=True)]) for side in ordered)
-
-
-def _pairs(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
-    """Return one line per pair of points: what both have in common, and the other columns of each."""
-    longest = (side.drop_duplicates("key", keep="last") for side in _keyed(a, b))
-    pairs = pandas.merge(*longest, on="key", suffixes=("_a", "_b"))
-    if pairs.empty:
-        raise ValueError(f"no point of A ({len(a)}) is like one of B ({len(b)}); the nearest differ in {_apart(a, b)}")
-    return pairs
 
 
 def _apart(a: pandas.DataFrame, b: pandas.DataFrame) -> str:

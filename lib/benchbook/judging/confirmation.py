@@ -70,14 +70,6 @@ def name(line: Mapping) -> str | None:
     return NAMES.get(settings.get("chosen"), UNCONFIRMED)
 
 
-def name_variants(summary: pandas.DataFrame, rows: pandas.DataFrame, priors: Mapping[tuple, Prior]) -> pandas.DataFrame:
-    """Return a summary of rows whose variants are renamed to the outcome in `table`."""
-    named = table(rows, priors).set_index(statistics.POINT_KEY)["outcome"]
-    keys = summary[statistics.POINT_KEY].itertuples(index=False, name=None)
-    names = [named.get(key, variant) for key, variant in zip(keys, summary["variant"], strict=True)]
-    return summary.assign(variant=pandas.Series(names, summary.index, dtype="object"))
-
-
 def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) -> pandas.DataFrame:
     """Return a line for each tuned point's last session: the search's promise and the confirmed speed-up.
 

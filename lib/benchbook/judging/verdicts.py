@@ -162,16 +162,19 @@ def summarise(
         priors: see `statistics.summarise`.
     """
     priors = intervals.priors(rows) if priors is None else priors
-    summary = confirmation.name_variants(statistics.summarise(rows, priors), rows, priors)
+    summary = statistics.summarise(rows, priors)
+    named = confirmation.table(rows, priors).set_index(POINT_KEY)["outcome"].to_dict()
     measured = statistics.newest(rows[rows["source"] == "measured"])
     reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
-    verdicts, statuses, messages = [], summary["status"].to_list(), summary["message"].to_list()
+    verdicts, variants = [], summary["variant"].to_list()
+    statuses, messages = summary["status"].to_list(), summary["message"].to_list()
     for place, (*key, count) in enumerate(summary[[*POINT_KEY, "num_windows"]].itertuples(index=False, name=None)):
         verdict = Verdict((*stabilities.get(tuple(key), Verdict()).reasons, *reasons.get(tuple(key), ())))
         verdicts.append(verdict if count else None)
+        variants[place] = named.get(tuple(key), variants[place])
         if verdict.kind == WRONG and statuses[place] == "ok":
             statuses[place], messages[place] = WRONG, verdict.text(WRONG)
-    parts = {"verdict": verdicts, "status": statuses, "message": messages}
+    parts = {"verdict": verdicts, "variant": variants, "status": statuses, "message": messages}
     return summary.assign(**{name: pandas.Series(part, summary.index, dtype="object") for name, part in parts.items()})
 
 

@@ -67,7 +67,7 @@ def identify(name: str = "") -> Machine:
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
-    separate = nvidia.names() or _tpus()
+    separate, is_mac = nvidia.names() or _tpus(), platform.system() == "Darwin"
     name = own or _default_name(chip, physical, memory, separate)
     if not own and _is_taken(name, print_of_kind):
         name = with_kind(name, print_of_kind)
@@ -84,8 +84,10 @@ def identify(name: str = "") -> Machine:
         logical_cores=psutil.cpu_count(),
         usable_cores=usable_cores(),
         memory_bytes=memory,
-        system=_system(),
-        accelerators=tuple(separate) or ((chip,) if _is_apple_silicon() else ()),
+        system=f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
+        if is_mac
+        else f"{platform.system()} {platform.release()}",
+        accelerators=tuple(separate) or ((chip,) if is_mac and platform.machine() == "arm64" else ()),
         fingerprint=print_of_kind,
     )
 
@@ -153,16 +155,19 @@ def as_dictionary(machine: Machine) -> dict:
 
 
 def _traits() -> dict:
-    """Return the values that the fingerprint is computed from."""
-    mac = platform.system() == "Darwin"
-    return {
+    """Return what the fingerprint is made of; of a Mac the processor's family and its caches, cores by kind."""
+    if platform.system() == "Darwin":
+        names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
+        own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+    else:
+        own = _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))
+    return own | {
         "architecture": platform.machine(),
         "system": platform.system(),
         "chip": _chip(),
         "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "gpus": nvidia.kinds() or _tpus(),
-        **(_mac_traits() if mac else _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))),
     }
 
 
@@ -176,12 +181,6 @@ def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
         "instruction_sets": sorted(name for name in sets if INSTRUCTION_SETS.match(name)),
         "caches": [path.read_text().strip() for path in sorted(caches.glob("index*/size"))],
     }
-
-
-def _mac_traits() -> dict:
-    """Return the processor's family and its caches, cores by kind."""
-    names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
-    return {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
 
 
 def _is_taken(name: str, print_of_kind: str) -> bool:
@@ -239,12 +238,6 @@ def _tpus() -> list[str]:
     return [TPUS[card[1]] for card in cards if card and card[1] in TPUS]
 
 
-def _system() -> str:
-    if platform.system() == "Darwin":
-        return f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
-    return f"{platform.system()} {platform.release()}"
-
-
 def _packages() -> Iterator[tuple[str, str]]:
     """Yield name and version of every installed package; one whose installation broke off has neither.
 
@@ -255,7 +248,3 @@ def _packages() -> Iterator[tuple[str, str]]:
         name, version = (re.search(rf"^{field}: *(\S+)", header, re.MULTILINE) for field in ("Name", "Version"))
         if name and version:
             yield name[1].lower(), version[1]
-
-
-def _is_apple_silicon() -> bool:
-    return platform.system() == "Darwin" and platform.machine() == "arm64"

@@ -25,13 +25,11 @@ def read(path: Path) -> pandas.DataFrame:
         raise ValueError(f"{path.name}: no column {', '.join(sorted(missing))}; allowed: timestamp, watts")
     if not path.read_bytes().endswith(b"\n"):
         log = log[:-1]  # the logger is still writing it
-    return pandas.DataFrame(
-        {
-            "seconds": [_seconds(text, path.name) for text in log["timestamp"]],
-            "watts": [_watts(text, path.name) for text in log["watts"]],
-        },
-        dtype=float,
-    ).sort_values("seconds", ignore_index=True)
+    seconds = pandas.Series([_seconds(text, path.name) for text in log["timestamp"]], log.index, dtype=float)
+    watts = pandas.to_numeric(log["watts"], errors="coerce").astype(float)
+    if len(wrong := log.loc[~(watts.ge(0) & watts.lt(float("inf"))), "watts"]):
+        raise ValueError(f"{path.name}: watts {wrong.iloc[0]!r}; allowed: numbers from 0")
+    return pandas.DataFrame({"seconds": seconds, "watts": watts}).sort_values("seconds", ignore_index=True)
 
 
 def joules(log: pandas.DataFrame, begun: float, ended: float) -> float | None:
@@ -88,13 +86,3 @@ def _seconds(text: str, source: str) -> float:
     if time is None or pandas.isna(time) or time.tzinfo is None:
         raise ValueError(f"{source}: timestamp {text!r}; allowed: ISO 8601 with a zone, such as 2026-11-21T15:00:00Z")
     return time.timestamp()
-
-
-def _watts(text: str, source: str) -> float:
-    try:
-        watts = float(text)
-    except ValueError:
-        watts = -1.0
-    if not 0 <= watts < float("inf"):
-        raise ValueError(f"{source}: watts {text!r}; allowed: numbers from 0")
-    return watts
