@@ -187,7 +187,10 @@ FAULTS = {
         (403, {"message": "API rate limit exceeded"}, LIMIT),
         r"limit of requests is reached until \d\d:\d\d",
     ),
-    "a token of few rights": ((403, {"message": "Resource not accessible"}, {}), "lacks the permission.*Resource not acc"),
+    "a token of few rights": (
+        (403, {"message": "Resource not accessible"}, {}),
+        "lacks the permission.*Resource not acc",
+    ),
     "no repository": ((404, {"message": "Not Found"}, {}), "repository does not exist"),
     "unprocessable": ((422, {"message": "Validation Failed", "errors": [{"code": "custom"}]}, {}), "Failed; custom"),
     "no JSON": ((200, None, {"Content-Length": 0}), "has no|no answer"),
