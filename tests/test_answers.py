@@ -19,6 +19,7 @@ from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
 
 RATE = 400.0
+RESNET = ("resnet50", "resnet50-accuracy")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,11 @@ def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
     assert answers.load(tmp_path) == ([], [])
     answers.save(every, [{"task": "mnist"}], tmp_path)
     assert answers.load(tmp_path) == (list(every), [{"task": "mnist"}])
+
+
+def test_the_batch_that_fits_is_the_networks_whatever_is_asked_of_it(every):
+    fits = {key: of(every, key, chip="NVIDIA T4", source="predicted", family="half")[0].fits for key in RESNET}
+    assert fits["resnet50"] == fits["resnet50-accuracy"] != ""
 
 
 def test_the_pages_say_what_the_forecaster_says(every):

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
 from benchbook.studies import figures
+from benchbook.studies.charts import Bars, Points
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
-from benchbook.studies.study import Evidence
+from benchbook.studies.study import Drawing, Evidence
 from rows import make_row, make_rows
 
 COLOURS = figures.machine_colours({"desk", "attic"})
@@ -252,3 +253,39 @@ def test_a_long_label_is_wrapped_at_the_left_of_its_bar():
     lines = label.get_text().split("\n")
     assert len(lines) == 3
     assert max(map(len, lines)) <= figures.LABEL_LETTERS
+
+
+def test_labels_of_many_lines_do_not_touch_and_the_figure_is_no_taller_without_them():
+    heights = {}
+    for count in (3, 20):
+        lines = pandas.DataFrame({"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"})
+        lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
+        chart = Bars("name", "", "", table=lambda _, lines=lines: lines, title=lambda *_: "A title", column="value",
+                     label=("setting",), text="{value}", xlabel="value")  # fmt: skip
+        figure = chart.draw(Evidence(make_rows([make_row()]))).figure
+        figure.draw_without_rendering()
+        boxes = sorted(
+            (label.get_window_extent() for label in figure.axes[0].get_yticklabels()), key=lambda box: box.y0
+        )
+        assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(boxes))
+        heights[count] = figure.get_figheight()
+    assert heights[3] < heights[20]
+
+
+@pytest.mark.parametrize(("machines", "is_drawn"), [("aba", True), ("abc", False)])
+def test_a_line_needs_two_points(machines, is_drawn):
+    table = pandas.DataFrame({"machine": list(machines), "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"})
+    chart = Points("name", "", "", table=lambda _: table, title=lambda *_: "A title", x="batch_size", y="value",
+                   by=["machine"], xlabel="batch", ylabel="value")  # fmt: skip
+    assert (chart.draw(Evidence(make_rows([make_row()]))).figure is not None) == is_drawn
+
+
+def test_a_figure_without_lines_takes_the_place_of_the_one_of_before(tmp_path):
+    table = pandas.DataFrame({"value": [1.0, 2.0]})
+    with figures.style():
+        figure, axes = figures.canvas(2.0)
+        axes.set_title("A title")
+    Drawing.titled(figure, table, "Bars").save(tmp_path, "name")
+    Drawing.titled(figure, table, "Bars").save(tmp_path, "name-other")
+    Drawing(None, table[:0], "").save(tmp_path, "name")
+    assert {path.name for path in tmp_path.iterdir()} == {f"name-other.{form}" for form in ("csv", "json", "svg")}

@@ -18,8 +18,8 @@ TAGS = (
 CODE = ("script", "style")
 ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
 # What scrolls sideways is reached by keyboard; the corner of a table of pandas heads no column.
-REACHABLE = {'<div class="output_html': '<div tabindex="0" class="output_html', "<pre>": '<pre tabindex="0">'}
-REACHABLE |= {"<th></th>": "<td></td>"}
+REACHABLE = {f'<div class="output_{kind}': f'<div tabindex="0" class="output_{kind}' for kind in ("html", "png")}
+REACHABLE |= {"<pre>": '<pre tabindex="0">', "<th></th>": "<td></td>"}
 
 
 def newest(runs: Path) -> list[Path]:

@@ -73,7 +73,8 @@ WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
 LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
-LABEL_LETTERS, LABEL_INCHES = 56, 0.14  # of a line at the left of a bar: letters at most, and its height
+LABEL_LETTERS = 56  # of a line at the left of a bar, or at the right end of a line
+LABEL_LINES = 3  # for which a bar has room
 # How labels say a column, where its value alone does not.
 SAID = {
     "batch_size": "batch {:.0f}".format,
@@ -258,6 +259,9 @@ def draw_bars(
         look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
     wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
+    lines_of_most = 1 + max(label.count("\n") for label in wrapped)
+    if lines_of_most > LABEL_LINES:
+        axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
     axes.set_yticks(places, wrapped, fontsize=8)
     most = max((label.count("\n") + 1 for label in wrapped), default=0)
     axes.figure.set_figheight(max(axes.figure.get_figheight(), 1.6 + LABEL_INCHES * most * len(lines)))
@@ -328,7 +332,8 @@ def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     """
     axes.autoscale_view()
     to_share = (axes.transData + axes.transAxes.inverted()).transform
-    ends = sorted(ends, key=lambda end: to_share(end[:2])[1])
+    ends = [(x, y, textwrap.fill(text, LABEL_LETTERS), shade) for x, y, text, shade in ends]
+    ends.sort(key=lambda end: to_share(end[:2])[1])
     gap, height = LABEL_HEIGHT / axes.figure.get_figheight(), -1.0
     heights = [height := max(to_share((x, y))[1], height + gap * (1 + text.count("\n"))) for x, y, text, _ in ends]
     beyond = max(0.0, heights[-1] - 1.0) if heights else 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook.judging import intervals, verdicts, wording
+from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.rows import records
 from benchbook.studies.figures import view
@@ -92,7 +93,9 @@ class Says:
         if lines.empty:
             return self.none
         published = "source" in lines and lines["source"].iloc[0] != "measured"
-        values = line or {}
+        values = dict(line or {})
+        if "framework" in values:
+            values["framework"] = libraries.WORDS.get(values["framework"])
         if line and "machine" in line:
             values |= {"place": place or names.in_sentence(line)}
         value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)

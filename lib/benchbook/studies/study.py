@@ -142,7 +142,9 @@ class Drawing:
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     def save(self, folder: Path, name: str) -> None:
-        """Write figure and tables into a folder; see `figures.save`."""
+        """Write figure and tables into a folder, in place of those of before; see `figures.save`."""
+        for old in folder.glob(f"{name}.*"):
+            old.unlink()
         if self.figure is not None:
             figures.save(self.figure, self.table, folder, name, self.alt)
         elif len(self.table):

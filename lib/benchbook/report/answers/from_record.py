@@ -43,7 +43,7 @@ def of_record(
     for this in tasks:
         published += list(_published(this, forecaster))
         said = _own(this, forecaster) if this.key == "own" else _predictions(this, forecaster)
-        said = _to_accuracy(forecaster) if this.key == TO_ACCURACY else said
+        said = _to_accuracy(this, forecaster) if this.key == TO_ACCURACY else said
         for chip, family, answer, further in said:
             if isinstance(answer, Unknown):
                 reason = str(answer).removeprefix(f"of {chip} ")
@@ -123,10 +123,10 @@ def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
         yield chip, family, rate if isinstance(rate, Unknown) else _seconds(rate, this.images), {}
 
 
-def _to_accuracy(forecaster: Forecaster) -> Iterator[tuple]:
+def _to_accuracy(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
     """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
     listed = list(chips.table().index)
-    questions = [Question(chip, "resnet50", PRECISIONS["half"], image_size=224) for chip in listed]
+    questions = [Question(chip, this.work, PRECISIONS["half"], image_size=this.image_size) for chip in listed]
     said = dict(zip(listed, forecaster.rates(questions), strict=True))
     rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
     worth = epochs_worth(forecaster.figures, rates)

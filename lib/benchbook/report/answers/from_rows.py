@@ -7,9 +7,11 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, wording
+from benchbook.machine import libraries
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
-from benchbook.report.answers.from_record import REFERENCE
+from benchbook.report import tables
+from benchbook.report.answers.from_record import REFERENCE, specification
 from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
@@ -148,7 +150,7 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
         estimated=point.get("energy_method") == ESTIMATED,
         energy_note=f"read at: {boundary}. {wall_note(boundary)}" if pandas.notna(joules) else NO_SENSOR,
         settings={
-            label: f"{value:g}" if isinstance(value, float) else str(value)
+            label: tables.text(libraries.WORDS.get(value, value))
             for name, label in SETTINGS.items()
             if pandas.notna(value := (point | {"verdict": line["verdict"]}).get(name))
         },

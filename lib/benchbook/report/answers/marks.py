@@ -75,6 +75,8 @@ TASKS = (
         "Published times from the first step until 75.9 % of ImageNet's test images are classified correctly; machines,"
         " batch sizes and recipes are those of each source. Predictions are for one device in 16 bits.",
         1,
+        image_size=224,
+        work="resnet50_cost",
     ),
     Task(
         "simclr",

@@ -147,9 +147,9 @@ def _row(this: Task, marks: list[Mark], links: Mapping[str, str]) -> dict:
 
 
 def _numbers(mark: Mark) -> dict:
-    """Return what the script knows of a mark; numbers with four digits."""
+    """Return what the script knows of a mark; numbers with six digits, so that two round to what the page has."""
     numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "joules": mark.joules}
-    data = {name: float(f"{value:.4g}") for name, value in numbers.items() if value is not None}
+    data = {name: float(f"{value:.6g}") for name, value in numbers.items() if value is not None}
     texts = {
         "id": identifier(mark),
         "family": mark.family,

@@ -96,6 +96,8 @@ function find(text) {
   const found = rows.filter((row) => matches(row, text));
   return exact ?? least(found, (row) => 1e6 * Boolean(row.apart) + 1000 * row.count + row.name.length);
 }
+const namesakes = (row, text) => row.name.toLowerCase() === text.trim().toLowerCase() ? []
+  : rows.filter((other) => other !== row && other.count === row.count && !other.apart && matches(other, text));
 function passes(row) {
   return matches(row, field("find").value)
     && (!field("kind").value || row.kind === field("kind").value)
@@ -199,13 +201,16 @@ function fill(column, row, mark) {
   card.querySelectorAll(`.${column}`).forEach((cell) => { cell.hidden = !row; });
   if (!row) return;
   const head = card.querySelector(`th.${column}`);
-  head.replaceChildren(made("a", {href: `${row.page}#${row.id}`, textContent: row.here ? called(row) : row.name}));
+  const note = (text) => made("small", {textContent: text});
+  const others = namesakes(row, field(column).value).map(({name}) => name).join(", ");
+  head.replaceChildren(
+    made("a", {href: `${row.page}#${row.id}`, textContent: row.here ? called(row) : row.name}), " ",
+    note(others && say("namesakes", {names: others})));
   if (row.apart || !mark) {
     for (const line of lines) set(line, [""]);
     set("time", [row.apart ? say("other_work", {apart: row.apart}) : say("no_family", {})]);
     return;
   }
-  const note = (text) => made("small", {textContent: text});
   const unknown = [say("unknown", {})], rent = rentOf(row, mark), electricity = electricityOf(mark);
   const each = constants.epochs > 1 ? `${duration(mark.seconds / constants.epochs)} an epoch, ` : "";
   set("time", [made("strong", {textContent: duration(mark.seconds)}), note(each + (constants.families[mark.family] ?? ""))]);
@@ -253,8 +258,9 @@ function missing(text) {
   const names = Object.keys(constants.elsewhere).filter((name) => matches({search: name.toLowerCase()}, text));
   const tasks = [...new Set(names.flatMap((name) => constants.elsewhere[name]))].map((place) => constants.tasks[place]);
   none.querySelector("[data-of=text]").textContent = text;
+  none.lastElementChild.hidden = !tasks.length;
   none.querySelector("[data-of=others]").replaceChildren(...tasks.map(([short, address], place) =>
-    made("a", {href: `${address}#consider=${encodeURIComponent(text)}`, textContent: `${place ? ", " : ""}${short}`})));
+    made("a", {href: `${address}#consider=${encodeURIComponent(text)}`, textContent: `${place ? "; " : ""}${short}`})));
 }
 
 // The address keeps what is not as at first; another network takes the machines along.
@@ -314,6 +320,7 @@ if (field("preset")) {
   field("preset").dataset.first = [...field("preset").options].find(({text}) => text === NETWORK).value;
   field("operations").dataset.first = field("preset").dataset.first;
 }
+card.querySelector("[data-line=fits]").hidden = !rows.some((row) => row.marks.some((mark) => mark.fits));
 form.hidden = false;
 table.classList.add("scripted");
 recall();

@@ -3,6 +3,7 @@
 import pandas
 
 from benchbook.judging import wording
+from benchbook.machine import libraries
 from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Says
@@ -47,8 +48,9 @@ def reading(rows: pandas.DataFrame) -> str:
     others = [f"{value / fp32:.2f} times as many in {name}" for name, value in rate["matmul"].items() if name != "fp32"]
     refused = sorted(set(rows.loc[rows["model"].eq("matmul") & rows["status"].ne("ok"), "precision"].dropna()))
     idle, place = rows["idle_watts"].dropna(), rows.iloc[0]
+    framework = libraries.WORDS[place["framework"]]
     sentences = [
-        f"{place['device_name']} ({place['device']}, {place['framework']}) does {amount(fp32)}FLOP/s in fp32"
+        f"{place['device_name']} ({place['device']}, {framework}) does {amount(fp32)}FLOP/s in fp32"
         + (f", {wording.joined(others)}." if others else "."),
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
