@@ -67,7 +67,8 @@ def of_publications() -> pandas.DataFrame:
     """Return all rates that were published: those of the record, and those of articles that are not on it."""
     figures, rows = articles.read(), articles.rows()
     listed = rows["reference"].str.partition(";")[0].isin(figures["article"])
-    return pandas.concat([of_record(figures), of_articles(rows[~listed])], ignore_index=True)
+    both = [rates.astype(object) for rates in (of_record(figures), of_articles(rows[~listed]))]
+    return pandas.concat(both, ignore_index=True).infer_objects()  # pandas 2 warns of columns that are empty in one
 
 
 def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
@@ -127,7 +128,7 @@ def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame) -> pandas.D
         ceilings: from `rows.ceilings`.
     """
     points = summary[summary["samples_per_second"].notna() & summary["status"].eq("ok")]
-    points = points[points["device_count"].fillna(1).eq(1) & ~points["model"].isin(TINY)]
+    points = points[points["device_count"].astype(float).fillna(1).eq(1) & ~points["model"].isin(TINY)]
     best = best_rates(ceilings)
     reached = [(line, reached_by(best, line)) for line in _lines(points)]
     return pandas.DataFrame([_of_point(line, own) for line, own in reached if own], columns=COLUMNS)

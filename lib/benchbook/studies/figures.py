@@ -456,9 +456,9 @@ def _add_legend(
     figure.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
-def _errors(values: pandas.DataFrame, column: str) -> list[pandas.Series]:
+def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:
     """Return how far low and high are from a column, as `Axes.errorbar` takes them."""
-    return [(values[column] - values["low"]).clip(lower=0), (values["high"] - values[column]).clip(lower=0)]
+    return numpy.maximum([values[column] - values["low"], values["high"] - values[column]], 0)
 
 
 def _has_bounds(table: pandas.DataFrame) -> pandas.Series:

@@ -47,6 +47,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         joules_per_million=table["energy_per_sample"].astype(float) / length * 1e6,
         dollars_per_billion=estimate.rent(1e9 / rate, hourly),
         ladder=table["ladder"].fillna(""),
+        lora_rank=table["lora_rank"].astype("Int64"),
     ).drop(columns=["samples_per_second", "energy_per_sample"])
 
 
