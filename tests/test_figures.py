@@ -228,13 +228,6 @@ def test_a_saved_table_comes_back_with_all_digits(tmp_path):
     assert read["message"][1] == "späť"
 
 
-def test_the_house_style_ends_with_its_block():
-    before = matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]
-    with figures.style():
-        assert matplotlib.rcParams["svg.hashsalt"] == "benchbook"
-    assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.hashsalt"]) == before
-
-
 @pytest.mark.parametrize(("last", "is_drawn"), [(2.29, False), (1.5, True)])
 def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     chart = next(chart for chart in mobilenet.STUDY.charts if chart.name == "mobilenetv2-loss")

@@ -23,7 +23,7 @@ from benchbook.record import articles
 from benchbook.report import answers, executed, headline, tables
 from benchbook.running import kernel
 from benchbook.studies import figures
-from benchbook.studies.study import Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
 PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)
@@ -124,7 +124,7 @@ def write_site(tmp_path):
         *lines,
         claims=(CLAIM,),
         claim_outcomes=(OUTCOME,),
-        alt="A bar.",
+        alt="A bar",
         title="Bars",
         names=FIGURES[:1],
         parity=PARITY,
@@ -136,9 +136,8 @@ def write_site(tmp_path):
         with figures.style():
             figure = Figure(figsize=(4, 2))
             figure.subplots().set_title(title)
-        figures.save(figure, pandas.DataFrame(values, columns=list(DRAWN)), folder, names[0], alt)
-        kinds = ("svg", "csv", "json") if len(values) else ("csv", "json")
-        for name, kind in itertools.product(names[1:], kinds):
+        Drawing(figure, pandas.DataFrame(values, columns=list(DRAWN)), alt).save(folder, names[0])
+        for name, kind in itertools.product(names[1:], ("svg", "csv", "json")):
             shutil.copy(folder / f"{names[0]}.{kind}", folder / f"{name}.{kind}")
         figures.save_table(pandas.DataFrame(lines or [summary_line()]), folder, "summary")
         figures.save_table(pandas.DataFrame(claims), folder, "claims")
@@ -258,12 +257,6 @@ def test_every_page_has_the_bar_and_an_address_only_where_one_is_configured(writ
     assert listed == set(pages) - {"404.html"}
 
 
-def test_a_figure_without_rows_is_a_line_and_no_empty_axes(write_site):
-    page = write_site(names=FIGURES[:2], title="Nobody measured it", values=()).studies
-    assert page.text.count("Nobody measured it") == 2
-    assert not [link for link in page.links if link.startswith("files/") and link.endswith(".svg")]
-
-
 def test_no_markup_comes_from_rows_or_figures(write_site):
     plain = {"headline": [HEADLINE], "machines": [{"machine": "desk", "condition": "calm"}]}
     plain |= {"findings": [{"study": "mnist_speedup", "finding": "It is."}], "prediction_errors": [{"rule": "cores"}]}
@@ -285,7 +278,7 @@ def test_no_markup_comes_from_rows_or_figures(write_site):
     assert after.studies.text.count(MARKUP) >= 5  # finding, figure, citation, headline twice
     assert after.claims.text.count(MARKUP) == after.machines.text.count(MARKUP) == 2
     assert after.points.text.count(MARKUP) == 3  # table, list, message
-    assert after.studies.alts == [f'"{MARKUP}']
+    assert after.studies.alts == [f'"{MARKUP}. {MARKUP}.']
 
 
 def test_the_pages_read_as_in_the_snapshot(write_site):

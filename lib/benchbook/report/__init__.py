@@ -300,11 +300,10 @@ def _copy(figures: Path, files: Path) -> None:
 def _figures(
     folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published
 ) -> dict[str, list[dict]]:
-    """Return the figures that were written, those that nobody measured apart; nothing where there are none."""
+    """Return the figures that were written; nothing where there are none."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
         described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         table = tables.read(folder / f"{name}.csv")
         drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines, printed))
-    parts = {"figures": [one for one in drawn if not one["empty"]], "missing": [one for one in drawn if one["empty"]]}
-    return parts if drawn else {}
+    return {"figures": drawn} if drawn else {}

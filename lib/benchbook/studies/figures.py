@@ -1,11 +1,10 @@
 """How figures look: the house style, bars with intervals, points on two axes, lines over steps; and their files."""
 
+import functools
 import io
 import itertools
-import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import matplotlib
@@ -94,11 +93,7 @@ SAID = {
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw in the house style inside a `with` block."""
-    with matplotlib.rc_context(STYLE):
-        yield
+style = functools.partial(matplotlib.rc_context, STYLE)  # draws in the house style inside a `with` block
 
 
 def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
@@ -352,24 +347,6 @@ def bounds_kind(line: dict) -> str:
     if not _is_measured(line):
         return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
     return INTERVAL if line.get("interval") == INTERVAL else RANGE
-
-
-def save(figure: Figure, table: pandas.DataFrame, folder: Path, name: str, alt: str) -> None:
-    """Write a figure as SVG, its table as CSV, and what a page needs as JSON; a figure of an empty table has no SVG.
-
-    Args:
-        figure: drawn in the house style; its first title is the caption.
-        table: the numbers behind it.
-        folder: where to write; it is made.
-        name: file name without extension.
-        alt: what the figure shows, in words, for those who do not see it.
-    """
-    save_table(table, folder, name)
-    if not table.empty:
-        (folder / f"{name}.svg").write_bytes(render(figure, "svg"))
-    title = next(axes.get_title(loc="left") for axes in figure.axes)
-    page = {"title": " ".join(title.split()), "alt": alt, "empty": table.empty}
-    (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
 
 
 def render(figure: Figure, form: str = "png") -> bytes:

@@ -3,6 +3,7 @@
 Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -142,15 +143,20 @@ class Drawing:
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     def save(self, folder: Path, name: str) -> None:
-        """Write figure and tables into a folder, in place of those of before; see `figures.save`."""
-        for old in folder.glob(f"{name}.*"):
-            old.unlink()
-        if self.figure is not None:
-            figures.save(self.figure, self.table, folder, name, self.alt)
-        elif len(self.table):
-            figures.save_table(self.table, folder, name)
-        for other, table in self.tables.items():
+        """Write the figure as SVG, what a page needs of it as JSON, and tables as CSV; without a figure tables alone.
+
+        Args:
+            folder: where to write; it is made.
+            name: file name without extension; further tables have names of their own.
+        """
+        own = {name: self.table} if self.figure or len(self.table) else {}
+        for other, table in (own | self.tables).items():
             figures.save_table(table, folder, other)
+        if self.figure:
+            title = " ".join(next(axes.get_title(loc="left") for axes in self.figure.axes).split())
+            page = json.dumps({"title": title, "alt": self.alt}, indent=1)
+            (folder / f"{name}.svg").write_bytes(figures.render(self.figure, "svg"))
+            (folder / f"{name}.json").write_text(f"{page}\n")
 
     def _repr_png_(self) -> bytes | None:
         """Return the figure as a notebook shows it."""

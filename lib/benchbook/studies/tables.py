@@ -36,18 +36,17 @@ def beside_printed(
     return longest(table, alike)[columns].reset_index(drop=True)
 
 
-def ratio(line: dict, base: dict, column: str, combine=intervals.divide) -> dict:
+def ratio(line: dict, base: dict, column: str) -> dict:
     """Return how a figure of one line compares with that of another.
 
     Args:
         line, base: with the column, its low, high and interval, num_windows and verdict.
         column: of the figures.
-        combine: how, such as `intervals.divide`.
 
     Returns:
         ratio, low, high, interval (its kind), num_windows (the smaller number), verdict (the worse one).
     """
-    value = combine(Interval.from_row(line, column), Interval.from_row(base, column))
+    value = intervals.divide(Interval.from_row(line, column), Interval.from_row(base, column))
     return {
         "ratio": value.value,
         "low": value.low,

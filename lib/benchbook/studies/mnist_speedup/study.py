@@ -3,7 +3,7 @@
 import pandas
 from matplotlib.axes import Axes
 
-from benchbook.judging import confirmation, intervals, statistics, wording
+from benchbook.judging import confirmation, statistics, wording
 from benchbook.studies import input_shares
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
@@ -55,7 +55,7 @@ def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
     lines = []
     for line in (line for line in times if line["device"] != "cpu"):
         if base := on_cpu.get(tuple(line[name] for name in alike)):
-            faster = shared.ratio(line, base, "seconds", lambda own, other: intervals.divide(other, own))
+            faster = shared.ratio(base, line, "seconds")
             lines.append(line | faster | {"speedup": faster["ratio"]})
     columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", "low", "high"]
     return pandas.DataFrame(lines, columns=[*columns, "interval", "num_windows", "verdict"])
