@@ -119,7 +119,7 @@ def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkey
 
 
 def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):
-    images = network_torch.TransformedImages(tiny.train_images, tiny.train_labels)
+    images = _controlled(tiny).train_batches(0).dataset
     again = pickle.loads(pickle.dumps(images))
     assert len(again) == len(images) == 50
     assert torch.equal(again[3][0], images[3][0])

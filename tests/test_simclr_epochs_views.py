@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torchvision import transforms
 from torchvision.transforms import functional as pictures
 
+from benchbook.frameworks.torch.runtime import TransformedImages
 from benchbook.studies.simclr_epochs import views
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
@@ -107,25 +108,20 @@ def test_colours_are_jittered_as_torchvision_does():
     torch.testing.assert_close(found[~chosen], images[~chosen])
 
 
-def test_views_of_an_image_differ_and_are_normalised_by_imagenets_constants():
-    first, second = views.AugmentedPairs(RANDOM)[3]
+def test_views_of_an_image_differ_are_normalised_by_imagenets_constants_and_can_be_sent_to_spawned_workers():
+    first, second = pickle.loads(pickle.dumps(views.AugmentedPairs(RANDOM)))[3]
     assert first.shape == second.shape == (3, 32, 32)
     assert not torch.equal(first, second)
-    plain, label = views.PlainImages(RANDOM, numpy.arange(12))[3]
+    plain, label = pickle.loads(pickle.dumps(TransformedImages(RANDOM, numpy.arange(12), views.plain())))[3]
     by_hand = (RANDOM[3] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     torch.testing.assert_close(plain.double(), torch.from_numpy(by_hand.transpose(2, 0, 1)), rtol=0, atol=1e-5)
     assert label == 3
-    resident = views.DeviceImages(RANDOM, numpy.arange(12), "cpu")
-    images, labels = next(resident.plain(2, numpy.array([7, 3])))
-    torch.testing.assert_close(images[1], plain)
-    assert labels.tolist() == [7, 3]
 
 
 def test_an_epoch_on_the_device_is_full_batches_in_an_order_of_its_generator():
-    colours = numpy.stack([image_of(20 * number, 0, 0) for number in range(1, 11)])
-    resident = views.DeviceImages(colours, numpy.arange(10), "cpu")
-    resident.augment = lambda images: images  # the images themselves, to see which they are
-    batches = list(resident.pairs(4, torch.Generator().manual_seed(1)))
+    colours = torch.stack([torch.full((3, 32, 32), 20 * number) for number in range(1, 11)])
+    same = torch.nn.Identity()  # the images themselves, to see which they are
+    batches = list(views.pairs(colours, same, 4, torch.Generator().manual_seed(1)))
     assert [(len(first), len(second)) for first, second in batches] == [(4, 4), (4, 4)]
     assert all(torch.equal(first, second) for first, second in batches)
     seen = torch.cat([first[:, 0, 0, 0] for first, _ in batches])
@@ -139,9 +135,3 @@ def test_fixed_pairs_are_the_same_for_the_same_seed_and_draw_nothing():
     assert torch.equal(once, again)
     assert not torch.equal(once, other)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_pairs_can_be_sent_to_a_spawned_worker():
-    first, second = pickle.loads(pickle.dumps(views.AugmentedPairs(RANDOM)))[3]
-    assert first.shape == second.shape == (3, 32, 32)
-    assert not torch.equal(first, second)

@@ -199,6 +199,7 @@ def test_half_precision_without_autocast_keeps_weights_so(tiny):
 
 def test_classes_are_those_of_scikit_learn(monkeypatch):
     monkeypatch.setattr(neighbours, "CHUNK", 64)  # 150 features: three parts
+    monkeypatch.setattr(neighbours, "NEIGHBOURS", 50)
     draw = numpy.random.default_rng(0)
     labels = draw.integers(0, 7, 400)
     centres = draw.normal(size=(7, 16))
@@ -210,7 +211,7 @@ def test_classes_are_those_of_scikit_learn(monkeypatch):
     from sklearn.neighbors import KNeighborsClassifier  # its import takes a second
 
     theirs = KNeighborsClassifier(50, weights=weigh, metric="cosine", algorithm="brute").fit(bank, labels)
-    own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)), neighbours=50)
+    own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)))
     assert own.tolist() == theirs.predict(features).tolist()
     assert len(set(own.tolist())) == 7
 

@@ -234,7 +234,7 @@ def test_the_schedule_of_resnet50_is_the_plans():
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
     metal = replace(CPU, kind="metal")
     assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
-    with pytest.raises(NotImplementedError, match="allowed with MLX: precision and compiled"):
+    with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled"):
         mnist.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, bf16, fp16"):
         build("mnist", precision="tf32")

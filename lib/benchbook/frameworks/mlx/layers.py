@@ -11,6 +11,8 @@ import mlx.core as mx
 import numpy
 from mlx import nn
 
+from benchbook.frameworks.mlx.runtime import assign, leaves
+
 
 class Convolution(nn.Module):
     """A convolution.
@@ -130,6 +132,18 @@ class BatchNorm(nn.BatchNorm):
         return ((values - mean) * scale + self.bias).astype(images.dtype)
 
 
+class Convolved(nn.Module):
+    """A convolution, and the batch norm behind it or what is left of that."""
+
+    def __init__(self, convolution: Convolution, norm: nn.Module) -> None:
+        super().__init__()
+        self.convolution, self.norm = convolution, norm
+
+    def __call__(self, images: mx.array) -> mx.array:
+        """Return convolved, normalised images."""
+        return self.norm(self.convolution(images))
+
+
 class Shift(nn.Module):
     """What a frozen batch norm leaves where its scale is in the convolution before it."""
 
@@ -163,7 +177,9 @@ def flops_per_sample(model: nn.Module, images: mx.array) -> float:
         model: its products are layers of this module, which come in the order of the data.
         images: a batch as the network takes it; nothing is computed of it.
     """
+    before = leaves(model)
     model(images)  # each layer notes the pixels of its output
+    assign(model, before)  # batch norms have seen no batch yet
     total, above = 0, False
     for layer in _in_order(model):
         trained = "weight" in layer.trainable_parameters()

@@ -12,6 +12,7 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import ParitySubject, Settings, Workload
@@ -238,6 +239,7 @@ class MlxWorkload(Workload):
         loss: outputs in float32 and labels to the mean loss.
         most_norm: see `Network`.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
+        sample_shape: of one sample as the network takes it, whose operations are counted; empty: they are known.
         make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
 
@@ -250,11 +252,15 @@ class MlxWorkload(Workload):
     loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
     most_norm: float = 0.0
     epoch_rate: Callable[[int], float] | None = None
+    sample_shape: tuple[int, ...] = ()
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
         made = self.make_model(), self.make_optimizer()
         self.network = Network(self.device, *made, self.loss, self.settings, self.most_norm)
+        if self.sample_shape:
+            counted = flops_per_sample(self.network.model, mx.zeros((1, *self.sample_shape)))
+            self.columns = self.columns | {"flops_per_sample": counted}
 
     @functools.cached_property
     def plain(self) -> Plain:

@@ -1,11 +1,14 @@
-"""Images and labels that stay on a device, from which batches are taken there; weights in Keras's shapes."""
+"""What the studies' torch networks share: images that stay on a device, or are loaded one by one; Keras's weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy
 import torch
+from PIL import Image
 from torch import nn
+from torch.utils.data import Dataset
 
+from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.devices import Device
 
 
@@ -33,6 +36,30 @@ class ResidentArrays:
         for indices in order:
             chosen = torch.as_tensor(indices, device=self.labels.device)
             yield self.prepare(self.images[chosen]), self.labels[chosen]
+
+
+class TransformedImages(Dataset):
+    """Images that are transformed one at a time on the host, with their labels; importable, for spawned workers.
+
+    Args:
+        images: uint8, shape (n, height, width) or (n, height, width, 3); of a tensor workers share the memory.
+        labels: shape (n,).
+        transform: from an image, as PIL has it.
+    """
+
+    def __init__(self, images: numpy.ndarray | torch.Tensor, labels: numpy.ndarray, transform: Callable) -> None:
+        self.images, self.labels, self.transform = images, labels.tolist(), transform
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.transform(Image.fromarray(numpy.asarray(self.images[index]))), self.labels[index]
+
+
+def order_generator(seed: int, epoch: int) -> torch.Generator:
+    """Return the generator of an epoch's order; see `batches.order_seed`."""
+    return torch.Generator().manual_seed(order_seed(seed, epoch))
 
 
 @torch.no_grad()

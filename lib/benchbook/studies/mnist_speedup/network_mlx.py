@@ -3,11 +3,13 @@
 MLX has no loader of its own: threads of this process prepare whole batches where torch has a process for each worker.
 """
 
+import functools
+
 import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks.mlx.layers import Convolution, Dense, as_torch, flops_per_sample
+from benchbook.frameworks.mlx.layers import Convolution, Dense, as_torch
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
@@ -50,24 +52,18 @@ def build(plan: Plan) -> MlxWorkload:
         lambda images, labels: (normalise(images), labels),
         TEST_BATCH_SIZE,
     )
-    made = MlxWorkload(
+    return MlxWorkload(
         **plan.common,
         make_model=lambda: Network(plan.seed),
         make_optimizer=lambda: optimizers.AdaDelta(1.0),
         train_batches=train,
         test_batches=test,
-        loss=nll,
+        loss=functools.partial(nn.losses.nll_loss, reduction="mean"),
         epoch_rate=lambda epoch: 0.7**epoch,
         columns=plan.columns(),
+        sample_shape=(28, 28, 1),
         make_plain=plan.plain_in_torch,
     )
-    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, mx.zeros((1, 28, 28, 1)))
-    return made
-
-
-def nll(outputs: mx.array, labels: mx.array) -> mx.array:
-    """Return the mean negative log-probability of the labels."""
-    return nn.losses.nll_loss(outputs, labels, reduction="mean")
 
 
 def normalise(images: numpy.ndarray) -> numpy.ndarray:

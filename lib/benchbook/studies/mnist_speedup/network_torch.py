@@ -4,19 +4,16 @@ from collections.abc import Iterable
 
 import numpy
 import torch
-from PIL import Image
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.plain import Adadelta, LabelsByImage, Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays
+from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, order_generator
 from benchbook.frameworks.torch.training import TorchWorkload, flops_per_sample
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
 from benchbook.studies.plan import Inputs
 
-MOST_PARITY_IMAGES = 64  # in a batch that is repeated in float64, which is slow
 BYTES = 256  # what a byte may be
 
 
@@ -98,30 +95,6 @@ class LeanNetwork(Network):
         return F.log_softmax(self.dense2(self.dropout2(hidden)), dim=1)
 
 
-class TransformedImages(Dataset):
-    """Images that are normalised one at a time on the host, as torchvision's MNIST with transforms does.
-
-    Args:
-        images: uint8, shape (n, 28, 28).
-        labels: int64, shape (n,).
-        normalised: by MNIST's mean and standard deviation; else pixels are 0 to 1.
-    """
-
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, normalised: bool = True) -> None:
-        from torchvision import transforms  # takes seconds, which resident images need not wait for
-
-        self.images = images
-        self.labels = labels.tolist()
-        normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
-        self.transform = transforms.Compose([transforms.ToTensor(), *normalise])
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
-
-
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
@@ -150,7 +123,7 @@ def plain(plan: Plan) -> Plain:
         make_network=Network,
         loss=F.nll_loss,
         make_optimizer=lambda: Adadelta(lambda step: 1.0),
-        batch_size=min(plan.batch_size, MOST_PARITY_IMAGES),
+        batch_size=plan.parity_batch_size,
         labels=lambda batch, place: stored.fit((batch[0][:, 0] * deviation + mean) * 255, batch[1]),
     )
 
@@ -167,30 +140,30 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
     """
     data = plan.dataset
     parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
-
-    def generator(number: int) -> torch.Generator:
-        return torch.Generator().manual_seed(number)
-
     if plan.data_resident:
         train, test = (ResidentArrays(plan.device, pixels(images, normalised), labels) for images, labels in parts)
 
         def shuffled(epoch: int) -> Iterable[torch.Tensor]:
-            order = torch.randperm(len(data.train_labels), generator=generator(order_seed(plan.seed, epoch)))
+            order = torch.randperm(len(data.train_labels), generator=order_generator(plan.seed, epoch))
             return order.to(plan.device.kind).split(plan.batch_size)
 
         whole = torch.arange(len(data.test_labels), device=plan.device.kind)
         return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(whole.split(test_batch_size))
+    from torchvision import transforms  # takes seconds, which resident images need not wait for
+
+    normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
+    transform = transforms.Compose([transforms.ToTensor(), *normalise])
+    train, test = (TransformedImages(*part, transform) for part in parts)
     # MPS has no pinned memory: there, the article's flag did nothing.
     pinned = plan.device.features.pins_memory
     options = {"num_workers": plan.workers, "shuffle": plan.shuffles, "pin_memory": pinned}
-    train, test = (TransformedImages(*part, normalised) for part in parts)
     return (
-        lambda epoch: DataLoader(train, plan.batch_size, generator=generator(order_seed(plan.seed, epoch)), **options),
-        lambda: DataLoader(test, test_batch_size, generator=generator(plan.seed), **options),
+        lambda epoch: DataLoader(train, plan.batch_size, generator=order_generator(plan.seed, epoch), **options),
+        lambda: DataLoader(test, test_batch_size, generator=torch.Generator().manual_seed(plan.seed), **options),
     )
 
 
 def pixels(images: numpy.ndarray, normalised: bool = True) -> numpy.ndarray:
-    """Return all images as the network takes them, as TransformedImages makes each."""
+    """Return all images as the network takes them, as torchvision's transforms make each."""
     floats = torch.tensor(images).unsqueeze(1).float().div(255)
     return (floats.sub(MEAN).div(STANDARD_DEVIATION) if normalised else floats).numpy()

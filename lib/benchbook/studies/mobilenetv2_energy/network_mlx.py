@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, Shift, flops_per_sample
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Convolved, Dense, Shift
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.mobilenetv2_energy import weights
@@ -26,7 +26,7 @@ class Block(nn.Module):
     """An inverted residual: expand, convolve each channel, project; added to its input where shapes allow.
 
     Args:
-        make: from a convolution's name, stride and padding to the convolution with its batch norm.
+        make: from a convolution's name, stride and padding to it and its batch norm.
         prefix: of its layers' names.
         stride, side: of the depthwise convolution, and the pixels a side of its images.
         expanded: whether it has an expansion.
@@ -36,18 +36,17 @@ class Block(nn.Module):
     def __init__(self, make, prefix: str, stride: int, side: int, expanded: bool, residual: bool) -> None:
         super().__init__()
         padding = (1, 1) if stride == 1 else (side % 2, 1)  # keras.src.applications.imagenet_utils.correct_pad
-        self.expand = make(f"{prefix}_expand") if expanded else []
-        self.depthwise = make(f"{prefix}_depthwise", stride, padding)
+        self.inner = [make(f"{prefix}_expand")] if expanded else []
+        self.inner.append(make(f"{prefix}_depthwise", stride, padding))
         self.project = make(f"{prefix}_project")
         self.residual = residual
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return images of the block's channels."""
         hidden = images
-        for convolution, norm in filter(None, (self.expand, self.depthwise)):
-            hidden = nn.relu6(norm(convolution(hidden)))
-        convolution, norm = self.project
-        hidden = norm(convolution(hidden))
+        for convolved in self.inner:
+            hidden = nn.relu6(convolved(hidden))
+        hidden = self.project(hidden)
         return images + hidden if self.residual else hidden
 
 
@@ -83,13 +82,10 @@ class Network(nn.Module):
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return logits of the classes; the softmax is part of the loss."""
-        convolution, norm = self.stem
-        hidden = nn.relu6(norm(convolution(images)))
+        hidden = nn.relu6(self.stem(images))
         for block in self.blocks:
             hidden = block(hidden)
-        convolution, norm = self.top
-        hidden = nn.relu6(norm(convolution(hidden)))
-        return self.head(self.dropout(hidden.mean((1, 2))))
+        return self.head(self.dropout(nn.relu6(self.top(hidden)).mean((1, 2))))
 
 
 def build(plan: Plan) -> MlxWorkload:
@@ -105,7 +101,7 @@ def build(plan: Plan) -> MlxWorkload:
         lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
         MOST_TEST_IMAGES,
     )
-    made = MlxWorkload(
+    return MlxWorkload(
         **plan.common,
         make_model=lambda: Network(plan),
         make_optimizer=lambda: optimizers.Adam(
@@ -113,15 +109,13 @@ def build(plan: Plan) -> MlxWorkload:
         ),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | {"parameters": sum(array.size for part in plan.arrays.values() for array in part)},
+        columns=plan.columns(),
+        sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
     )
-    example = mx.zeros((1, plan.image_size, plan.image_size, 3))
-    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
-    return made
 
 
-def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> list[nn.Module]:
+def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> Convolved:
     """Return a convolution and its batch norm; where that is folded, its offset alone is left of it."""
     [kernel], norm = plan.arrays[name], plan.arrays[weights.convolutions()[name][0]]
     depthwise = "depthwise" in name
@@ -129,6 +123,6 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
         scale, offset, mean, variance = norm
         factor = scale / numpy.sqrt(variance + NORM_EPSILON)
         folded = kernel * (factor[:, None] if depthwise else factor)
-        return [Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor)]
-    anew = 1 - plan.momentum
-    return [Convolution(kernel, None, stride, padding, depthwise), BatchNorm(norm, NORM_EPSILON, anew, plan.trainable)]
+        return Convolved(Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor))
+    batch_norm = BatchNorm(norm, NORM_EPSILON, 1 - plan.momentum, plan.trainable)
+    return Convolved(Convolution(kernel, None, stride, padding, depthwise), batch_norm)

@@ -80,9 +80,6 @@ def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
     model = Network(plan)
-    # Keras counts the moving statistics of batch norms among the parameters; so do these rows, for all frameworks.
-    statistics = sum(part.numel() for part in model.buffers() if part.dim())
-    num_parameters = sum(part.numel() for part in model.parameters()) + statistics
     if plan.folded:
         fold(model.features)
     model.to(plan.device.kind)
@@ -107,7 +104,7 @@ def build(plan: Plan) -> TorchWorkload:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: DECAY_RATE ** (step / DECAY_STEPS)),
         train_batches=train,
         test_batches=test,
-        columns=plan.columns() | {"parameters": num_parameters, "flops_per_sample": flops_per_sample(model, example)},
+        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, example)},
         rate_by_step=True,
         plain=plain(plan),
     )

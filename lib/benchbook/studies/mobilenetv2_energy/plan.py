@@ -92,6 +92,13 @@ class Plan(StudyPlan):
         """Return the row and the column of the data set that each one of an enlarged image is a copy of."""
         return tuple(nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3])
 
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework.
+
+        Keras counts the moving statistics of batch norms among the parameters; so do these rows.
+        """
+        return super().columns() | {"parameters": sum(part.size for parts in self.arrays.values() for part in parts)}
+
     def plain(
         self, make_network: Callable, loss: Callable, *, channels_first: bool = False, corrected_late: bool = False
     ) -> Plain:

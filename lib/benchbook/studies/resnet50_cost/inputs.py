@@ -80,11 +80,6 @@ def normalise(pixels: numpy.ndarray) -> numpy.ndarray:
     return (pixels.astype(numpy.float32) / numpy.float32(255) - mean) / deviation
 
 
-def channels_first(images: numpy.ndarray) -> numpy.ndarray:
-    """Return images (n, height, width, 3) as (n, 3, height, width)."""
-    return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2))
-
-
 def _middle(width: int, height: int, across: float, down: float) -> Box:
     left, upper = (width - across) / 2, (height - down) / 2
     return left, upper, left + across, upper + down

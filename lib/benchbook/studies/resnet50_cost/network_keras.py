@@ -25,7 +25,6 @@ def build(plan: Plan) -> KerasWorkload:
         seed=plan.seed,
         metric=plan.metric,
     )
-    made.columns["parameters"] = made.trainable_parameters()  # Keras counts moving statistics as well
     if plan.dataset is None:
         batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
         made.train_batches, made.test_batches = plan.repeated(batch)

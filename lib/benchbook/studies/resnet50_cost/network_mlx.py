@@ -6,7 +6,7 @@ import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Dense, flops_per_sample
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Convolved, Dense
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
@@ -14,27 +14,13 @@ from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
 
 
-class Convolved(nn.Module):
-    """A convolution and the batch norm behind it."""
-
-    def __init__(self, plan: Plan, part: Shape) -> None:
-        super().__init__()
-        around = part.shape[0] // 2
-        self.convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (around, around))
-        self.norm = BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT)
-
-    def __call__(self, images: mx.array) -> mx.array:
-        """Return convolved, normalised images."""
-        return self.norm(self.convolution(images))
-
-
 class Block(nn.Module):
     """A bottleneck: three convolutions, and one on the way around them where the shapes differ."""
 
     def __init__(self, plan: Plan, block: Shapes) -> None:
         super().__init__()
-        self.inner = [Convolved(plan, part) for part in block.convolutions]
-        self.around = [Convolved(plan, block.around)] if block.around else []
+        self.inner = [_convolved(plan, part) for part in block.convolutions]
+        self.around = [_convolved(plan, block.around)] if block.around else []
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return images of the block's channels."""
@@ -49,7 +35,7 @@ class Network(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.stem = Convolved(plan, STEM)
+        self.stem = _convolved(plan, STEM)
         self.pool = nn.MaxPool2d(3, 2, 1)
         self.blocks = [Block(plan, block) for block in blocks()]
         self.head = Dense(*plan.arrays[HEAD])
@@ -88,20 +74,23 @@ def build(plan: Plan) -> MlxWorkload:
         batch = tuple(map(mx.array, plan.synthetic_batch(plan.batch_size)))
         mx.eval(batch)
         train, test = plan.repeated(batch)
-    made = MlxWorkload(
+    return MlxWorkload(
         **plan.common,
         make_model=lambda: Network(plan),
         make_optimizer=lambda: Nesterov(functools.partial(rate, plan), MOMENTUM, nesterov=True),
         train_batches=train,
         test_batches=test,
         columns=plan.columns(),
+        sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
         metric=plan.metric,
     )
-    example = mx.zeros((1, plan.image_size, plan.image_size, 3))
-    made.columns["parameters"] = made.trainable_parameters()
-    made.columns["flops_per_sample"] = flops_per_sample(made.network.model, example)
-    return made
+
+
+def _convolved(plan: Plan, part: Shape) -> Convolved:
+    around = part.shape[0] // 2
+    convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (around, around))
+    return Convolved(convolution, BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT))
 
 
 def rate(plan: Plan, step: mx.array) -> mx.array:

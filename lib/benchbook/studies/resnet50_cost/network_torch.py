@@ -148,7 +148,10 @@ def decayed_apart(model: nn.Module) -> list[dict]:
 def _inputs(plan: Plan):
     """Return functions to an epoch's training batches and to the test batches."""
     if plan.dataset is None:
-        return plan.repeated(_synthetic(plan))
+        kind, generator = plan.device.kind, torch.Generator(plan.device.kind).manual_seed(plan.seed + plan.group.rank)
+        images = torch.randn(plan.share, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
+        labels = torch.randint(plan.num_classes, (plan.share,), generator=generator, device=kind)
+        return plan.repeated((move(images, plan.device, plan.settings), labels))  # kept as a step needs it
 
     def loader(crops: inputs.Crops, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
@@ -169,14 +172,5 @@ def _plain_inputs(batch: tuple) -> tuple:
     """Return normalised images and labels of a batch on the host; a loader's pixels are bytes."""
     images, labels = batch
     if images.dtype == numpy.uint8:
-        images = inputs.channels_first(inputs.normalise(images))
+        images = numpy.ascontiguousarray(inputs.normalise(images).transpose(0, 3, 1, 2))
     return (images,), labels
-
-
-def _synthetic(plan: Plan) -> Batch:
-    """Return one batch, made once on the device and kept as a step needs it."""
-    kind = plan.device.kind
-    generator = torch.Generator(kind).manual_seed(plan.seed + plan.group.rank)
-    images = torch.randn(plan.share, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
-    labels = torch.randint(plan.num_classes, (plan.share,), generator=generator, device=kind)
-    return move(images, plan.device, plan.settings), labels

@@ -188,6 +188,11 @@ class Plan(StudyPlan):
             steps_passed=round(5 * epoch_steps * min(1.0, PARITY_RATE / peak)),
         )
 
+    def columns(self) -> dict:
+        """Return the columns of a row that are the same for every framework; moving statistics are no parameters."""
+        trained = [part for parts in self.arrays.values() for part in parts[:2]]
+        return super().columns() | {"parameters": sum(part.size for part in trained)}
+
     def synthetic_batch(self, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return a batch of noise on the host: float32 (n, size, size, 3), and labels, int32."""
         random = numpy.random.default_rng([self.seed, 0])

@@ -28,7 +28,6 @@ END = (32, 16)
 NORM_KEPT, SLOPE = 0.95, 0.2
 LEARNING_RATE, POWER, MOMENTUM = 0.25, 0.9, 0.95  # of the article's release
 PIXELS = (1, 2, 3)  # axes of (n, height, width, 1)
-MOST_PARITY_IMAGES = 2  # in a batch that is repeated in float64, which is slow
 PARITY_SEED, PARITY_NOISE = 0, 0.25  # of brightness; see `plain`
 
 
@@ -127,9 +126,12 @@ def _overlap_and_union(outputs: Array, masks: Array) -> tuple[Array, Array]:
 def build(plan: Plan) -> KerasWorkload:
     """Return the study's workload on TensorFlow or JAX; see `Plan`. Accuracy is the IoU."""
     keras = import_keras(plan.device.framework)
-    steps_per_epoch = len(plan.order(0))
+
+    def scaled(images: Array) -> Array:
+        return keras.ops.cast(images, "float32") / 255.0
+
     train, test = plan.inputs(
-        lambda images, masks: ResidentArrays(plan.device, images[..., None], masks[..., None], _scale),
+        lambda images, masks: ResidentArrays(plan.device, images[..., None], masks[..., None], scaled),
         lambda images, masks: (scale(images), masks[..., None]),
         evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
     )
@@ -137,7 +139,7 @@ def build(plan: Plan) -> KerasWorkload:
         **plan.common,
         make_model=functools.partial(make_model, plan.image_size, plan.width),
         make_optimizer=lambda: keras.optimizers.SGD(
-            schedule(steps_per_epoch, plan.num_epochs), momentum=MOMENTUM, nesterov=True
+            schedule(plan.steps_per_epoch, plan.num_epochs), momentum=MOMENTUM, nesterov=True
         ),
         train_batches=train,
         test_batches=test,
@@ -156,7 +158,7 @@ def plain(plan: Plan) -> Plain:
     On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
     that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.
     """
-    data, steps_per_epoch = plan.dataset, len(plan.order(0))
+    data, steps_per_epoch = plan.dataset, plan.steps_per_epoch
     stored = LabelsByImage(data.train_images, data.train_labels)
 
     def with_noise(batch: tuple, place: int) -> tuple:
@@ -171,7 +173,7 @@ def plain(plan: Plan) -> Plain:
         make_network=kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
         loss=squares_and_overlap,
         make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
-        batch_size=min(plan.batch_size, MOST_PARITY_IMAGES),
+        batch_size=plan.parity_batch_size,
         labels=lambda batch, place: stored.fit(batch[0][..., 0] * 255, batch[1][..., 0]),
         noise=with_noise,
     )
@@ -191,10 +193,3 @@ def schedule(steps_per_epoch: int, num_epochs: int):
 def scale(images: numpy.ndarray) -> numpy.ndarray:
     """Return grey images as the network takes them: float32, 0 to 1, shape (n, height, width, 1)."""
     return images[..., None].astype("float32") / numpy.float32(255)
-
-
-def _scale(images: Array) -> Array:
-    """Return what `scale` does, in Keras's operations: on the device."""
-    import keras
-
-    return keras.ops.cast(images, "float32") / 255.0

@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.plain import SGD, Arrays, Plain
+from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, order_generator
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, flops_per_sample
 from benchbook.frameworks.workload import Evaluation
+from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views
 from benchbook.studies.simclr_epochs.neighbours import predict
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, Plan, spread
@@ -174,7 +175,7 @@ def plain(plan: Plan) -> Plain:
         make_network=functools.partial(Network, plan.joint_views),
         loss=nt_xent,
         make_optimizer=lambda: SGD(lambda step: 0.06 * plan.batch_size / 128, momentum=0.9, weight_decay=5e-4),
-        batch_size=min(plan.batch_size, size),
+        batch_size=size,
         inputs=lambda batch: (batch, None),
         settle=settle,
     )
@@ -182,36 +183,41 @@ def plain(plan: Plan) -> Plain:
 
 def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
     """Return what makes training, bank and test batches, from loaders as the source has them: nothing is pinned."""
-    data, pairs = plan.dataset, views.AugmentedPairs(plan.dataset.train_images)
+    data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
     # The article has 8 workers, however few cores there are; torch would say so at every epoch.
     warnings.filterwarnings("ignore", "This DataLoader will create")
 
-    def loader(images: Dataset, epoch: int, **options) -> DataLoader:
+    def loader(images: Dataset, epoch: int = 0, **options) -> DataLoader:
         # Without a generator of its own a loader would draw from the host's, even where nothing is shuffled.
-        generator = _generator(plan.seed, epoch)
-        return DataLoader(images, plan.batch_size, num_workers=plan.workers, generator=generator, **options)
+        options |= {"num_workers": plan.workers, "generator": order_generator(plan.seed, epoch)}
+        return DataLoader(images, plan.batch_size, **options)
 
-    bank = views.PlainImages(data.train_images[voters], data.train_labels[voters])
-    test = views.PlainImages(data.test_images[judged], data.test_labels[judged])
+    bank = TransformedImages(torch.from_numpy(data.train_images[voters]), data.train_labels[voters], plain)
+    test = TransformedImages(torch.from_numpy(data.test_images[judged]), data.test_labels[judged], plain)
     return {
         "train_batches": lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
-        "bank_batches": lambda: loader(bank, 0),
-        "test_batches": lambda: loader(test, 0),
+        "bank_batches": lambda: loader(bank),
+        "test_batches": lambda: loader(test),
     }
 
 
 def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
     """Return the same from images that stay on the device; no worker is needed."""
-    data, kind = plan.dataset, plan.device.kind
-    train = views.DeviceImages(data.train_images, data.train_labels, kind)
-    test = views.DeviceImages(data.test_images, data.test_labels, kind)
+    data, device = plan.dataset, plan.device
+    constants = (torch.tensor(values, device=device.kind).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION))
+    mean, deviation = constants
+
+    def normalised(images: torch.Tensor) -> torch.Tensor:
+        return images.float().div(255).sub(mean).div(deviation)
+
+    train = ResidentArrays(device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised)
+    test = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
+    bank, tested = (torch.from_numpy(part).split(EVALUATION_BATCH_SIZE) for part in (voters, judged))
+    augment = views.batched(data.train_images.shape[1:3])
     return {
-        "train_batches": lambda epoch: train.pairs(plan.batch_size, _generator(plan.seed, epoch)),
-        "bank_batches": lambda: train.plain(EVALUATION_BATCH_SIZE, voters),
-        "test_batches": lambda: test.plain(EVALUATION_BATCH_SIZE, judged),
+        "train_batches": lambda epoch: views.pairs(
+            train.images, augment, plan.batch_size, order_generator(plan.seed, epoch)
+        ),
+        "bank_batches": lambda: train.batches(bank),
+        "test_batches": lambda: test.batches(tested),
     }
-
-
-def _generator(seed: int, epoch: int) -> torch.Generator:
-    """Return the generator of an epoch."""
-    return torch.Generator().manual_seed(order_seed(seed, epoch))

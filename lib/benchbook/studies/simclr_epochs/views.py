@@ -32,7 +32,7 @@ def per_image(size: tuple[int, int]) -> transforms.Compose:
             transforms.RandomHorizontalFlip(FLIPPED),
             transforms.RandomApply([transforms.ColorJitter(*JITTER)], p=JITTERED),
             transforms.RandomGrayscale(GREY),
-            _plain(),
+            plain(),
         ]
     )
 
@@ -97,63 +97,28 @@ class AugmentedPairs(Dataset):
         return self.view(image), self.view(image)
 
 
-class PlainImages(Dataset):
-    """Images that are normalised one at a time and otherwise left alone, with their labels.
+def pairs(images: torch.Tensor, augment: nn.Module, batch_size: int, generator: torch.Generator) -> Iterator[Pair]:
+    """Yield one epoch's full batches of views, shuffled; both views of a batch are made together, on the device.
 
     Args:
-        images: uint8, shape (n, height, width, 3).
-        labels: int64, shape (n,).
+        images: uint8, shape (n, 3, height, width), on the device.
+        augment: from `batched`.
+        batch_size: images in a batch.
+        generator: of order and views.
     """
-
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray) -> None:
-        self.images = torch.from_numpy(numpy.array(images))
-        self.labels = labels.tolist()
-        self.view = _plain()
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.view(Image.fromarray(self.images[index].numpy())), self.labels[index]
-
-
-class DeviceImages:
-    """Images that stay on the device, where whole batches of views are made.
-
-    Args:
-        images: uint8, shape (n, height, width, 3).
-        labels: int64, shape (n,).
-        kind: of the device.
-    """
-
-    def __init__(self, images: numpy.ndarray, labels: numpy.ndarray, kind: str) -> None:
-        self.images = torch.from_numpy(numpy.array(images)).permute(0, 3, 1, 2).contiguous().to(kind)
-        self.labels = torch.from_numpy(numpy.array(labels)).to(kind)
-        self.augment = batched(images.shape[1:3])
-
-    def pairs(self, batch_size: int, generator: torch.Generator) -> Iterator[Pair]:
-        """Yield one epoch's full batches of views, shuffled; both views of a batch are made together."""
-        order = torch.randperm(len(self.images), generator=generator).to(self.images.device)
-        for indices in order[: len(order) // batch_size * batch_size].split(batch_size):
-            images = self.images[indices].float().div(255)
-            with _drawing_from(generator):
-                views = self.augment(torch.cat([images, images]))
-            yield views[:batch_size], views[batch_size:]
-
-    def plain(self, batch_size: int, positions: numpy.ndarray) -> Iterator[Pair]:
-        """Yield batches of normalised images and their labels: those at the positions, in their order."""
-        mean, deviation = (
-            torch.tensor(values, device=self.images.device).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION)
-        )
-        for indices in torch.from_numpy(positions).to(self.images.device).split(batch_size):
-            yield self.images[indices].float().div(255).sub(mean).div(deviation), self.labels[indices]
+    order = torch.randperm(len(images), generator=generator).to(images.device)
+    for indices in order[: len(order) // batch_size * batch_size].split(batch_size):
+        chosen = images[indices].float().div(255)
+        with _drawing_from(generator):
+            views = augment(torch.cat([chosen, chosen]))
+        yield views[:batch_size], views[batch_size:]
 
 
 def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
     """Return two views of each image on the host, the same for the same seed; nothing else is drawn by it."""
-    pairs = AugmentedPairs(images)
+    drawn = AugmentedPairs(images)
     with _drawing_from(torch.Generator().manual_seed(seed)):
-        first, second = zip(*(pairs[index] for index in range(len(pairs))), strict=True)
+        first, second = zip(*(drawn[index] for index in range(len(drawn))), strict=True)
     return torch.stack(first), torch.stack(second)
 
 
@@ -163,7 +128,8 @@ def as_pictures(views: torch.Tensor) -> numpy.ndarray:
     return (views.detach().cpu().float() * deviation + mean).clamp(0, 1).permute(0, 2, 3, 1).numpy()
 
 
-def _plain() -> transforms.Compose:
+def plain() -> transforms.Compose:
+    """Return torchvision's transforms from a PIL image to what the network takes, not augmented."""
     return transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, STANDARD_DEVIATION)])
 
 

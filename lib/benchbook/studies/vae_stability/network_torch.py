@@ -1,14 +1,12 @@
 """The variational autoencoder of the PyTorch examples, whose loss diverged on an early MPS build; see `plan`."""
 
-from collections.abc import Iterable, Iterator
-
 import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.frameworks.batches import order_seed
 from benchbook.frameworks.plain import Adam, Plain
+from benchbook.frameworks.torch.runtime import order_generator
 from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.network_torch import inputs
@@ -79,8 +77,8 @@ def build(plan: Plan) -> VariationalAutoencoder:
         loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
-        train_batches=lambda epoch: _without_labels(train(epoch)),
-        test_batches=lambda: _without_labels(test()),
+        train_batches=lambda epoch: ((images,) for images, _ in train(epoch)),
+        test_batches=lambda: ((images,) for images, _ in test()),
         columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
         metric=None,
@@ -92,8 +90,7 @@ def plain(plan: Plan) -> Plain:
     """Return what training is held against: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
 
     def with_noise(batch: Batch, place: int) -> Batch:
-        generator = torch.Generator().manual_seed(order_seed(plan.seed, place))
-        return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=generator)
+        return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=order_generator(plan.seed, place))
 
     return Plain(
         make_network=Network,
@@ -126,7 +123,3 @@ def draw_images(
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))
     return tuple(part.cpu().reshape(-1, 28, 28).numpy() for part in (images, reconstructions, samples))
-
-
-def _without_labels(batches: Iterable[Batch]) -> Iterator[Batch]:
-    return ((images,) for images, _ in batches)
