@@ -99,7 +99,7 @@ def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rou
 
 
 def test_both_views_stand_apart_each_under_its_name_and_one_alone_has_no_heading():
-    axes = drawn(line(variant="tuned"), line(), line(variant="tuned, joint views"), line(variant="controlled"))
+    axes = drawn(line(variant="tuned"), line(), line(variant="tuned, other"), line(variant="controlled"))
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["1", "3", "0", "2"]  # from the top
     heads = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text().endswith(":")}

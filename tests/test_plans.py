@@ -44,7 +44,6 @@ REFUSED = [
     ("segmentation_scaling", {"num_epochs": 0}, "num_epochs 0; allowed: 1 or more"),
     ("segmentation_scaling", {"dataset": GREY}, "allowed: a mask for each image"),
     ("segmentation_scaling", {"dataset": masks(192)}, "image_size 192; allowed: multiples of 128"),
-    ("simclr_epochs", {"joint_views": True}, "joint_views True; allowed: False"),
     ("simclr_epochs", {"schedule_epochs": 0}, "schedule_epochs 0; allowed: 1 or more"),
     ("simclr_epochs", {"variant": "tuned", "data_resident": True}, "data_resident True; allowed: False"),
     ("simclr_epochs", {"dataset": GREY}, r"shape \(20, 28, 28\); allowed: \(n, height, width, 3\)"),

@@ -63,7 +63,7 @@ BRINGS = {"graphs": {"compiled": True}}  # a graph is made of compiled code, whe
 
 ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that decide
 CONFIRM_SECONDS = 2.0  # of such a window, where the plan does not say
-ONLY_TUNED = ("data_resident", "joint_views")  # parameters that the reference does not have
+ONLY_TUNED = ("data_resident",)  # parameters that the reference does not have
 STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"}  # settings of rows: those are columns
 
 

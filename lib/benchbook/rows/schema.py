@@ -119,7 +119,7 @@ _ANY_NUMBER, _SIDE = float | int | None, Literal["tuned", "reference"] | None  #
 Settings = open_mapping(
     "Settings",
     # asked for; an article may count a part of an epoch
-    **dict.fromkeys(("data_resident", "joint_views", "trainable"), bool | None),
+    **dict.fromkeys(("data_resident", "trainable"), bool | None),
     **dict.fromkeys(("image_size_over", "seed"), int | None),
     **dict.fromkeys(("epochs", "learning_rate", "sustained_minutes", "width"), Number | None),
     **dict.fromkeys(("optimizer", "weights"), Text),

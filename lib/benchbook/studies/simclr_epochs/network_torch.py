@@ -5,7 +5,6 @@ benchmark takes the children of Lightly's ResNet one after the other, and the fi
 `forward` alone, is lost.
 """
 
-import functools
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,12 +37,10 @@ SETTLING_STEPS = 4
 class Network(nn.Module):
     """ResNet-18 and a projection head: two batches of views (n, 3, 32, 32) to two batches of projections (n, 128).
 
-    Args:
-        joint_views: take both batches through the network at once. Batch norm then sees 2n images instead of n and n,
-            so that it is another function, to be judged by its accuracy.
+    Both batches together would be another function: batch norm would see 2n images instead of n and n.
     """
 
-    def __init__(self, joint_views: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         resnet = torchvision.models.resnet18()
         resnet.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
@@ -59,12 +56,9 @@ class Network(nn.Module):
             nn.Linear(512, 128, bias=False),
             nn.BatchNorm1d(128),
         )
-        self.joint_views = joint_views
 
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the projections of both views."""
-        if self.joint_views:
-            return self.head(self.backbone(torch.cat([first, second]))).chunk(2)
         return self.head(self.backbone(first)), self.head(self.backbone(second))
 
 
@@ -130,7 +124,7 @@ def build(plan: Plan) -> SimClr:
     """Return the study's workload; see `Plan`. A last batch with fewer images is dropped."""
     data, side, settings = plan.dataset, plan.image_size, plan.settings
     torch.manual_seed(plan.seed)
-    model = Network(plan.joint_views).to(plan.device.kind, STORED[settings.precision])
+    model = Network().to(plan.device.kind, STORED[settings.precision])
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=LEARNING_RATE * plan.batch_size / BATCH_SIZE,
@@ -172,7 +166,7 @@ def plain(plan: Plan) -> Plain:
         return weights
 
     return Plain(
-        make_network=functools.partial(Network, plan.joint_views),
+        make_network=Network,
         loss=nt_xent,
         make_optimizer=lambda: SGD(lambda step: 0.06 * plan.batch_size / 128, momentum=0.9, weight_decay=5e-4),
         batch_size=size,

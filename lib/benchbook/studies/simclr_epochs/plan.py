@@ -38,7 +38,6 @@ class Plan(StudyPlan):
 
     Attributes:
         num_workers: with `controlled`; -1 is one for each core that this process may use.
-        joint_views: with `tuned`: both views go through the network at once, which is another function.
         schedule_epochs: epochs after which the cosine ends at 0.
         num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
     """
@@ -52,7 +51,6 @@ class Plan(StudyPlan):
     num_workers: int = EVERY_CORE
     parity_batch_size: int = 16
     seed: int = 0
-    joint_views: bool = False
     schedule_epochs: int = 200
     num_bank_images: int = 0
     num_test_images: int = 0
@@ -68,8 +66,6 @@ class Plan(StudyPlan):
         if len(shape) != 4:
             raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
         self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
-        apart = "False (views go through separately)"
-        self.require("joint_views", self.variant == "tuned" or not self.joint_views, f"{apart} without variant tuned")
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
         self.require("schedule_epochs", self.schedule_epochs >= 1, "1 or more")
 
@@ -92,7 +88,7 @@ def measure(experiment: "Experiment") -> pandas.DataFrame:
     """Measure windows and evaluation, the same steps on resident batches, and each precision if that is wanted."""
     given, run, device = experiment.parameters, experiment.run, experiment.device
     size, compilers = min(given["batch_size"], given["matrix_batch_size"]), COMPILERS[given["matrix"]]
-    attempt = functools.partial(experiment.make, variant="tuned", joint_views=False, batch_size=size)
+    attempt = functools.partial(experiment.make, variant="tuned", batch_size=size)
     experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
     support.measure_resident(experiment.workload, run, given["num_resident_steps"])
     support.measure_matrix(lambda some: attempt(settings=some), run, device, given["matrix_seconds"], compilers)

@@ -4,7 +4,6 @@ import numpy
 import pandas
 
 from benchbook.judging import confirmation, wording
-from benchbook.judging.confirmation import TUNED_NAMES
 from benchbook.studies import input_shares, quantities, support_matrix
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Points
@@ -14,14 +13,13 @@ from benchbook.studies.study import Drawing, Evidence, Rule, Study, longest, onc
 
 NAME = "simclr_epochs"
 BATCH_SIZE, EPOCHS = 128, 200  # the article's
-JOINT = ", joint views"
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
     train_images=50_000 // BATCH_SIZE * BATCH_SIZE,  # a last batch with fewer is dropped
     evaluated_images=50_000 + 10_000,  # those that vote and those that are judged
     unit="minutes",
-    ways=("variant", ("reference", "controlled", *TUNED_NAMES, *(name + JOINT for name in TUNED_NAMES))),
+    ways=("variant", ("reference", "controlled", *confirmation.TUNED_NAMES)),
     described=("precision", "compiled"),
 )
 ACCELERATOR = "device != 'cpu' and reading.isna() and batch_size == 128 and epochs == {}"
@@ -56,7 +54,6 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
     """
     printed = evidence.printed(NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()")
     printed = shared.with_settings(printed, ["epochs", "seed"])
-    printed = printed.assign(variant=[_variant(row) for row in printed.to_dict("records")])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     rows = printed.to_dict("records") + _evaluations(evidence.newest(NAME)).to_dict("records")
     table = pandas.DataFrame(rows, columns=[*key, "accuracy", "seed", "run_id"]).astype({"epochs": float})
@@ -105,19 +102,14 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
     epochs = seen / (rows["dataset_samples"] // rows["batch_size"] * rows["batch_size"])
     tested = rows.assign(epochs=epochs.astype(float))[(rows["phase"] == "evaluate") & rows["accuracy"].notna()]
     tested = shared.with_settings(tested.sort_values(run, kind="stable"), ["seed"])
-    return tested.assign(variant=[_variant(row) for row in tested.to_dict("records")])
+    return tested.assign(variant=[confirmation.name(row) for row in tested.to_dict("records")])
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return the measured points at the article's batch size; of two alike, the one that measured more images."""
     points = evidence.points(NAME)
     points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
-    points = points.assign(variant=[_variant(point) for point in points.to_dict("records")])
     return longest(points, ["machine", "device", "dataset", "variant"])
-
-
-def _variant(row: dict) -> str:
-    return confirmation.name(row) + (JOINT if row["settings"].get("joint_views") else "")
 
 
 SAYS = EPOCH.says("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
