@@ -236,7 +236,7 @@ def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks()
     assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled"):
         mnist.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
-    with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, bf16, fp16"):
+    with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"):
         build("mnist", precision="tf32")
     with pytest.raises(NotImplementedError, match="device_count 2 with MLX; allowed: 1"):
         build("resnet50", replace(CPU, count=2))

@@ -7,6 +7,8 @@ from benchbook.judging.intervals import Interval
 from benchbook.record import articles, estimate
 from benchbook.studies.study import Evidence, longest
 
+MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns of a figure that was measured
+
 
 def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
     """Return rows, or lines of a summary, with these settings as columns; None where a line lacks one."""

@@ -34,8 +34,8 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     both = [shared.with_settings(part, _SETTINGS) for part in (evidence.points(NAME), printed.assign(num_samples=0))]
-    columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second", "low", "high"]
-    columns += ["interval", "num_windows", "verdict", "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
+    columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
+    columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "session_width", "status", "message", "point"]
     table = shared.beside_printed(*map(_titled, both), columns, _POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
@@ -69,7 +69,7 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
     columns = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "batch_size"]
-    columns += ["step", "ladder", "tokens_per_second", "ratio", "low", "high", "interval", "num_windows", "verdict"]
+    columns += ["step", "ladder", "tokens_per_second", "ratio", *shared.MEASURED]
     return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
 
 
@@ -119,12 +119,10 @@ def claimed(evidence: Evidence) -> list[dict]:
         quantities.between(line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio")
         for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records")
     ]
-    best = (
-        curves(evidence).query("dataset == @TEXT and whole").sort_values("loss").drop_duplicates(["machine", "model"])
-    )
+    best = curves(evidence).query("dataset == @TEXT and whole").sort_values("loss")
     return values + [
         quantities.exact(line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"])
-        for line in best.to_dict("records")
+        for line in best.drop_duplicates(["machine", "model"]).to_dict("records")
     ]
 
 

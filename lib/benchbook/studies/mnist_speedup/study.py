@@ -57,8 +57,8 @@ def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
         if base := on_cpu.get(tuple(line[name] for name in alike)):
             faster = shared.ratio(base, line, "seconds")
             lines.append(line | faster | {"speedup": faster["ratio"]})
-    columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", "low", "high"]
-    return pandas.DataFrame(lines, columns=[*columns, "interval", "num_windows", "verdict"])
+    columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", *shared.MEASURED]
+    return pandas.DataFrame(lines, columns=columns)
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
@@ -95,15 +95,9 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
             misfit = abs(fitted / group["seconds_per_step"] - 1)
             split = group.assign(batch_size=group["batch_size"].astype(int), misfit=misfit, **bounds, **parts)
             splits.append(split.sort_values("batch_size"))
-    columns = [*PLACE, "batch_size", "seconds_per_step", "low", "high", "interval"]
-    columns += ["num_windows", "verdict", "status", "fixed_seconds", "seconds_per_image", "misfit"]
+    columns = [*PLACE, "batch_size", "seconds_per_step", *shared.MEASURED, "status"]
+    columns += ["fixed_seconds", "seconds_per_image", "misfit"]
     return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
-
-
-def quantities(evidence: Evidence) -> list[dict]:
-    """Return the seconds of epochs that repeat the article's, in its own framework, for claims."""
-    times = epochs(evidence)
-    return EPOCH.quantities(times[times["framework"] == "torch"], "seconds")
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
@@ -125,10 +119,6 @@ def _draw_fit(axes: Axes, points: pandas.DataFrame, style: dict) -> None:
     first, ends = points.iloc[0], pandas.Series([0.0, points["batch_size"].max()])
     fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
     axes.plot(ends, fitted, color=style["color"], linewidth=1)
-
-
-def _in_milliseconds(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    return table.assign(**{name: table[name] * 1e3 for name in ("seconds_per_step", "low", "high")})
 
 
 SAYS = EPOCH.says("One MNIST epoch", "No MNIST epoch was measured here yet")
@@ -180,7 +170,7 @@ STUDY = Study(
             "A line through the resident step's time at several batch sizes: its start is what every step pays"
             " (launching), its slope what every image pays (arithmetic). Neither can be negative.",
             table=step_times,
-            lines=_in_milliseconds,
+            lines=lambda table, evidence: table.assign(**(table[["seconds_per_step", "low", "high"]] * 1e3)),
             title=Says(
                 "A step costs {value} before its first image",
                 "No machine has two batch sizes yet",
@@ -202,6 +192,6 @@ STUDY = Study(
         Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
         Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
     ),
-    quantities=quantities,
+    quantities=lambda evidence: EPOCH.quantities(epochs(evidence).query("framework == 'torch'"), "seconds"),
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
 )

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy
 import pandas
 
 from benchbook.judging import statistics, wording
@@ -21,6 +20,7 @@ LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a ne
 LEAST_GAIN = 0.15  # of test accuracy over chance
 RULE = f"the last window's loss {LEAST_FALL:.0%} under the first's, test accuracy {LEAST_GAIN:.0%} over chance"
 NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
+GUESSING = math.log(NUM_CLASSES)  # the loss of it
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 LAYERS = {True: "all layers", False: "last layer"}
 
@@ -50,9 +50,8 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
     rates = {"images_per_second": "seconds", "low": "high", "high": "low"}
     printed = printed.assign(**{name: printed["samples"] / printed[time] for name, time in rates.items()}, point=None)
     measured = shared.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
-    columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", "low", "high", "interval", "num_windows", "verdict"]
-    columns += ["joules_per_image", "joules_low", "joules_high", "joules_interval", "method", "boundary"]
-    columns += ["accuracy", "status", "message", "point"]
+    columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", *shared.MEASURED, "joules_per_image", "joules_low"]
+    columns += ["joules_high", "joules_interval", "method", "boundary", "accuracy", "status", "message", "point"]
     table = shared.beside_printed(measured, printed, columns, [*_ALIKE, *_SETTINGS])
     return table.assign(layers=table["trainable"].map(LAYERS).fillna(""))
 
@@ -77,7 +76,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
 
 def _changed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the curves whose loss ever differs from that of guessing."""
-    distance = (table["loss"].astype(float) / math.log(NUM_CLASSES) - 1).abs()
+    distance = (table["loss"].astype(float) / GUESSING - 1).abs()
     return table[distance.groupby(table["point"]).transform("max").ge(LEAST_FALL)]
 
 
@@ -207,7 +206,7 @@ STUDY = Study(
             table=losses,
             lines=_changed,
             title=Says(
-                f"The loss is {{value}}; guessing gives {numpy.log(NUM_CLASSES):.2f}",
+                f"The loss is {{value}}; guessing gives {GUESSING:.2f}",
                 "Loss: nothing measured here yet",
                 "loss",
                 "{:.2f}".format,
@@ -219,7 +218,7 @@ STUDY = Study(
             usual=USUAL,
             xlabel="images seen",
             ylabel="loss (grey: of guessing)",
-            reference=numpy.log(NUM_CLASSES),
+            reference=GUESSING,
             from_zero=True,  # a loss that does not fall is not to look as if it did
             tables={"mobilenetv2-convergence": convergence},
         ),

@@ -50,8 +50,8 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     measured = measured.assign(efficiency=measured["efficiency"].astype(float) / devices)
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
     columns = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
-    columns += ["image_size", "device_count", "samples_per_second", "low", "high", "interval", "num_windows", "verdict"]
-    columns += ["efficiency", "energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
+    columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
+    columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = shared.beside_printed(measured, printed.assign(num_samples=0), columns, _POINT)
     table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
@@ -73,7 +73,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
         num_windows (the smaller number), verdict (the worse one).
     """
-    measured = _trained(table[table["source"] == "measured"]).to_dict("records")
+    measured = table[table["source"].eq("measured") & table["status"].eq("ok") & table["images_per_second"].notna()]
+    measured = measured.to_dict("records")
     ones = {
         (*(line[name] for name in _ALIKE), line["batch_size"]): line for line in measured if line["device_count"] == 1
     }
@@ -94,7 +95,7 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
 
 @once
 def costs(evidence: Evidence) -> pandas.DataFrame:
-    """Return what a million training images cost on the fastest point of each machine and view, at every price.
+    """Return what a million training images cost at every price, on the fastest point of each machine and view.
 
     Returns:
         Columns: machine, device, device_count, variant, source, precision, dataset, batch_size, kind (on_demand,
@@ -106,8 +107,11 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     lines, listed = [], {}
     for price in estimate.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
         listed.setdefault(price["machine"], {})[price["kind"]] = estimate.hourly(price)
-    best = _fastest(points(evidence), ["machine", "device", "source", "dataset"])
-    for line in best.sort_values(["source", "machine", "dataset"], kind="stable").to_dict("records"):
+    best = points(evidence).query("status == 'ok' and images_per_second.notna()", engine="python")
+    best = best.assign(view=[figures.view(line) for line in best.to_dict("records")])
+    best = best.sort_values("images_per_second", kind="stable")
+    best = best.drop_duplicates(["machine", "device", "source", "dataset", "view"], keep="last")
+    for line in best.sort_values(["source", "machine", "dataset", "view"], kind="stable").to_dict("records"):
         hourly = dict(listed.get(line["machine"], {}))
         if line["price_per_hour"] > 0:
             hourly["stated by the run"] = line["price_per_hour"]
@@ -122,8 +126,7 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             note = estimate.wall_note(own["energy_boundary"])
             lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
     names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
-    names += ["per_hour", "images_per_second", "per_million", "low", "high", "interval", "num_windows", "verdict"]
-    names += ["rate_per_dollar", *_ENERGY, "note"]
+    names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, "rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 
@@ -200,19 +203,6 @@ def claimed(evidence: Evidence) -> list[dict]:
         if name := names.get(point["dataset"]):
             values.append(quantities.between(point | {"source": "measured"}, name, "samples_per_second"))
     return values
-
-
-def _trained(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of `points` that have a rate and did not fail."""
-    return table[table["images_per_second"].notna() & table["status"].eq("ok")]
-
-
-def _fastest(table: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
-    """Return the fastest of the points that did not fail, of those that are alike, each view for itself."""
-    trained = _trained(table)
-    trained = trained.assign(view=[figures.view(line) for line in trained.to_dict("records")])
-    fastest = trained.sort_values("images_per_second", kind="stable").drop_duplicates([*alike, "view"], keep="last")
-    return fastest.sort_values("view", kind="stable").drop(columns="view")
 
 
 def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:

@@ -49,8 +49,8 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
     points = points.assign(note=whole.map({True: "", False: SMALLER}))
     columns = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
-    columns += ["batch_size", "image_size", "width", "sustained_minutes", "seconds", "low", "high", "interval"]
-    columns += ["num_windows", "verdict", "hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
+    columns += ["batch_size", "image_size", "width", "sustained_minutes", "seconds", *shared.MEASURED]
+    columns += ["hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
     table = shared.beside_printed(points, printed, columns, ["machine", "point", "device"])
     seconds = table["seconds"].astype(float)
     table[["seconds", "low", "high"]] *= 1000

@@ -111,9 +111,14 @@ def reading(rows: pandas.DataFrame) -> str:
 def ended(table: pandas.DataFrame, names: Names) -> str:
     """Return where the loss ended on each kind of device."""
     measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
-    ends = measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records")
-    said = wording.joined([_end(line, names) for line in ends]) if ends else "was not measured here yet"
-    return f"The autoencoder's loss {said}"
+    said = []
+    for end in measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records"):
+        other = findings.stand_in(end, "mnist")
+        where = names.in_sentence(end) + (f" ({other})" if other else "")
+        seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
+        value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
+        said.append(f"is {value} {seen} on {where}")
+    return f"The autoencoder's loss {wording.joined(said) if said else 'was not measured here yet'}"
 
 
 def diverged(table: pandas.DataFrame, names: Names) -> str:
@@ -121,14 +126,6 @@ def diverged(table: pandas.DataFrame, names: Names) -> str:
     broken = table[(table["source"] != "measured") & table["status"].eq("diverged")].head(1).to_dict("records")
     said = [f"In the article it diverged on {names.in_sentence(line)}, in epoch {line['epoch']}" for line in broken]
     return "".join(said)
-
-
-def _end(end: dict, names: Names) -> str:
-    other = findings.stand_in(end, "mnist")
-    where = names.in_sentence(end) + (f" ({other})" if other else "")
-    seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
-    value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
-    return f"is {value} {seen} on {where}"
 
 
 def _parity_title(table: pandas.DataFrame, names: Names) -> str:
