@@ -138,9 +138,7 @@ def build(plan: Plan) -> KerasWorkload:
     return KerasWorkload(
         **plan.common,
         make_model=functools.partial(make_model, plan.image_size, plan.width),
-        make_optimizer=lambda: keras.optimizers.SGD(
-            schedule(plan.steps_per_epoch, plan.num_epochs), momentum=MOMENTUM, nesterov=True
-        ),
+        make_optimizer=lambda: keras.optimizers.SGD(schedule(plan.steps_per_epoch), MOMENTUM, nesterov=True),
         train_batches=train,
         test_batches=test,
         loss=squares_and_overlap,
@@ -167,7 +165,7 @@ def plain(plan: Plan) -> Plain:
         return batch[0] + noise.astype("float32"), batch[1]
 
     def rate(step: int) -> float:
-        return 0.25 * (1 - min(step // steps_per_epoch, plan.num_epochs - 1) / plan.num_epochs) ** 0.9
+        return 0.25 * (1 - min(step // steps_per_epoch, 1) / 2) ** 0.9
 
     return Plain(
         make_network=kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
@@ -179,15 +177,13 @@ def plain(plan: Plan) -> Plain:
     )
 
 
-def schedule(steps_per_epoch: int, num_epochs: int):
-    """Return the learning rate by steps as Keras takes it: 0.25 (1 - epoch / epochs) to the power of 0.9."""
+def schedule(steps_per_epoch: int):
+    """Return the learning rate by steps as Keras takes it: 0.25 (1 - epoch / 2) to the power of 0.9, no less later."""
     import keras
 
-    rates = [LEARNING_RATE * (1 - epoch / num_epochs) ** POWER for epoch in range(num_epochs)]
-    if num_epochs == 1:
-        return LEARNING_RATE
-    ends = [steps_per_epoch * epoch - 1 for epoch in range(1, num_epochs)]  # the last step of an epoch has its rate
-    return keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
+    rates = [LEARNING_RATE * (1 - epoch / 2) ** POWER for epoch in range(2)]
+    # The last step of an epoch has its rate.
+    return keras.optimizers.schedules.PiecewiseConstantDecay([steps_per_epoch - 1], rates)
 
 
 def scale(images: numpy.ndarray) -> numpy.ndarray:

@@ -30,7 +30,6 @@ class Plan(StudyPlan):
 
     Attributes:
         width: factor of every layer's channels; another than 1 is another network.
-        num_epochs: over which the learning rate falls; later epochs keep the last one's.
     """
 
     MODEL = "unet_triangles"
@@ -44,7 +43,6 @@ class Plan(StudyPlan):
     parity_batch_size: int = 2
     seed: int = 42
     width: float = 1.0
-    num_epochs: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +50,6 @@ class Plan(StudyPlan):
         if data.train_labels.shape != data.train_images.shape:
             raise ValueError(f"{data.name} has labels of {data.train_labels.shape}; allowed: a mask for each image")
         self.require("width", self.width > 0, "above 0")
-        self.require("num_epochs", self.num_epochs >= 1, "1 or more")
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
         self.order(0)  # refuses a batch that the images do not fill
 

@@ -23,7 +23,7 @@ from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views
 from benchbook.studies.simclr_epochs.neighbours import predict
-from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, Plan, spread
+from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan, spread
 
 LEARNING_RATE = 0.06  # for BATCH_SIZE images in a step
 TEMPERATURE = 0.5
@@ -140,7 +140,7 @@ def build(plan: Plan) -> SimClr:
         model=model,
         loss=nt_xent,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.schedule_epochs),
+        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS),
         columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))},
         plain=plain(plan),
         **make_inputs(plan, voters, judged),

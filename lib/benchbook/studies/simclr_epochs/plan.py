@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchbook.studies.experiments import Experiment  # a process that plans does without
 
 BATCH_SIZE = 128  # of the article; its learning rate is for so many images in a step
+EPOCHS = 200  # of the article, after which the cosine ends at 0
 REFERENCE_WORKERS = 8
 EVERY_CORE = -1
 COMPILERS = {"none": (), "eager": (False,), "all": (False, True)}  # with which each precision is tried
@@ -38,7 +39,6 @@ class Plan(StudyPlan):
 
     Attributes:
         num_workers: with `controlled`; -1 is one for each core that this process may use.
-        schedule_epochs: epochs after which the cosine ends at 0.
         num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
     """
 
@@ -51,7 +51,6 @@ class Plan(StudyPlan):
     num_workers: int = EVERY_CORE
     parity_batch_size: int = 16
     seed: int = 0
-    schedule_epochs: int = 200
     num_bank_images: int = 0
     num_test_images: int = 0
 
@@ -67,7 +66,6 @@ class Plan(StudyPlan):
             raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
         self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
-        self.require("schedule_epochs", self.schedule_epochs >= 1, "1 or more")
 
     @property
     def workers(self) -> int:

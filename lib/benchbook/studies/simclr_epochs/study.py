@@ -9,10 +9,10 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Points
 from benchbook.studies.epochs import ArticleEpoch
 from benchbook.studies.findings import Says
+from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
 from benchbook.studies.study import Drawing, Evidence, Rule, Study, longest, once
 
 NAME = "simclr_epochs"
-BATCH_SIZE, EPOCHS = 128, 200  # the article's
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
