@@ -153,6 +153,14 @@ def later(diagonal):
     return plant
 
 
+def optimizing(**values):
+    def plant(workload, monkeypatch):
+        for group in workload.optimizer.param_groups:
+            group.update(values)
+
+    return plant
+
+
 def unscaled(workload, monkeypatch):
     right = Attention.written_out
     for block in workload.model.blocks:
@@ -170,55 +178,34 @@ def without_positions(workload, monkeypatch):
     monkeypatch.setattr(Network, "forward", forward)
 
 
-def decayed_biases(workload, monkeypatch):
-    for group in workload.optimizer.param_groups:
-        group["weight_decay"] = 0.1
-
-
-def undecayed(workload, monkeypatch):
-    for group in workload.optimizer.param_groups:
-        group["weight_decay"] = 0.0
-
-
-def unclipped(workload, monkeypatch):
-    workload.most_norm = 0.0
-
-
-def other_momentum(workload, monkeypatch):
-    for group in workload.optimizer.param_groups:
-        group["betas"] = (0.5, 0.99)
-
-
 def targets_not_shifted(workload, monkeypatch):
     own = workload.train_batches
     workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in own(epoch))
 
 
 def untied(workload, monkeypatch):
-    own = F.linear
-    last = workload.model.tokens.weight
+    own, last = F.linear, workload.model.tokens.weight
     detached = lambda hidden, weight, *rest: own(hidden, weight.detach() if weight is last else weight, *rest)  # noqa: E731
     monkeypatch.setattr(network_torch.F, "linear", detached)
 
 
-def other_rate(workload, monkeypatch):
-    workload.scheduler.lr_lambdas = [lambda step: 0.5] * 2
+FAULTS = {
+    "mask off by one": later(2),
+    "no mask": later(64),
+    "no 1/sqrt(d)": unscaled,
+    "no positions": without_positions,
+    "decayed biases": optimizing(weight_decay=0.1),
+    "no decay": optimizing(weight_decay=0.0),
+    "no clipping": lambda workload, monkeypatch: setattr(workload, "most_norm", 0.0),
+    "other momentum": optimizing(betas=(0.5, 0.99)),
+    "targets not shifted": targets_not_shifted,
+    "another activation": lambda workload, monkeypatch: monkeypatch.setattr(network_torch.F, "gelu", F.relu),
+    "no gradient by the last layer": untied,
+    "another learning rate": lambda workload, _: setattr(workload.scheduler, "lr_lambdas", [lambda step: 0.5] * 2),
+}
 
 
-def rough_gelu(workload, monkeypatch):
-    monkeypatch.setattr(network_torch.F, "gelu", F.relu)
-
-
-@pytest.mark.parametrize(
-    "plant",
-    [
-        later(2), later(64), unscaled, without_positions, decayed_biases, undecayed, unclipped, other_momentum,
-        targets_not_shifted, rough_gelu, untied, other_rate,
-    ],
-    ids=["mask off by one", "no mask", "no 1/sqrt(d)", "no positions", "decayed biases", "no decay", "no clipping",
-         "other momentum", "targets not shifted", "another activation", "no gradient by the last layer",
-         "another learning rate"],
-)  # fmt: skip
+@pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant, precision):
     workload = small(text, precision)

@@ -35,20 +35,9 @@ def _controlled(tiny, device=CPU, **options):
 
 def test_network_computes_what_an_independent_one_computes_with_its_weights():
     network = network_torch.Network().eval()
-    independent = nn.Sequential(
-        nn.Conv2d(1, 32, 3),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Dropout(0.25),
-        nn.Flatten(),
-        nn.Linear(9216, 128),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Linear(128, 10),
-        nn.LogSoftmax(dim=1),
-    ).eval()
+    convolutions = nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)
+    dense = nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10), nn.LogSoftmax(dim=1)
+    independent = nn.Sequential(*convolutions, *dense).eval()
     own = network.state_dict()
     names = ["convolution1", "convolution2", "dense1", "dense2"]
     values = [own[f"{name}.{part}"] for name in names for part in ("weight", "bias")]
