@@ -38,23 +38,16 @@ def training_order(num_images: int, batch_size: int, seed: int | None = None, ep
         ValueError: the batch is larger than the data set.
     """
     check_fits(batch_size, num_images)
+    return plain_order(num_images, batch_size, seed, epoch)[: num_images // batch_size]
+
+
+def plain_order(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
+    """Return the indices of each batch as `training_order` does, the last one perhaps smaller."""
     order = numpy.arange(num_images)
     if seed is not None:
         order = numpy.random.default_rng([seed, epoch]).permutation(order)
-    whole = num_images // batch_size * batch_size
-    return numpy.split(order[:whole].astype(numpy.int32), whole // batch_size)
-
-
-def shuffled_order(num_images: int, batch_size: int, seed: int, epoch: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch of an epoch in its own order, int32, the last one perhaps smaller."""
-    order = numpy.random.default_rng([seed, epoch]).permutation(num_images).astype(numpy.int32)
+    order = order.astype(numpy.int32)
     return [order[start : start + batch_size] for start in range(0, num_images, batch_size)]
-
-
-def plain_order(num_images: int, batch_size: int) -> list[numpy.ndarray]:
-    """Return the indices of each batch in the data set's order, int32, the last one perhaps smaller."""
-    indices = numpy.arange(num_images, dtype=numpy.int32)
-    return [indices[start : start + batch_size] for start in range(0, num_images, batch_size)]
 
 
 def loaded(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int) -> Iterator:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy
@@ -15,6 +15,8 @@ from torch.overrides import TorchFunctionMode
 from benchbook.frameworks.plain import Arrays
 from benchbook.frameworks.workload import ParitySubject
 
+# Layers that drop parts at random in training and, set to inference, drop none: what their names have in them.
+RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
 # Functions that drop parts at random; in a comparison they return what they are given.
 DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
 DROPOUTS |= {torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout}
@@ -65,12 +67,6 @@ class TorchSubject(ParitySubject):
         return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
 
 
-def random_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model that drop parts at random in training and, set to inference, drop none."""
-    names = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
-    return [layer for layer in model.modules() if any(name in type(layer).__name__ for name in names)]
-
-
 @contextmanager
 def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]:
     """Put a model's dropout off inside a `with` block.
@@ -82,17 +78,16 @@ def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]
         model: the network.
         functions: whether functions such as `F.dropout` may be called outside of such layers, and are put off as well.
     """
-    layers = [layer for layer in random_layers(model) if layer.training]
+    layers = [layer for layer in model.modules() if any(name in type(layer).__name__ for name in RANDOM_LAYERS)]
+    layers = [layer for layer in layers if layer.training]
     for layer in layers:
         layer.eval()
-    with ExitStack() as stack:
-        if functions:
-            stack.enter_context(_WithoutDropout())
-        try:
+    try:
+        with _WithoutDropout() if functions else nullcontext():
             yield
-        finally:
-            for layer in layers:
-                layer.train()
+    finally:
+        for layer in layers:
+            layer.train()
 
 
 class _WithoutDropout(TorchFunctionMode):

@@ -76,34 +76,17 @@ class SynchronisedBatchNorm(nn.BatchNorm2d):
         """Return normalised images, shape (n, channels, height, width)."""
         if not self.training:
             return super().forward(images)
+        # Its gradients are summed as well. Importing it makes a temporary folder, so that no other process does.
+        from torch.distributed.nn.functional import all_reduce
+
         size = distributed.get_world_size()
-        average = _Sum.apply(images.mean((0, 2, 3))) / size
+        average = all_reduce(images.mean((0, 2, 3))) / size
         centred = images - average[:, None, None]
-        variance = _Sum.apply(centred.square().mean((0, 2, 3))) / size
-        self._remember(average, variance, images.numel() // self.num_features * size)
+        variance = all_reduce(centred.square().mean((0, 2, 3))) / size
+        count = images.numel() // self.num_features * size
+        with torch.no_grad():
+            self.running_mean.lerp_(average, self.momentum)
+            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+            self.num_batches_tracked += 1
         scale = self.weight * (variance + self.eps).rsqrt()
         return centred * scale[:, None, None] + self.bias[:, None, None]
-
-    @torch.no_grad()
-    def _remember(self, average: torch.Tensor, variance: torch.Tensor, count: int) -> None:
-        self.running_mean.lerp_(average, self.momentum)
-        self.running_var.lerp_(variance * count / (count - 1), self.momentum)
-        self.num_batches_tracked += 1
-
-
-class _Sum(torch.autograd.Function):
-    """Sums over the group; what every process's loss owes to a summand comes back as a sum, too."""
-
-    @staticmethod
-    def forward(context, values: torch.Tensor) -> torch.Tensor:
-        return _reduce(values)
-
-    @staticmethod
-    def backward(context, gradient: torch.Tensor) -> torch.Tensor:
-        return _reduce(gradient)
-
-
-def _reduce(values: torch.Tensor) -> torch.Tensor:
-    total = values.clone()
-    distributed.all_reduce(total)
-    return total
