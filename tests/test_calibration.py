@@ -84,7 +84,7 @@ def rate(monkeypatch):
 
         return build
 
-    for kind in ("multiplication", "copy", "transfer"):
+    for kind in ("multiplication", "copy"):
         monkeypatch.setattr(operations, kind, make(kind))
     silent = SimpleNamespace(launch=make("launch"), synchronize=lambda device, last=None: None)
     silent.reset_peak_memory = lambda device: None
@@ -111,11 +111,9 @@ def test_a_wait_for_the_wrong_output_is_caught():
         )
 
 
-def test_an_unknown_precision_or_direction_is_an_error_that_says_what_is_allowed():
+def test_an_unknown_precision_is_an_error_that_says_what_is_allowed():
     with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
         operations.multiplication(CPU, 8, "fp8")
-    with pytest.raises(ValueError, match="'sideways'; allowed: host_to_device, device_to_host"):
-        operations.transfer(CPU, 8, "sideways")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,7 @@ def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
 
 @pytest.mark.parametrize(("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])])
 def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, tmp_path, device, transfers):
-    rate |= {("copy", 1000): 0.25, ("transfer", 1000, "host_to_device"): 0.5, ("transfer", 1000, "device_to_host"): 1.0}
+    rate |= {("copy", 1000): 0.25, ("copy", 1000, "host_to_device"): 0.5, ("copy", 1000, "device_to_host"): 1.0}
     record = run(tmp_path)
     calibration.measure_memory(device, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path)
@@ -196,7 +194,7 @@ def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, t
 def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path, seconds, status):
     """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in 0.125 s."""
     rate |= {("copy", 1000): 0.25}
-    rate |= {("transfer", 1000, "host_to_device"): seconds, ("transfer", 1000, "device_to_host"): 1.0}
+    rate |= {("copy", 1000, "host_to_device"): seconds, ("copy", 1000, "device_to_host"): 1.0}
     record = run(tmp_path)
     calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path).set_index("model")

@@ -92,8 +92,7 @@ def test_products_are_of_the_precision_that_was_asked_for(precision):
 
 @pytest.mark.parametrize("name", ["copy", "host_to_device", "device_to_host", "launch"])
 def test_operations_can_be_chained_and_read(name):
-    makers = {"copy": lambda: operations.copy(CPU, 64), "launch": lambda: CPU.backend.launch(CPU)}
-    operation = makers.get(name, lambda: operations.transfer(CPU, 64, name))()
+    operation = CPU.backend.launch(CPU) if name == "launch" else operations.copy(CPU, 64, name)
     last = operations.queue(operation, 3)
     CPU.backend.synchronize(CPU, last)
     assert abs(CPU.backend.read(last)) in ((1, 3) if name == "launch" else (1,))  # some add to what came before

@@ -70,8 +70,6 @@ def test_every_launch_adds_one(cpu, nothing_handed_over):
 
 
 def test_transfers_make_copies(cpu):
-    there, back = (
-        operations.transfer(cpu, 2**12, direction)(None) for direction in ("host_to_device", "device_to_host")
-    )
+    there, back = (operations.copy(cpu, 2**12, direction)(None) for direction in ("host_to_device", "device_to_host"))
     assert there.tolist() == back.tolist() == [1.0] * 2**10
     assert back.flags.owndata  # and is no view of the device's memory

@@ -107,7 +107,7 @@ def test_ceilings_are_measured_on_the_device_that_was_chosen(kind):
         "multiplication": lambda: operations.multiplication(ACCELERATOR, 8, "fp32"),
         "copy": lambda: operations.copy(ACCELERATOR, 64),
         "launch": lambda: ACCELERATOR.backend.launch(ACCELERATOR),
-        "host_to_device": lambda: operations.transfer(ACCELERATOR, 64, "host_to_device"),
+        "host_to_device": lambda: operations.copy(ACCELERATOR, 64, "host_to_device"),
     }
     last = operations.queue(makers[kind](), 3)
     ACCELERATOR.backend.synchronize(ACCELERATOR, last)

@@ -77,7 +77,7 @@ def test_no_gpu_can_take_lines_of_bytes():
 @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host"])
 def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
     """An operation under another device would take the source's mirror from its second call on, and move nothing."""
-    move, executed = operations.transfer(CPU, 64, direction), []
+    move, executed = operations.copy(CPU, 64, direction), []
 
     def note(op_type, inputs, attrs, outputs, op_name=None, graph=None):
         executed.append(op_type)

@@ -122,7 +122,7 @@ def check_transfers(device: Device) -> Answer:
         return RIGHT, "a CPU has none", ""
     rates = {}
     for direction in ("host_to_device", "device_to_host"):
-        operation = operations.transfer(device, TRANSFER_BYTES, direction)
+        operation = operations.copy(device, TRANSFER_BYTES, direction)
         count = operations.calls_lasting(0.1, lambda number, run=operation: _seconds(device, run, number))
         rates[direction] = count * TRANSFER_BYTES / _seconds(device, operation, count)
     detail = ", ".join(f"{direction.replace('_', ' ')} {rate / 1e9:.3g} GB/s" for direction, rate in rates.items())

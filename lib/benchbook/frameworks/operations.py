@@ -38,15 +38,8 @@ def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> 
     return device.backend.multiplication(device, *host, DTYPES[precision])
 
 
-def copy(device: Device, num_bytes: int) -> Operation:
-    """Return an operation that reads this many bytes of device memory and writes as many."""
-    return device.backend.copy(device, numpy.ones(num_bytes // 4, numpy.float32))
-
-
-def transfer(device: Device, num_bytes: int, direction: str) -> Operation:
-    """Return an operation that copies bytes between host and device: host_to_device or device_to_host."""
-    if direction not in ("host_to_device", "device_to_host"):
-        raise ValueError(f"direction {direction!r}; allowed: host_to_device, device_to_host")
+def copy(device: Device, num_bytes: int, direction: str = "copy") -> Operation:
+    """Return an operation that copies bytes in device memory, or as host_to_device or device_to_host."""
     return getattr(device.backend, direction)(device, numpy.ones(num_bytes // 4, numpy.float32))
 
 

@@ -93,13 +93,8 @@ def ask(framework: str) -> Answer:
     """
     if framework in sys.modules:
         return _look(framework)
-    if framework not in ANSWERS:
-        ANSWERS[framework] = _answered(framework)
-    return ANSWERS[framework]
-
-
-def _answered(framework: str) -> Answer:
-    """Return the answer of a process that asks the framework and ends."""
+    if framework in ANSWERS:
+        return ANSWERS[framework]
     command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     if done.returncode:
@@ -108,7 +103,9 @@ def _answered(framework: str) -> Answer:
     answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
     if "error" in answer:
         raise ERRORS[answer["error"]](answer["message"])
-    return Answer(tuple(Kind(**each) for each in answer["kinds"]), answer["refused"] and Refused(**answer["refused"]))
+    there, refused = tuple(Kind(**each) for each in answer["kinds"]), answer["refused"]
+    ANSWERS[framework] = Answer(there, refused and Refused(**refused))
+    return ANSWERS[framework]
 
 
 def _look(framework: str) -> Answer:

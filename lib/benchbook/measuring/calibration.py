@@ -141,7 +141,7 @@ def measure_memory(device: Device, record: Run, budget: Budget) -> None:
         most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
-            operation = operations.transfer(device, size, direction)
+            operation = operations.copy(device, size, direction)
             _append_windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
 
 

@@ -65,18 +65,15 @@ class ZeusSensor:
 
     def end(self) -> Energy:
         """End the window and return its joules; a counter that did not move is missing, not zero."""
-        joules = self._joules(self.monitor.end_window("window", sync_execution=False))
+        measurement = self.monitor.end_window("window", sync_execution=False)
+        if self.method == "apple_ioreport":  # in millijoules; a part that this chip does not report is None
+            soc = measurement.soc_energy
+            parts = (soc.cpu_total_mj, soc.gpu_mj, soc.gpu_sram_mj, soc.ane_mj, soc.dram_mj)
+            joules = sum(part or 0 for part in parts) / 1000
+        else:
+            read = measurement.gpu_energy if self.method == "nvml" else measurement.cpu_energy
+            joules = sum((read or {}).values())
         return Energy(joules, self.method, self.BOUNDARIES[self.method]) if joules else Energy()
-
-    def _joules(self, measurement) -> float:
-        if self.method == "nvml":
-            return sum(measurement.gpu_energy.values())
-        if self.method == "rapl":
-            return sum((measurement.cpu_energy or {}).values())
-        # Apple's figures are millijoules; a part that this chip does not report is None.
-        soc = measurement.soc_energy
-        parts = (soc.cpu_total_mj, soc.gpu_mj, soc.gpu_sram_mj, soc.ane_mj, soc.dram_mj)
-        return sum(part or 0 for part in parts) / 1000
 
 
 class PowerSensor:
