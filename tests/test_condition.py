@@ -15,50 +15,43 @@ from benchbook.machine import awake, condition, nvidia
 from benchbook.rows import manifests
 from fakes import run
 
-# As Apple's manual page pmset(1) and the tools themselves lay them out.
-PMSET = """System-wide power settings:
-Currently in use:
- standby              1
- hibernatefile        /var/vm/sleepimage
- sleep                1 (sleep prevented by powerd)
- {line}
- womp                 1
-"""
-ON_BATTERY = """Now drawing from 'Battery Power'
- -InternalBattery-0 (id=4522083)\t85%; discharging; 4:30 remaining present: true
-"""
-ON_MAINS = """Now drawing from 'AC Power'
- -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining present: true
-"""
+# As the tools of real machines print it, cut to what is read.
+# https://github.com/AppHouseKitchen/AlDente-Battery_Care_and_Monitoring/issues/603 (Apple silicon), and
+# https://github.com/alfredapp/low-power-mode-workflow/issues/6 (M1 Max, macOS 14)
+LOW_POWER = [" tcpkeepalive         1\n lowpowermode         {}\n womp                 1\n"]
+LOW_POWER += [" Sleep On Power Button 1\n powermode            {}\n ttyskeepawake        1\n"]
+# https://github.com/imwally/battstat/issues/2 (macOS 10.11) and
+# https://github.com/liquidprompt/liquidprompt/pull/317 (iMac)
+BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t90%; discharging; (no estimate)\n"
+MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 \t88%; AC attached; not charging present: true\n"
+DESKTOP = "Now drawing from 'AC Power'\n"
+# https://github.com/exelban/stats/issues/749 (MacBook Pro 14-inch 2021, macOS 12.1)
 COOL = """Note: No thermal warning level has been recorded
-Note: No performance warning level has been recorded
 Note: No CPU power status has been recorded
 """
-HOT = """2026-11-20 10:00:00 +0000 CPU Power notify
-\tCPU_Scheduler_Limit \t= 100
-\tCPU_Available_CPUs \t= 8
-\tCPU_Speed_Limit \t= 63
+# https://newbetuts.com/407192-where-does-the-pmset-cpu-speed-limit-variable-come-from-and-how-to-modify-it
+HOT = """    CPU_Scheduler_Limit     = 100
+    CPU_Available_CPUs  = 8
+    CPU_Speed_Limit     = 35
 """
-VM_STAT = """Mach Virtual Memory Statistics: (page size of 16384 bytes)
-Pages free:                                6245.
+# https://github.com/wazuh/wazuh/issues/22113 and https://github.com/mackerelio/go-osstat/pull/29 (M1 Mac mini)
+VM_STAT = """Mach Virtual Memory Statistics: (page size of {} bytes)
 Pageins:                                9182736.
+Pageouts:                                     0.
 Swapins:                                     12.
 Swapouts:                                   300.
 """
 
 
+# https://github.com/mingrath/mbcheck/blob/main/research/shop-readable-health-facts.md (M4 Air, macOS 26.5)
 LEVEL = "com.apple.system.thermalpressurelevel {}"
 PRINTED = [
-    *(("low_power_mode", PMSET.format(line=f"lowpowermode         {n}"), n == 1) for n in (0, 1)),
-    *(("low_power_mode", PMSET.format(line=f"powermode {n}"), n == 1) for n in (1, 2)),
-    ("low_power_mode", PMSET.format(line="ttyskeepawake 1"), None),
-    *(
-        ("power_source", f"Now drawing from '{word} Power'\n", source)
-        for word, source in (("AC", "mains"), ("UPS", "battery"), ("Battery", "battery"))
-    ),
-    ("power_source", "", None),
-    *(("battery_percent", text, percent) for text, percent in ((ON_BATTERY, 85), (ON_MAINS, 100), ("", None))),
-    *(("cpu_speed_limit_percent", text, limit) for text, limit in ((HOT, 63), (COOL, None), ("", None))),
+    *(("low_power_mode", text.format(n), n == 1) for text in LOW_POWER for n in (0, 1, 2)),
+    ("low_power_mode", " ttyskeepawake 1\n", None),
+    *(("power_source", text, source) for text, source in ((MAINS, "mains"), (DESKTOP, "mains"), ("", None))),
+    *(("power_source", text, "battery") for text in (BATTERY, "Now drawing from 'UPS Power'\n")),
+    *(("battery_percent", text, value) for text, value in ((BATTERY, 90), (MAINS, 88), (DESKTOP, None), ("", None))),
+    *(("cpu_speed_limit_percent", text, limit) for text, limit in ((HOT, 35), (COOL, None), ("", None))),
     *(("thermal_pressure", LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
     *(("thermal_pressure", text, None) for text in (LEVEL.format(50), "")),
     *(("cpu_thermal_level", text, level) for text, level in (("1\n", 1), ("0", 0), ("", None), ("1.5", None))),
@@ -72,7 +65,9 @@ def test_what_a_tool_prints_is_read_or_missing(name, printed, expected):
 
 
 def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
-    assert condition.swapped(VM_STAT) == {"swapped_in_bytes": 12 * 16384, "swapped_out_bytes": 300 * 16384}
+    for page in (4096, 16384):
+        told = condition.swapped(VM_STAT.format(page))
+        assert told == {"swapped_in_bytes": 12 * page, "swapped_out_bytes": 300 * page}
     page = os.sysconf("SC_PAGESIZE")
     linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
     assert condition.swapped(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
@@ -143,8 +138,8 @@ def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
 
 def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
     printed = {
-        ("pmset", "-g"): PMSET.format(line="lowpowermode 1"),
-        ("pmset", "-g", "batt"): ON_BATTERY,
+        ("pmset", "-g"): LOW_POWER[0].format(1),
+        ("pmset", "-g", "batt"): BATTERY,
         ("pmset", "-g", "therm"): HOT,
         ("sysctl", "-n", "sysctl.proc_translated"): "1",
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
@@ -152,8 +147,8 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
     monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
     told = condition._mac(condition.MAC)
     assert (told["low_power_mode"], told["translated"], told["power_source"]) == (True, True, "battery")
-    assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (63, "heavy")
-    assert (told["cpu_thermal_level"], told["battery_percent"]) == (None, 85)
+    assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (35, "heavy")
+    assert (told["cpu_thermal_level"], told["battery_percent"]) == (None, 90)
     assert set(told) <= set(condition.KEYS)
 
 
@@ -249,10 +244,21 @@ def test_reasons_are_the_librarys_own_bits(name):
 UUIDS = ["GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333"]
 
 
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/203 (an LXC container), and, the last two,
+# https://github.com/DataDog/datadog-agent/pull/33120 (a Kubernetes pod)
+A100, A100_POD = "GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39", "GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16"
+A100_PART = "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6"
+
+
 @pytest.mark.parametrize(
     ("given", "places"),
     [
-        (None, [0, 1, 2]),
+        (A100_POD, [4]),
+        (A100_POD[:12], [4]),
+        (f"{A100_POD},{A100}", [4, 3]),
+        (f"MIG-{A100}/1/0", [3]),
+        (A100_PART, []),  # which does not hold its GPU's name: NVML is asked whose it is
+        (None, [0, 1, 2, 3, 4]),
         ("2,0", [2, 0]),
         ("", []),
         ("-1", []),
@@ -265,7 +271,7 @@ UUIDS = ["GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333"]
     ],
 )
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
-    assert nvidia.visible(given, UUIDS) == places
+    assert nvidia.visible(given, [*UUIDS, A100, A100_POD]) == places
 
 
 def test_processes_that_a_container_hides_are_not_counted():
@@ -302,7 +308,7 @@ def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path
 
 
 def test_a_condition_names_no_serial_number_and_no_process(monkeypatch):
-    monkeypatch.setattr(condition, "output", lambda *command: ON_BATTERY.replace("4522083", "serial-planted"))
+    monkeypatch.setattr(condition, "output", lambda *command: BATTERY.replace("4522083", "serial-planted"))
     monkeypatch.setattr(condition.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(condition, "clocks", lambda: (1.0, 1.0))
     with subprocess.Popen([sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE):

@@ -30,6 +30,8 @@ def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None
         ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", 6, 31.2, "intel-core-i7-8700k-6core-31gb"),
         ("AMD EPYC 7763 Processor", 64, 503.6, "amd-epyc-7763-64core-504gb"),
         ("", 2, 0.4, "2core-1gb"),
+        # https://github.com/archspec/archspec/issues/38 (an Apple chip in a virtual machine)
+        ("Apple processor", 8, 16, "apple-8core-16gb"),
         ("Чип № 5", 4, 8, "5-4core-8gb"),
     ],
 )
@@ -188,6 +190,7 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path
 
 
 ARM = "CPU implementer\t: {}\nCPU part\t: {}\n"
+M1 = ARM.format("0x61", "0x022")
 TWO_KINDS = "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n"
 
 
@@ -200,6 +203,9 @@ TWO_KINDS = "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model na
         (ARM.format("0x61", "0x000"), "linux,dummy-virt\0", "", "ARM 0x61 0x000"),
         (ARM.format("0x41", "0xd42"), "Jetson AGX Orin\0", "Model name: Cortex-A78AE\n", "Jetson AGX Orin"),
         ("model name\t: AMD EPYC\n", None, "Model name: another\n", "AMD EPYC"),
+        # https://github.com/ad-oliviero/uwufetch/issues/215 (Linux on an M1)
+        (M1, None, "Model name: Icestorm-M1\nModel name: Firestorm-M1\n", "Icestorm-M1 + Firestorm-M1"),
+        (M1, None, "", "ARM 0x61 0x022"),
     ],
 )
 def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path, cpuinfo, board, printed, chip):
