@@ -141,10 +141,6 @@ class Points(Plot):
         lengths = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
         return lengths.max()
 
-    def shows(self) -> str:
-        """Return what kind of chart it is."""
-        return f"{self.ylabel} over {self.xlabel}"
-
     def height(self, lines: pandas.DataFrame) -> float:
         """Return inches with room for every name."""
         return max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))

@@ -254,12 +254,10 @@ def draw_bars(
         look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
     wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
-    lines_of_most = 1 + max(label.count("\n") for label in wrapped)
+    lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
     if lines_of_most > LABEL_LINES:
         axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
     axes.set_yticks(places, wrapped, fontsize=8)
-    most = max((label.count("\n") + 1 for label in wrapped), default=0)
-    axes.figure.set_figheight(max(axes.figure.get_figheight(), 1.6 + LABEL_INCHES * most * len(lines)))
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])

@@ -11,7 +11,7 @@ from benchbook.machine import libraries
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
 from benchbook.report import tables
-from benchbook.report.answers.from_record import REFERENCE, specification
+from benchbook.report.answers.from_record import REFERENCE
 from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
