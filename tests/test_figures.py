@@ -278,7 +278,7 @@ def test_a_figure_without_lines_takes_the_place_of_the_one_of_before(tmp_path):
     with figures.style():
         figure, axes = figures.canvas(2.0)
         axes.set_title("A title")
-    Drawing.titled(figure, table, "Bars").save(tmp_path, "name")
-    Drawing.titled(figure, table, "Bars").save(tmp_path, "name-other")
+    Drawing(figure, table, "Bars").save(tmp_path, "name")
+    Drawing(figure, table, "Bars").save(tmp_path, "name-other")
     Drawing(None, table[:0], "").save(tmp_path, "name")
     assert {path.name for path in tmp_path.iterdir()} == {f"name-other.{form}" for form in ("csv", "json", "svg")}

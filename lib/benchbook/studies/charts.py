@@ -135,15 +135,14 @@ class Points(Plot):
     value = property(lambda self: self.y, doc="The column that is drawn.")
     shows = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="What kind of chart it is.")
 
-    def places(self, lines: pandas.DataFrame) -> int:
-        """Return how many places of x have a point; where points are joined, those of the line with the most."""
-        there = lines[lines[self.y].notna()]
-        lengths = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
-        return lengths.max()
+    def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
+        """Return how many places of x have a point, and inches with room for every line's name.
 
-    def height(self, lines: pandas.DataFrame) -> float:
-        """Return inches with room for every name."""
-        return max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
+        Where points are joined, the places are those of the line with the most.
+        """
+        there = lines[lines[self.y].notna()]
+        places = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
+        return places.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
 
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a line for each group of points; of many machines, the first."""

@@ -143,12 +143,16 @@ class Drawing:
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the figure as SVG, what a page needs of it as JSON, and tables as CSV; without a figure tables alone.
+        """Write the figure as SVG, what a page needs of it as JSON, and tables as CSV, in place of those of before.
+
+        Without a figure only tables are written.
 
         Args:
             folder: where to write; it is made.
             name: file name without extension; further tables have names of their own.
         """
+        for old in folder.glob(f"{name}.*"):
+            old.unlink()
         own = {name: self.table} if self.figure or len(self.table) else {}
         for other, table in (own | self.tables).items():
             figures.save_table(table, folder, other)
