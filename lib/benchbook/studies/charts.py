@@ -136,13 +136,11 @@ class Points(Plot):
     shows = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="What kind of chart it is.")
 
     def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
-        """Return how many places of x have a point, and inches with room for every line's name.
-
-        Where points are joined, the places are those of the line with the most.
-        """
+        """Return how many places of x have a point (of the line with the most, if joined), and inches for all names."""
         there = lines[lines[self.y].notna()]
-        places = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
-        return places.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * len(lines[self.by].drop_duplicates()))
+        counts = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
+        names = len(lines[self.by].drop_duplicates())
+        return counts.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * names)
 
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a line for each group of points; of many machines, the first."""

@@ -151,7 +151,7 @@ class Drawing:
             folder: where to write; it is made.
             name: file name without extension; further tables have names of their own.
         """
-        for old in folder.glob(f"{name}.*"):
+        for old in folder.glob(f"{name}.*"):  # of an earlier report
             old.unlink()
         own = {name: self.table} if self.figure or len(self.table) else {}
         for other, table in (own | self.tables).items():
