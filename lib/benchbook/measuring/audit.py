@@ -1,4 +1,4 @@
-"""Count what a timed loop does, after its windows and off the clock: the clock itself cannot see what it times.
+"""Count the work of a timed loop, after its windows and outside the clock, because a clock cannot check the work.
 
 A fault may lie in the loader (one batch for ever, a tenth of the data), in the count of samples, in a step that trains
 on a part of its batch, or in an evaluation. Each has a count of its own here; a last comparison with float64 sees
@@ -18,7 +18,7 @@ from benchbook.measuring import parity
 from benchbook.measuring.runs import Run
 from benchbook.rows import records
 
-LOADER_SECONDS = 4.0  # to look at what a loader delivers, at most
+LOADER_SECONDS = 4.0  # at most, to check the loader's batches
 
 
 def check(workload: Workload, record: Run, fresh: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: arithmetic, memory, transfers, launches.
+"""Measure the ceilings of a device: arithmetic, memory, transfers, launches.
 
 Rates are rows of phase `calibrate`, in several windows each, of the same device in the same session as the training
 that is compared with them; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
@@ -22,13 +22,13 @@ from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
 from benchbook.rows import records
 
-UNDONE = 0.1  # of the time may go by after synchronising: reading one number takes some itself
+UNDONE = 0.1  # share of the time that may be left after synchronising: reading one number takes some
 ROUNDS = 3  # of the self-test
 LARGEST = 8192  # rows and columns
 
 
 class NotSynchronized(RuntimeError):
-    """Synchronising returned before the work was done: no time measured with it means anything."""
+    """Synchronising returned before the work was done, so no time measured with it is valid."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
 
 
 def precisions(device: Device) -> tuple[str, ...]:
-    """Return what to try on a device: all that it has units for."""
+    """Return the precisions to try on a device: those that it has units for."""
     return tuple(name for name in operations.DTYPES if device.has_units(name))
 
 

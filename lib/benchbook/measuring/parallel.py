@@ -27,7 +27,7 @@ from benchbook.measuring.protocol import Plan
 from benchbook.measuring.runs import Run
 from benchbook.rows import marker, records
 
-TIMEOUT_SECONDS = 300.0  # that a process waits for the others: the slowest may compile, or read a large data set
+TIMEOUT_SECONDS = 300.0  # that a process waits for the others, which may compile or read a large data set
 WATCH_SECONDS = 1.0
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
 
@@ -64,7 +64,7 @@ class Job:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        for name in ("widest_interval", "window_seconds"):  # each process would go by its own clock
+        for name in ("widest_interval", "window_seconds"):  # each process would use its own clock
             if getattr(self.plan, name):
                 raise ValueError(f"{name} {getattr(self.plan, name)}; allowed on several devices: 0")
         if self.device.framework != "torch" or self.device.features.group_backend is None:
@@ -113,7 +113,7 @@ def _run_all(job: Job, folder: Path, log: Path) -> bool:
     Source: https://docs.pytorch.org/docs/stable/elastic/run.html
     """
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.device_count}"]
-    words += ["--local-addr=127.0.0.1"]  # a host's own name may lead nowhere
+    words += ["--local-addr=127.0.0.1"]  # a host's own name may not resolve
     words += ["-m", "benchbook.measuring.parallel", str(folder)]
     variables = os.environ | {"BENCHBOOK_KERNEL": str(os.getpid())}  # each process ends with this one
     if job.device.is_cpu:

@@ -28,7 +28,7 @@ from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.rows import records
 
-time = SimpleNamespace(**vars(time))  # as it is before the user's own code runs, which may replace a clock
+time = SimpleNamespace(**vars(time))  # saved before the user's code runs, which may replace a clock
 PROBE_SECONDS = 0.5  # a window this long shows how long a step is
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 SUSTAINED_SECONDS = 10.0  # of a window in minutes without a pause
@@ -37,7 +37,7 @@ LEAST_SUSTAINED = 6  # windows, so that a short run has a first and a last part,
 
 @dataclass
 class Window:
-    """What was measured between the two synchronisations.
+    """The measures of a window, taken between two synchronisations.
 
     Attributes:
         seconds: wall time of the window.
@@ -227,7 +227,7 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         first_step(workload, record)
     if num_steps:
         _step_undone(workload, record, "warmup", num_steps)
-    misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks that refuse instead do not have it
+    misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks without it raise an error instead
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
         most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(5))
@@ -252,7 +252,7 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
     """
     sensor = sensors.open_sensor(device)
     if isinstance(sensor, sensors.NoSensor | sensors.EstimateSensor):
-        return None  # a stated power is not what an idle device draws
+        return None  # a stated power is not the idle power
     with record.during("idle"):
         started_at = runs.now()
         with window(device, sensor) as idle:
@@ -489,5 +489,5 @@ def _status(loss: float) -> str:
 
 
 def started(batches: Iterator) -> Iterator:
-    """Fetch the first batch now: a window shorter than an epoch must not carry the loader's whole start."""
+    """Fetch the first batch now, so that a window shorter than an epoch does not include the loader's start."""
     return itertools.chain([next(batches)], batches)

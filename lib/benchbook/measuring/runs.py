@@ -1,4 +1,4 @@
-"""One execution of a point: who it is, where its rows go, and how it ends.
+"""One execution of a point: its identity, its files, and how it ends.
 
 While a run is under way a marker file, `<run_id>.running`, holds what a failure row needs: identity,
 phase and the process. Whoever finds a marker whose process is gone writes the `interrupted` row.
@@ -160,7 +160,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     folder = layout.point(this.name, study, point)
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
-    stated = points.public(parameters)  # where the data lies is nobody's business, and changes nothing
+    stated = points.public(parameters)  # the data's folder is private and changes no result
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,
@@ -245,7 +245,7 @@ def status_of(error_name: str, message: str) -> str:
 
 
 def refusal(error: Exception, most_characters: int = 300) -> dict:
-    """Return status and message of a row about what was tried and refused: an answer, and no failure of the run."""
+    """Return status and message of a row about a refused trial, which is a result and not a failure of the run."""
     name = type(error).__name__
     status = "out_of_memory" if status_of(name, str(error)) == "out_of_memory" else "unsupported"
     return {"status": status, "message": anonymous(f"{name}: {error}")[:most_characters]}

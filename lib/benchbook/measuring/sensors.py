@@ -32,7 +32,7 @@ class Energy:
 
 
 class NoSensor:
-    """Stands in on a machine whose energy cannot be read: missing, not zero."""
+    """Used on a machine without an energy sensor: energy is missing, not zero."""
 
     def begin(self) -> None:
         """Begin nothing."""
@@ -143,7 +143,7 @@ class MeterSensor:
 
 
 class EstimateSensor:
-    """Takes a power that the user states for the device to be what it draws: an estimate, and labelled so.
+    """Takes the power that the user states as the device's power; rows label the result an estimate.
 
     Args:
         watts: such as the maker's thermal design power.
@@ -205,7 +205,7 @@ def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
     readers = [read for gpu in gpus if (read := nvidia.power_reader(gpu))]
     if gpus and len(readers) == len(gpus):
         return PowerSensor(readers)
-    logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is not there
+    logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is missing
     from zeus.exception import ZeusBaseError
     from zeus.monitor import ZeusMonitor
 

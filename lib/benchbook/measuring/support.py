@@ -1,4 +1,4 @@
-"""What a device supports for a workload: each precision, with and without the compiler, tried and timed.
+"""Try and time a workload in each precision, with and without the compiler.
 
 Rows of phase `calibrate`, of the network itself. Their input lies on the device already, so that arithmetic alone is
 timed. What is refused is a row of status `unsupported` with the error, and what computes something else than fp32 one
@@ -22,8 +22,8 @@ from benchbook.measuring.runs import Run
 # The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS = 2
-LONG_SECONDS = 3.0  # a window that took this long is not repeated
-RESIDENT, MATRIX = "resident", "matrix"  # what a row was measured for, in its settings as `tried`
+LONG_SECONDS = 3.0  # a window longer than this is not repeated
+RESIDENT, MATRIX = "resident", "matrix"  # values of the setting `tried`: the purpose of a row
 
 
 def precisions(device: Device) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _try(
             return loss
         record.append(status="diverged", message=complaint, settings=stated, **columns)
         return loss
-    except Exception as error:  # a compiler or a kernel that is not there may raise anything
+    except Exception as error:  # a missing compiler or kernel may raise any error
         record.append(settings=stated, **columns, **runs.refusal(error))
         return None
 

@@ -42,7 +42,7 @@ from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.rows import manifests, records
 
-LEAST_GAIN = 1.03  # a setting must be this much faster: less is noise on most machines
+LEAST_GAIN = 1.03  # a setting must be faster by this factor; less is noise on most machines
 FINALISTS = 2  # that get longer trials
 BLOCKS = 3  # of four windows: reference, trial, trial, reference
 BLOCK_STEPS = 5  # in the shortest of them, with the step that says how long they are to be
@@ -69,7 +69,7 @@ STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"} 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a tuned point measures.
+    """The choice of a search: what a tuned point measures.
 
     Attributes:
         chosen: TUNED, or REFERENCE where nothing faster was found.
@@ -91,7 +91,7 @@ class Choice:
         return self.chosen == TUNED
 
     def __str__(self) -> str:
-        """Return what came of the search, as a notebook prints it."""
+        """Return the outcome of the search as a notebook prints it."""
         words = f"{self.settings}" if self.is_tuned else "nothing faster found: the reference's settings are measured"
         if self.confirmed is None:
             return words
@@ -148,7 +148,7 @@ def choose(
     names = STATED & {name for change in changes for name in change}  # where there was a choice
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
     if devices.can_keep_memory(device):
-        stated |= {"keeps_memory": True}  # whatever was chosen
+        stated |= {"keeps_memory": True}  # in either case
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
     run.manifest["trials"] = choice.trials.to_dict("records")
@@ -265,7 +265,7 @@ def _winner(
 
 
 def promised(trials: pandas.DataFrame) -> float:
-    """Return how many times as fast as at the reference's settings a search saw what it took."""
+    """Return the speed-up that a search saw for its choice over the reference's settings."""
     return float(trials.loc[trials["outcome"] == "taken", "ratio"].astype(float).prod())
 
 
@@ -331,7 +331,7 @@ def _long(folder: Path, kept: dict, build: Callable, trial: Settings, time_limit
 def _parity(folder: Path, kept: dict, build: Callable, trial: Settings, num_steps: int) -> dict:
     """Return what a comparison of fresh weights with float64 has against a trial, or nothing."""
     workload = build(trial)
-    names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # rows are thrown away
+    names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # its rows are discarded
     record = Run(folder, "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
     verdict = parity.check(workload, record, num_steps, kept=folder)
     record.path.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ MATRIX = "simclr_epochs"  # the study that tries precisions and compilers
 BAR = {name: f"{name.lower()}.html" for name in ("Studies", "Claims", "Machines", "Method")}
 BAR = {"Answers": "index.html"} | BAR
 SHARED = ("style.css", "answer.js", "copy.js", "tables.js", "favicon.svg")  # files that several pages load
-NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that decide nothing
+NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that leave a claim undecided
 
 
 def write() -> Path:
@@ -87,7 +87,7 @@ def _wait(aggregation: subprocess.Popen, aggregated: Path) -> Iterator[Path]:
 
 
 def left_out(figures: Path) -> list[str]:
-    """Return what the aggregation wrote on files and runs that it left out, and on columns it does not know."""
+    """Return the aggregation's lines about files and runs that were left out, and about unknown columns."""
     return [line["fault"] for line in tables.lines(figures / "left-out.csv")]
 
 
@@ -300,7 +300,7 @@ def _copy(figures: Path, files: Path) -> None:
 def _figures(
     folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published
 ) -> dict[str, list[dict]]:
-    """Return the figures that were written; nothing where there are none."""
+    """Return the figures that were written; empty without figures."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
         described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))

@@ -80,7 +80,7 @@ class Aggregation:
         return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
 
     def missing(self) -> pandas.DataFrame:
-        """Return what has no number or no figure, how many of each kind, and why: at most five reasons of a kind."""
+        """Return the points, charts and claims that are left out: how many of each kind, and up to five reasons."""
         failed = self.evidence.summary[~self.evidence.summary["status"].isin(records.TRAINED)]
         claims = self.claims
         undrawn = [name for name, drawing in self.drawings.items() if drawing.figure is None]

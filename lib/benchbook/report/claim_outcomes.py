@@ -1,4 +1,4 @@
-"""What is to be made of each published claim: confirmed, contradicted, undecided or out of reach, and why."""
+"""The outcome of each published claim (confirmed, contradicted, undecided or out of reach) and its reason."""
 
 import pandas
 
@@ -56,7 +56,7 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
 
 
 def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
-    """Return what is to be made of one claim, given its lines of `judged`, and a sentence of why."""
+    """Return the outcome of one claim, given its lines of `judged`, and a sentence with the reason."""
     deciding = [line for line in lines if line["verdict"] in OUTCOMES]
     ends = {line["verdict"] for line in deciding}
     printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]

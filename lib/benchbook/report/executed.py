@@ -1,4 +1,4 @@
-"""A page per executed notebook: what ran, in full, with nothing that a browser would run or fetch."""
+"""A page per executed notebook: its code and outputs, without scripts or anything that a browser would fetch."""
 
 import hashlib
 import re
@@ -17,7 +17,7 @@ TAGS = (
 )
 CODE = ("script", "style")
 ATTRIBUTES = {"*": ["class", "id"], "a": ["href", "title"], "td": ["colspan", "rowspan"], "th": ["colspan", "rowspan"]}
-# What scrolls sideways is reached by keyboard; the corner of a table of pandas heads no column.
+# A part that scrolls sideways can be reached by keyboard; the corner cell of a pandas table heads no column.
 REACHABLE = {f'<div class="output_{kind}': f'<div tabindex="0" class="output_{kind}' for kind in ("html", "png")}
 REACHABLE |= {"<pre>": '<pre tabindex="0">', "<th></th>": "<td></td>"}
 

@@ -19,11 +19,11 @@ COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_co
 COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
 COLUMNS += ["energy_boundary", "dollars_per_million", "status", "place"]
 LINE = ["machine", "study", "variant", "device", "source"]
-OWN = ["image_size", "batch_size", "framework"]  # what makes a point that of the study's own setting
+OWN = ["image_size", "batch_size", "framework"]  # columns in which a point agrees with the study's own setting
 # Parameters in which two points must agree to be the same work; those that a study lacks are alike.
 SAME = ("precision", "data_resident", "trainable", "weights", "learning_rate", "width", "device_count")
 ALIKE = ["machine", "study", "view", "processor", "dataset", "batch_size", "image_size", *SAME]
-FREE = ["precision", "data_resident"]  # what a search may choose, so that tuned points need not agree in it
+FREE = ["precision", "data_resident"]  # a search may choose these, so tuned points may differ in them
 FRAMEWORK_COLUMNS = ["machine", "study", "variant", "processor", "framework", "framework_version", "device"]
 FRAMEWORK_COLUMNS += ["precision", "dataset", "batch_size", "image_size", *SAME[1:], "images_per_second", "ratio"]
 FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]

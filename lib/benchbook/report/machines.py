@@ -16,7 +16,7 @@ COLUMNS += ["rows"]
 
 
 def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return one line per machine that measured; its newest run says what it is.
+    """Return one line per machine that measured, described by its newest run.
 
     Args:
         rows: measured ones.
@@ -142,7 +142,7 @@ def _misplaced(own: list[dict]) -> list[str]:
 
 
 def _changes(own: list[dict]) -> list[str]:
-    """Return what was not the same in all runs."""
+    """Return what changed between runs."""
     kinds = {
         "system": [(manifest.get("machine") or {}).get("system") for manifest in own],
         "Python": [(manifest.get("environment") or {}).get("python") for manifest in own],

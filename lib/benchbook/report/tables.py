@@ -1,4 +1,4 @@
-"""Tables of the report: numbers as they are read, and as they sort; what is missing is empty."""
+"""Tables of the report: each number as text and as sort key; missing values are empty."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ COLUMNS = {
     "support": "machine device framework_version precision compiled status speedup message",
     "prediction-errors": "situation group rule pairs publications median_error within_2 coverage",
 }
-# What they are called there; others go by their names.
+# The headers of columns; other columns have their names as headers.
 HEADERS = {
     "batch_size": "batch",
     "coverage": "covered",
@@ -66,7 +66,7 @@ NOTES = {
     "tuning": {"confirmed": "bounds"},
     "frameworks": {"framework": "framework_version", "ratio": "bounds"},
 }
-# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+# A spreadsheet runs such text as a formula: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 MOST_LINES = 1_000  # of a table in a page, which a browser has to lay out
 

@@ -1,4 +1,4 @@
-"""What would it cost? Tasks that a reader chooses from, and what each machine takes for them: time, money, energy.
+"""The answers: tasks that a reader chooses from, and the time, money and energy that each machine takes for them.
 
 The aggregation gathers the marks of all tasks and saves them; the report loads them, and publishes them as a CSV and as
 a JSON that says what its fields mean, with licence and citation.
@@ -113,7 +113,7 @@ def load(folder: Path) -> tuple[list[Mark], list[dict]]:
 
 
 def here(folder: Path) -> str:
-    """Return this machine's name in the rows of a folder: its own, else that of a machine of its very kind."""
+    """Return this machine's name in the rows of a folder: its own, else that of a machine of the same kind."""
     this = identity.identify()
     if (folder / this.name).is_dir():
         return this.name

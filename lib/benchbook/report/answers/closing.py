@@ -1,4 +1,4 @@
-"""How a study's notebook ends: its result with the limits."""
+"""The end of a study's notebook: its result with the limits."""
 
 import pandas
 from IPython.display import Markdown
@@ -38,7 +38,7 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
 
 
 def reading(evidence: Evidence, rows: pandas.DataFrame, agreement: Agreement, *more: str, limits: str = "") -> Markdown:
-    """Return what a run found, with its interval, and then the limits of that.
+    """Return the result of a run with its interval, and the limits of that result.
 
     Args:
         evidence, rows: see `sentences`.
@@ -48,7 +48,7 @@ def reading(evidence: Evidence, rows: pandas.DataFrame, agreement: Agreement, *m
     """
     compared = f"Training agrees with float64 ({agreement.reason})."
     if not agreement.passed:
-        wrong = "Training does not agree with float64, so its speed means nothing:" if agreement.num_steps else ""
+        wrong = "Training does not agree with float64, so its speed is not valid:" if agreement.num_steps else ""
         compared = f"{wrong or 'Compared with float64:'} {agreement.reason}."
     found = [sentences(evidence, rows), *more, compared]
     return Markdown(f"**Result.** {' '.join(found)}\n\n**Limits.** {limits} {ONE_DAY}".strip())

@@ -1,4 +1,4 @@
-"""Marks of what publications of the record say of chips, and of what is predicted where none does."""
+"""Marks of published figures of chips, and of predictions for chips without one."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from benchbook.record.model import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks
 
-PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # what is asked for each family
+PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # the precision that is predicted for each family
 REFERENCE = networks.describe("resnet50").flops_per_sample  # shown first of the user's network
 OPERATIONS = tuple(sorted([*(float(f"{value:.3g}") for value in numpy.geomspace(5e8, 2e11, 9)), REFERENCE]))
 MOST_DEVICES = 16  # of a machine that a reader may want; beyond, the network between them is measured

@@ -20,7 +20,7 @@ POINT = ["machine", "study", "variant", "device"]
 ESTIMATED = "estimate_tdp"  # the method of joules that are a stated power times the time
 ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
-# What is shown of a point, and what it is called there.
+# The columns of a point that are shown, and their names there.
 SETTINGS = {
     "device": "device",
     "framework": "framework",
@@ -174,14 +174,14 @@ def _printed(rows: pandas.DataFrame, line: dict) -> dict:
 
 
 def _stand_in(line: dict, datasets: dict[str, set[str]]) -> str:
-    """Return the data that a measured line was trained on where no publication of its study has it; else nothing."""
+    """Return a measured line's data set if no publication of its study has it; else an empty text."""
     own = datasets.get(line["study"])
     other = own and isinstance(line["dataset"], str) and line["dataset"] not in own
     return f"on {naming.dataset(line['dataset'])}" if other else ""
 
 
 def _bounds(line: dict, seconds: float) -> dict:
-    """Return the bounds of a time in proportion to those of the rate, and what they are."""
+    """Return the bounds of a time in proportion to those of the rate, and their kind."""
     rate, low, high = line["images_per_second"], line["low"], line["high"]
     if pandas.isna(rate) or pandas.isna(low):
         return {"low": None, "high": None, "bounds": ""}

@@ -1,4 +1,4 @@
-"""The tasks that a reader chooses from, and marks: what one machine takes for one task, and what that rests on."""
+"""The tasks that a reader chooses from, and marks: the time, money and energy of one machine for one task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -181,7 +181,7 @@ def task(key: str) -> Task:
 
 @dataclass(frozen=True)
 class Mark:
-    """What one machine takes for one task.
+    """The time, money and energy that one machine takes for one task.
 
     Attributes:
         task: its key.
@@ -268,7 +268,7 @@ class Mark:
 
     @property
     def basis(self) -> str:
-        """Return where it is from and what it stands on, in a few words."""
+        """Return its source and basis in a few words."""
         elsewhere = " on another computer" if self.source == MEASURED and not self.here else ""
         ends = [wording.duration(end) for end in (self.low, self.high) if end]
         bounds = f"; {' to '.join(dict.fromkeys(ends))}: {self.bounds}" if len(set(ends)) > 1 else ""
