@@ -1,1 +1,1 @@
-"""What several studies share in training: batches, options, torch, Keras, several devices."""
+"""The training code that studies share: batches, options, torch, Keras, several devices."""

@@ -44,11 +44,11 @@ INHERITED = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}  # the sam
 
 
 class DeviceUnavailable(RuntimeError):
-    """The device, or the framework, that was asked for is not on this machine."""
+    """The requested device or framework is not on this machine."""
 
 
 class FrameworkMissing(DeviceUnavailable):
-    """The framework that was asked for is not installed, or cannot be imported."""
+    """The requested framework is not installed, or cannot be imported."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Device:
 
     @property
     def features(self) -> Features:
-        """Return what all devices of this kind can do."""
+        """Return the common properties of all devices of this kind."""
         return KINDS[self.kind]
 
     @property
@@ -107,7 +107,7 @@ class Device:
         return not units or (least is not None and (self.capability is None or self.capability >= least))
 
     def refuses(self, precision: str) -> bool:
-        """Return whether this is tf32 and there are no such units: it would be fp32 under another name."""
+        """Return whether a precision is tf32 and the device has no TF32 units: it would then be fp32."""
         return PRECISIONS[precision].uses_tf32 and not self.has_units(precision)
 
     def check_precision(self, precision: str) -> None:
@@ -158,11 +158,11 @@ class Backend:
         raise NotImplementedError
 
     def why_unseen(self, kind: str) -> str | None:
-        """Return what it says of an accelerator that is here and it does not see; None where the user told it so."""
+        """Return why the framework does not see an accelerator of this computer; None if the user hid it."""
         return ""
 
     def why_unusable(self, kind: str) -> str:
-        """Return why work on an accelerator that the framework sees would fail, and what helps; empty: it would not."""
+        """Return why a visible accelerator cannot be used, and what helps; empty if it can be used."""
         return ""
 
     def refused(self) -> Refused | None:
@@ -183,7 +183,7 @@ class Backend:
         return ("cpu",) if kind is None or self.refused() else (kind, "cpu")
 
     def name(self, kind: str) -> str | None:
-        """Return what the driver calls the first device of a kind; None where it is the machine's own chip."""
+        """Return the driver's name of the first device of a kind; None if it is the machine's own chip."""
         return None
 
     def capability(self, kind: str) -> float | None:
@@ -239,17 +239,17 @@ class Backend:
         return {}
 
     def restore_random_state(self, device: Device, state: dict) -> None:
-        """Put the generators back where `random_state` found them."""
+        """Restore the generators from `random_state`."""
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Make float32 arithmetic mean what a row says it is: fp32 never uses TF32 units, tf32 does.
+        """Set float32 arithmetic as rows name it: fp32 never uses TF32 units, tf32 does.
 
         Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
         """
         raise NotImplementedError
 
     def num_threads(self) -> int:
-        """Return the host threads that it computes with."""
+        """Return the number of host threads."""
         return identity.usable_cores()
 
     def software(self, device: Device) -> dict:
@@ -325,7 +325,7 @@ def installed() -> tuple[str, ...]:
 
 
 def choose_framework(name: str = "best") -> str:
-    """Return the framework that was asked for; none is imported.
+    """Return the requested framework; none is imported.
 
     Args:
         name: one of FRAMEWORKS, or best: the first of `libraries.PREFERRED` that is installed.
@@ -345,7 +345,7 @@ def choose_framework(name: str = "best") -> str:
 
 
 def pick(kind: str = "best", framework: str = "torch") -> Device:
-    """Return the device of the kind that was asked for.
+    """Return the device of the requested kind.
 
     Args:
         kind: a key of `KINDS` that the framework drives; or best (the accelerator if there is one, else the CPU).
@@ -425,7 +425,7 @@ def present() -> tuple[str, ...]:
 
 
 def quieten() -> None:
-    """Keep tensorflow and jax from complaining about CUDA where there is no NVIDIA GPU; what the user set stays.
+    """Silence CUDA warnings of tensorflow and jax on computers without an NVIDIA GPU; the user's settings stay.
 
     Both look for a GPU when they start, and what they print then cannot be taken back, so this comes before an
     import. Where JAX's TPU library is installed, JAX looks for itself. Where there is a GPU, JAX would reserve three

@@ -1,4 +1,4 @@
-"""A study once more, in the fewest words: what a workload's training is held against.
+"""The plain version of a study, with which a workload's training is compared.
 
 It shares the network's definition with what it checks, and nothing else: no optimiser, no loader, no compiler. The
 optimisers here are written from their papers for float64, and the studies give them the protocol's constants again.
@@ -16,7 +16,7 @@ Arrays = dict[str, numpy.ndarray]
 
 
 class Optimizer:
-    """What all plain optimisers share: a state for each parameter, and a count of steps."""
+    """The base of plain optimisers: a state for each parameter, and a count of steps."""
 
     def __post_init__(self) -> None:
         self.state: dict[str, Any] = {}

@@ -40,7 +40,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a framework answers.
+    """A framework's answer.
 
     Attributes:
         kinds: its devices, the fastest first.

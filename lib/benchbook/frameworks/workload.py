@@ -1,4 +1,4 @@
-"""What the studies train, and what is compared with float64, whatever the framework.
+"""The interface of what studies train and compare with float64, for every framework.
 
 Measuring needs this interface alone; a class that is no subclass may have it as well.
 """
@@ -20,7 +20,7 @@ MOST_HALVINGS = 60  # of a loss's scale until a step is taken
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one pass over the test images gave; scalars may still lie on the device.
+    """The result of one pass over the test images; scalars may still be on the device.
 
     Attributes:
         loss: mean loss per image; None where there is none.
@@ -67,7 +67,7 @@ class Settings:
             raise ValueError(f"precision {self.precision!r}; allowed: {', '.join(PRECISIONS)}")
 
     def __str__(self) -> str:
-        """Return the precision and what is switched on: fp32, fused, compiled."""
+        """Return the precision and the settings that are on, such as fp32, fused, compiled."""
         return ", ".join([self.precision, *(name for name, value in vars(self).items() if value is True)])
 
 
@@ -148,7 +148,7 @@ class Workload:
         raise NotImplementedError
 
     def end_epoch(self) -> None:
-        """Advance the epoch and whatever follows it, such as a learning-rate schedule."""
+        """Advance the epoch and its schedules, such as the learning rate's."""
         self.epoch += 1
 
     def score(self, batch: tuple) -> tuple[Any, Any, int]:
@@ -182,7 +182,7 @@ class Workload:
         self.device.backend.restore_random_state(self.device, state["random"])
 
     def pass_steps(self, count: int) -> None:
-        """Go on as after so many steps of a schedule that changes with every step."""
+        """Continue as after this many steps of a schedule that changes with every step."""
 
     def compared(self, precision: str) -> AbstractContextManager["ParitySubject"]:
         """Return a context in which the workload is compared; afterwards it is what it was before.

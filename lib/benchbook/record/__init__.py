@@ -1,4 +1,4 @@
-"""The public record: what publications printed of training, with its sources, its faults, and the prices of chips."""
+"""The public record: published figures of training with sources and faults, and the prices of chips."""
 
 from benchbook.record.articles import citation, read, refused, sources
 

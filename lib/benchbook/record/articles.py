@@ -1,4 +1,4 @@
-"""What was published: the record's figures and what contradicts itself in them, articles' rows, and prices."""
+"""Published data: the record's figures with their contradictions, articles' rows, and prices."""
 
 import datetime
 import functools
@@ -92,7 +92,7 @@ def _read(path: Path) -> pandas.DataFrame:
 
 
 def sources() -> pandas.DataFrame:
-    """Return what each source's numbers mean.
+    """Return the meaning of each source's numbers.
 
     Returns:
         Columns: article, publication, date (a year), licence, means (what was timed, on which data), energy (its
@@ -105,7 +105,7 @@ def sources() -> pandas.DataFrame:
 
 
 def refused() -> pandas.DataFrame:
-    """Return how many figures nothing is concluded from, by reason and article."""
+    """Return how many figures are not used, by reason and article."""
     figures = read()
     return figures[figures["refused"] != ""].groupby(["refused", "article"]).size().reset_index(name="figures")
 
@@ -176,7 +176,7 @@ def _rates(figures: pandas.DataFrame) -> pandas.Series:
 
 
 def _mark(line: dict, share_of_peak: float) -> str:
-    """Return what a reader must know of a figure."""
+    """Return the caveats of a figure."""
     marks = []
     if line["article"].startswith("MLPerf"):
         marks.append(UNOFFICIAL)
@@ -250,7 +250,7 @@ def rows() -> pandas.DataFrame:
 
 
 def bounds(row: dict, column: str) -> tuple[float, float]:
-    """Return what a printed figure may stand for: plus or minus half its last digit.
+    """Return the bounds of a printed figure: plus or minus half its last digit.
 
     Args:
         row: a published row. Where the figure was printed in another unit, or read off a chart, its settings hold

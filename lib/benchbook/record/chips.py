@@ -19,13 +19,13 @@ TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such un
 RATES = ("fp32_tflops", "fp16_tflops", "matrix_tflops")
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
-# What predictions are shown for.
+# The chips that predictions are shown for.
 SHOWN = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
 SHOWN += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
 
 
 class UnknownChip(ValueError):
-    """No chip goes by that name; the message names the nearest ones."""
+    """No chip has that name; the message lists the nearest names."""
 
 
 @functools.cache

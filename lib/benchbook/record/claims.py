@@ -1,4 +1,4 @@
-"""Claims of published articles: recomputed from published rows, and held against measured ones.
+"""Claims of published articles: recomputed from published rows, and compared with measured ones.
 
 A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`; those of the
 second machine, where a claim compares two, begin with `other_`. What an article's own figures give is its arithmetic;
@@ -86,7 +86,7 @@ def judge_arithmetic(claim: dict, low: float, high: float) -> str:
 
 
 def judge(claim: dict, measured: Interval) -> str:
-    """Return what a measurement says of a claim.
+    """Return the outcome of a claim by a measurement.
 
     Returns:
         CONFIRMED if the whole interval lies within the claim's bounds and their tolerance, CONTRADICTED if all of it

@@ -1,4 +1,4 @@
-"""Money: what a chip costs, rented or bought, what training costs on it, and when one that was bought pays.
+"""Costs: prices of chips to rent or buy, the cost of training, and when buying is cheaper than renting.
 
 Prices have their dates, and there is none where none was read. Rates are images a second; prices are of one currency.
 Tables are in US dollars, and leave other prices out: see `in_dollars`.
@@ -24,7 +24,7 @@ NOT_AT_THE_WALL = {
 }
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
-MARKETPLACES = ("Salad", "vast.ai")  # where strangers let their computers, and may take them back
+MARKETPLACES = ("Salad", "vast.ai")  # marketplaces on which private persons rent out computers
 
 
 def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
@@ -108,7 +108,7 @@ def wall_note(boundary: str | None) -> str:
 
 
 def electricity(watts: float, per_kwh: float) -> float:
-    """Return what an hour at this power costs."""
+    """Return the price of electricity for an hour at this power."""
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
 
 

@@ -1,4 +1,4 @@
-"""A rate from a chip's printed figures, a work's operations and what was measured; and how far it is off.
+"""Predict a rate from a chip's published specifications, a work's operations and measurements; and judge the error.
 
 A line for each rate of the record, of articles and of machines measured here says what the rate may depend on. A ridge
 regression learns from them: the logarithm of a rate is half the chip's peak and half its bandwidth, in logarithms, plus
@@ -31,7 +31,7 @@ COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_
 COLUMNS += ["framework", "chip", "origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update"]
 COLUMNS += ["flops_per_sample", "source", *FEATURES]
 BATCH, DATE, MEMORY = 64.0, 2021.0, 16.0  # where none was stated
-PRINTED = ("published", "digitised", "secondary")  # what was derived from a rule is no measurement
+PRINTED = ("published", "digitised", "secondary")  # figures derived from a rule are not measurements
 # Starting a step takes longer than its arithmetic: such networks tell nothing of larger ones, nor larger ones of them.
 TINY = ("mlp", "lenet5", "mnist_cnn", "nanogpt_char_small", "tiny_vgg", "vae")
 SHORTEST = 1e11  # operations of a step of an article's: 10 ms of a chip with 10 TFLOP/s
@@ -59,7 +59,7 @@ UNLIKE = "a work unlike all others on record, whose operations nobody counted"
 
 
 class Unknown(ValueError):
-    """Something is outside what the record knows; the message names what is missing."""
+    """The record lacks something that a prediction needs; the message names it."""
 
 
 @functools.cache
@@ -341,7 +341,7 @@ def _lines(table: pandas.DataFrame) -> list[dict]:
 
 
 class Model:
-    """What a set of observations says of rates that are not among them."""
+    """A model of rates, fitted to a set of observations."""
 
     def __init__(self, observations: pandas.DataFrame):
         """Learn from observations, as `of_record` lays them out."""

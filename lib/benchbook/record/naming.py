@@ -1,4 +1,4 @@
-"""What machines and their devices are called for people: made of chip, cores, memory and device, never by hand.
+"""Names of machines and devices for people, made of chip, cores, memory and device.
 
 A machine's id, such as `apple-m1-8core-16gb`, stays what folders, links and tables use.
 """
@@ -18,7 +18,7 @@ from benchbook.rows import manifests
 MARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 # What makers of CPUs add to a chip's name, and what names of GPUs say in brackets of their cores.
 ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
-VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # what is spoken with a vowel first
+VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names that are spoken with a vowel first
 COMPUTER = "server with"
 OTHER = "GPU"  # a kind of device that no table names
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
@@ -162,7 +162,7 @@ def chip_name(text: str) -> str:
 
 
 def dataset(name: str) -> str:
-    """Return what a data set is called: MNIST, CIFAR-10, drawn shapes."""
+    """Return a data set's title, such as MNIST, CIFAR-10 or drawn shapes."""
     return DATASETS.get(name) or DRAWN.get(name.partition("-")[0], name)
 
 
@@ -172,7 +172,7 @@ def with_article(name: str) -> str:
 
 
 def device_word(kind: str) -> str:
-    """Return what a kind of device is called: CPU, GPU, TPU."""
+    """Return the title of a kind of device, such as CPU, GPU or TPU."""
     return KINDS[kind].word if kind in KINDS else OTHER
 
 
@@ -215,6 +215,6 @@ def _marks(names: dict[str, str]) -> dict[str, str]:
 
 
 def _named_alike(names: dict) -> set:
-    """Return the keys whose name another key has too."""
+    """Return the keys that share their name with another key."""
     counts = Counter(names.values())
     return {key for key, name in names.items() if counts[name] > 1}

@@ -1,4 +1,4 @@
-"""What the cells of a study's notebook call: begin a run, load, build, try, measure, look at other settings."""
+"""The calls of a study's notebook: begin a run, load, build, try, measure, explore other settings."""
 
 import functools
 import inspect
@@ -109,7 +109,7 @@ class Experiment:
     whole_epochs = property(lambda self: self.plan().whole_epochs, doc="Whether a window is an epoch.")
 
     def __str__(self) -> str:
-        """Return what computes, with what, and where the rows go, in a line."""
+        """Return device, software and point in a line."""
         common = self.run.common
         software = f"{libraries.WORDS[common['framework']]} {common['framework_version']}"
         return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
@@ -188,7 +188,7 @@ class Experiment:
             trial.show()
 
     def wait(self, output: Any) -> None:
-        """Wait until the device has computed an output: until then a clock says nothing."""
+        """Wait until the device has computed an output; a clock is only valid afterwards."""
         self.device.backend.synchronize(self.device, output)
 
     def compare(self, precisions: Iterable[str] = ("",)) -> Agreement:
@@ -215,7 +215,7 @@ class Experiment:
         return protocol.measure_windows(self.workload, self.run, self.plan(**amount))
 
     def plan(self, **amount: Any) -> protocol.Plan:
-        """Return how much to measure: what the budget says, and more."""
+        """Return how much to measure: the budget and `amount`."""
         known = {each.name for each in fields(protocol.Plan)}
         return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
 
@@ -245,7 +245,7 @@ class Experiment:
         return Drawing(figure, table, "Bars of throughput")
 
     def _explored(self, name: str, value: Any) -> dict:
-        """Return the rate at a value, or what the device or the framework said to it."""
+        """Return the rate at a value, or the error of the device or framework."""
         settings, changed = self.settings, {name: value}
         if hasattr(settings, name):
             settings, changed = replace(settings, **changed), {}

@@ -1,4 +1,4 @@
-"""What the plans of all studies share: a point's choices, checked, and the workload that is built of them."""
+"""The base of all studies' plans: a point's choices, checked, and the workload built from them."""
 
 import importlib.util
 import itertools
@@ -69,7 +69,7 @@ class StudyPlan:
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
 
     def check_workers(self) -> None:
-        """Refuse a number of workers that cannot be."""
+        """Refuse an invalid number of workers."""
         self.require("num_workers", self.num_workers >= 0, "0 or more")
 
     def require(self, name: str, right: bool, allowed: str) -> None:
@@ -85,7 +85,7 @@ class StudyPlan:
 
     @classmethod
     def smallest(cls, device: Device) -> Workload:
-        """Return the workload at its smallest: to see whether a device computes it rightly, not how fast."""
+        """Return the smallest workload, which shows whether a device computes correctly."""
         load, choices = cls.SMALLEST
         return cls.build(load(), device, **choices)
 
@@ -106,7 +106,7 @@ class StudyPlan:
         return importlib.import_module(f"{package}.network_{FRAMEWORKS[framework].library}")
 
     def plain_in_torch(self) -> Plain:
-        """Return what training is held against, for a framework that has no float64 of its own."""
+        """Return the plain version in torch, for a framework without float64."""
         return self._network("torch").plain(self)
 
     @property
@@ -116,7 +116,7 @@ class StudyPlan:
 
     @property
     def image_size(self) -> int:
-        """Return the pixels a side of what the network takes: as the data set has them."""
+        """Return the side of the network's images in pixels: that of the data set."""
         return self.dataset.train_images.shape[1]
 
     @property

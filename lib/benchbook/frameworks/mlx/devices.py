@@ -1,4 +1,4 @@
-"""What MLX answers: cpu, and metal on Apple silicon; see `frameworks.devices.Backend`.
+"""MLX's devices: cpu, and metal on Apple silicon; see `frameworks.devices.Backend`.
 
 MLX computes nothing until an array is evaluated. So waiting has two halves: whatever has not been handed over yet is
 evaluated (`mx.eval` of the last output), and the device's stream is waited for (`mx.synchronize`). Of products whose
@@ -43,12 +43,12 @@ class MlxBackend(Backend):
         return mx.cpu if device.is_cpu else mx.gpu
 
     def synchronize(self, device: Device, last: Any = None) -> None:
-        """Evaluate the last output, with all that it hangs on, and wait for the device.
+        """Evaluate the last output, with everything that it depends on, and wait for the device.
 
         MLX keeps no list of arrays that wait to be evaluated: what hangs on no output stays undone, and untimed. So
         every output that is given must hang on all the work before it.
         """
-        mx.eval(last)  # of None this does nothing
+        mx.eval(last)  # with None this does nothing
         mx.synchronize(self.handle(device))
 
     def reset_peak_memory(self, device: Device) -> None:
@@ -112,7 +112,7 @@ class MlxBackend(Backend):
 
 
 def _chain(compute: Callable[[], Any]) -> Operation:
-    """Return an operation whose every output hangs on the one before it, and is handed over at once."""
+    """Return an operation whose every output depends on the one before it and is submitted at once."""
 
     def run(previous: Any) -> Any:
         output = compute()
@@ -125,7 +125,7 @@ def _chain(compute: Callable[[], Any]) -> Operation:
 
 
 def _kept(array: Any) -> Any:
-    """Return an array that lies in memory, and is not a plan to compute it."""
+    """Return an evaluated array in memory, not a lazy one."""
     mx.eval(array)
     return array
 

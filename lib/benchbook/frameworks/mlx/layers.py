@@ -1,4 +1,4 @@
-"""Layers that compute in the precision of what they are given, whatever their weights are kept in.
+"""Layers that compute in the precision of their inputs, independent of the type of their weights.
 
 Images are (n, height, width, channels), as MLX has them. Each layer tells how torch keeps its weight, so that the same
 numbers can be in both.
@@ -145,7 +145,7 @@ class Convolved(nn.Module):
 
 
 class Shift(nn.Module):
-    """What a frozen batch norm leaves where its scale is in the convolution before it."""
+    """The shift of a frozen batch norm whose scale is folded into the convolution before it."""
 
     def __init__(self, offset: numpy.ndarray) -> None:
         super().__init__()

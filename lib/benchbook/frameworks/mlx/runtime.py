@@ -37,7 +37,7 @@ def to_array(part: numpy.ndarray | mx.array, precision: str) -> mx.array:
 
 
 def to_host(array: mx.array) -> numpy.ndarray:
-    """Return an array's values as NumPy has them, in float64; this waits for them."""
+    """Return an array's values as a NumPy array in float64; this waits for them."""
     return numpy.array(array.astype(mx.float32)).astype("float64")
 
 

@@ -74,7 +74,7 @@ class Network:
         mx.eval(self.state)
 
     def enter(self) -> None:
-        """Let what follows be computed on the device."""
+        """Select the device for the operations that follow."""
         mx.set_default_device(self.device.backend.handle(self.device))
 
     def train(self, inputs: Any, target: Any) -> mx.array:
@@ -134,7 +134,7 @@ class Network:
         return loss
 
     def _leave_out_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
-        """Take a step back whose gradients are not finite, and set the scale of the next; nothing is read for it."""
+        """Undo a step whose gradients are not finite, and set the next scale, without reading from the device."""
         finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
         trained = [self.model, self.optimizer.state]
         after = leaves(trained)

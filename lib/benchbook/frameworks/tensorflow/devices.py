@@ -1,4 +1,4 @@
-"""What TensorFlow answers: cpu, cuda, and metal on macOS; see `frameworks.devices.Backend`.
+"""TensorFlow's devices: cpu, cuda, and metal on macOS; see `frameworks.devices.Backend`.
 
 Each operation that a device is calibrated with allocates its output.
 """
