@@ -231,6 +231,16 @@ def test_a_torn_name_of_a_session_is_given_anew(sessions, tmp_path, torn):
     assert first != second
 
 
+def test_a_study_in_which_no_point_fits_ends_without_a_report(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setattr(cli, "_write_report", lambda: pytest.fail("there are no rows to report"))
+    deadline = time.time() - psutil.Process().create_time() + 170  # a point may take 180
+    choice = ["--profile", "smoke", "--studies", "mnist_speedup", "--device", "cpu", "--machine", "desk"]
+    done = CliRunner().invoke(cli.app, ["study", *choice, "--deadline", str(deadline)])
+    assert done.exit_code == cli.SOME_LEFT_OUT, done.output
+    assert "it measures what was left out" in done.output
+
+
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
     monkeypatch.setattr(session.execute, "only_one", functools.partial(execute.only_one, seconds=0.1))
     with (

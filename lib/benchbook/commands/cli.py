@@ -102,13 +102,13 @@ def study(
     _print_summary(lines, own)
     for each in left_out:
         say(f"Left out: {each.point.title} ({each.reason})")
-    if until - time.monotonic() > REPORT_SECONDS:
+    if own and until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
         _print_findings(own[0], list(lines["study"]))
         say(f"Report: {short(page)}")
-    else:
+    elif own:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like:
+    if like and own:
         _compare_with(like, lines["machine"].iloc[0])
     if left_out:
         say("Next: run the same command again; it measures what was left out.")
