@@ -160,6 +160,13 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
     for path in (tmp_path / "rows.zip", tmp_path / "absent.zip"):
         with pytest.raises(packing.PackError, match="not a readable zip"):
             packing.add(path)
+    encrypted = make_zip(tmp_path, {CSV: "x"})
+    content = bytearray(encrypted.read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(signature) + flags] |= 1
+    encrypted.write_bytes(content)
+    with pytest.raises(packing.PackError, match=r"not a readable zip \(.*is encrypted"):
+        packing.add(encrypted)
     monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
     with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
         packing.add(make_zip(tmp_path, {CSV: "x" * 101}))

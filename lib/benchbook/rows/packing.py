@@ -281,8 +281,6 @@ def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
             raise PackError(f"{pack_name}: {name} is a link or a special file; allowed: plain files")
         if member.compress_type not in METHODS:
             raise PackError(f"{pack_name}: {name} has compression method {method}; allowed: store, deflate")
-        if member.flag_bits & 1:
-            raise PackError(f"{pack_name}: {name} is encrypted; allowed: plain files")
         if (size := member.file_size) > records.LARGEST_BYTES:
             raise PackError(f"{pack_name}: {name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
         check_name(member.filename, f"{pack_name}: ")
