@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import pandas
 import pytest
 from typer.testing import CliRunner
 
@@ -205,3 +206,14 @@ def test_a_gpus_peak_tells_the_largest_batch_of_other_memories(monkeypatch, caps
     measure._say_results([], evidence.points("your_network"))
     expected = int((networks.USABLE * 16 * 2**30 - 16 * 25e6) / 2**27)
     assert (f"{expected} in 16 GB" in capsys.readouterr().out) == is_said
+
+
+def test_other_chips_are_told_with_time_and_cost_or_why_they_are_unknown(capsys):
+    known = {"model": "mine", "where": "chip", "source": "predicted", "samples_per_second": 500, "low": 400}
+    known |= {"high": 600, "hours": 1.5, "dollars": 2.0, "reason": None}
+    unlike = {"where": "another", "hours": None, "reason": "it is not on record"}
+    measure._say_elsewhere(pandas.DataFrame([known | {"source": "measured", "where": "desk"}, known, known | unlike]))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  chip: 500 samples/s (400 to 600); 1,000,000 take 90 min, $2.00 rented",
+        "  Other chips: it is not on record.",
+    ]
