@@ -322,9 +322,9 @@ def test_charts_show_the_judges_numbers(errors):
 
 def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    assert predictions.learn_here() is forecaster
+    assert predictions.learn(Evidence.of_machine()) is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
-    lines = predictions.learn_here().model.observations
+    lines = predictions.learn(Evidence.of_machine()).model.observations
     here = lines[lines["origin"] == judged.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
     assert here["peak"].nunique() == 1

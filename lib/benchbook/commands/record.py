@@ -16,6 +16,7 @@ from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
 from benchbook.rows import networks, records
 from benchbook.studies import predictions
+from benchbook.studies.study import Evidence
 
 SPECIFICATIONS = {
     "chip": "chip",
@@ -81,7 +82,7 @@ def predict(
         sequence_length=sequence_length or None, batch_size=batch_size or None, count=count, images=images or None,
     )  # fmt: skip
     own = None if prices is None else articles.prices(prices)
-    answer = predictions.learn_here().ask(question, datetime.date.today(), price or None, own)
+    answer = predictions.learn(Evidence.of_machine()).ask(question, datetime.date.today(), price or None, own)
     if as_json:
         values = {name: _plain(value) for name, value in vars(answer).items()}
         say(json.dumps(values, indent=2, ensure_ascii=False))

@@ -5,12 +5,10 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import wording
-from benchbook.machine import layout
 from benchbook.record import chips, model
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import ARTICLES, BOTH, CHIP, FAMILIES, FEWEST, ONE_KNOWN, RECORD, Unknown
 from benchbook.record.naming import Names
-from benchbook.rows import records
 from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.study import Evidence, once
@@ -35,13 +33,6 @@ def learn(evidence: Evidence) -> Forecaster:
     """Return what the record and the measured rows say together."""
     own = model.of_points(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
-
-
-def learn_here() -> Forecaster:
-    """Return what the record says together with the rows that were measured here, if there are any."""
-    folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder)) if folder.exists() else pandas.DataFrame()
-    return learn(Evidence(rows)) if len(rows) else of_the_record()
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:

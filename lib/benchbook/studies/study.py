@@ -53,9 +53,9 @@ class Evidence:
     colours = cached_property(lambda self: figures.machine_colours(set(self.measured["machine"])))
 
     @classmethod
-    def of_machine(cls, machine: str, study: str = "") -> "Evidence":
-        """Return what a machine measured, in one study or in all, beside what was printed; bad files are left out."""
-        folder = layout.runs(machine)
+    def of_machine(cls, machine: str = "", study: str = "") -> "Evidence":
+        """Return what a machine or all measured, in one study or in all, and what was printed, without bad files."""
+        folder = layout.runs(machine) if machine else layout.outputs() / "runs"
         rows = records.gather(records.find(folder / study))
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
 

@@ -74,17 +74,18 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
         precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
         record), joules_per_sample (where a sensor read them), basis, reason (why there is no prediction).
     """
-    own, lines = rates(evidence), []
+    own, lines, rate = rates(evidence), [], ["samples_per_second", "low", "high"]
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
-    for _, points in own.groupby("model", sort=True):
-        best = points.sort_values("samples_per_second").iloc[-1]
-        place = {"model": best["model"], "where": best["machine"]} | best[["device", "precision"]].to_dict()
-        measured = best[["samples_per_second", "low", "high"]].to_dict()
-        lines.append(place | {"source": "measured", "joules_per_sample": best["energy_per_sample"]} | measured)
+    for network, points in own.groupby("model", sort=True):
+        best = points.sort_values("samples_per_second").iloc[-1].to_dict()
+        here = {"model": network, "where": best["machine"], "device": best["device"], "precision": best["precision"]}
+        measured = {"source": "measured", "joules_per_sample": best["energy_per_sample"]}
+        lines.append(here | measured | {name: best[name] for name in rate})
         if pandas.notna(best["flops_per_sample"]):
-            lines.append(place | {"source": HELD_OUT} | _held_out(evidence, best))
-            lines += [{"model": best["model"]} | line for line in _predicted(evidence, best.to_dict())]
-    columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "dollars"]
+            lines.append(here | {"source": HELD_OUT} | _held_out(evidence, best))
+            predicted = {"model": network, "source": "predicted", "precision": best["precision"]}
+            lines += [predicted | {"where": chip} | _predicted(evidence, best, chip) for chip in CHIPS]
+    columns = ["model", "where", "source", "device", "precision", *rate, "dollars"]
     columns += ["joules_per_sample", "basis", "reason"]
     table = pandas.DataFrame(lines, columns=columns)
     hours = [estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
@@ -137,42 +138,30 @@ def held_out(table: pandas.DataFrame) -> str:
     return " ".join(sentences)
 
 
-def _held_out(evidence: Evidence, best: pandas.Series) -> dict:
-    points = evidence.points(NAME)
+def _held_out(evidence: Evidence, best: dict) -> dict:
+    points, learnt = evidence.points(NAME), forecast.of_the_record()
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
-    learnt = forecast.of_the_record()
     try:
         target = model.of_point(point, evidence.ceilings)
         learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
     except model.Unknown as reason:
         return {"reason": str(reason)}
     judged = model.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
-    return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"]} | {
-        "basis": f"its {judged['precision']} figures, {judged['situation']}"
-    }
+    basis = f"its {judged['precision']} figures, {judged['situation']}"
+    return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"], "basis": basis}
 
 
-def _predicted(evidence: Evidence, point: dict) -> list[dict]:
-    forecaster, lines = predictions.learn(evidence), []
-    for chip in CHIPS:
-        question = forecast.Question(
-            chip,
-            precision=point["precision"],
-            flops_per_sample=float(point["flops_per_sample"]),
-            batch_size=float(point["batch_size"]),
-            image_size=None if pandas.isna(point["image_size"]) else float(point["image_size"]),
-            images=IMAGES,
-        )
-        line = {"where": chip, "source": "predicted", "precision": point["precision"]}
-        try:
-            answer = forecaster.ask(question, datetime.date.today())
-            rate = answer.rate
-            line |= {"samples_per_second": rate.value, "low": rate.low, "high": rate.high, "basis": rate.basis}
-            line |= {"dollars": estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None}
-        except model.Unknown as reason:
-            line |= {"reason": str(reason)}
-        lines.append(line)
-    return lines
+def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
+    known = {name: best[name] for name in ("flops_per_sample", "batch_size", "image_size") if pandas.notna(best[name])}
+    numbers = {name: float(number) for name, number in known.items()}
+    question = forecast.Question(chip, precision=best["precision"], images=IMAGES, **numbers)
+    try:
+        answer = predictions.learn(evidence).ask(question, datetime.date.today())
+    except model.Unknown as reason:
+        return {"reason": str(reason)}
+    dollars = estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None
+    rate = {"samples_per_second": answer.rate.value, "low": answer.rate.low, "high": answer.rate.high}
+    return rate | {"basis": answer.rate.basis, "dollars": dollars}
 
 
 def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
