@@ -55,31 +55,28 @@ class ArticleEpoch:
             num_windows, verdict, status, point; the times named by `unit`. Times are missing where a point failed
             before its first window, parts and point where an article printed the time.
         """
-        size = SECONDS[self.unit]
-        printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds")
-        sizes = {self.unit: printed["seconds"] / size, "low": printed["low"] / size, "high": printed["high"] / size}
-        times = printed.assign(**sizes, point=None).to_dict("records")
         key, rows = ["machine", "point"], evidence.newest(self.study)
         phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
         setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
         evaluated = rows[rows["phase"] == "evaluate"].groupby(key)["samples_per_second"].median().astype(float)
-        rest = points[key].join(setup, on=key).join(evaluated, on=key)
-        parts = {"setup": rest["setup"], "evaluate": self.evaluated_images / rest["samples_per_second"]}
-        parts = {part: time / size for part, time in parts.items()}
-        added = sum(part.fillna(0) for part in parts.values())
-        rates = {self.unit: "samples_per_second", "low": "high", "high": "low"}
-        train = {name: self.train_images / points[rate] / size for name, rate in rates.items()}
-        parts |= {"train": train[self.unit]}
-        points = points.assign(source="measured", **{name: time + added for name, time in train.items()})
-        times += points.assign(**{f"{part}_{self.unit}": time for part, time in parts.items()}).to_dict("records")
+        rest = points[key].join(setup, on=key).join(self.evaluated_images / evaluated.rename("evaluate"), on=key)
+        rest = rest[["setup", "evaluate"]]
+        rates = {"seconds": "samples_per_second", "low": "high", "high": "low"}
+        train = pandas.DataFrame({name: self.train_images / points[rate] for name, rate in rates.items()})
+        whole = train.add(rest.sum(axis=1), axis=0)
+        measured = points.assign(source="measured", train=train["seconds"], **rest, **whole)
+        printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds").assign(point=None)
+
         way, order = self.ways
+        parts = ["setup", "train", "evaluate"][not self.setup_phases :]
         columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
-        parts = [f"{part}_{self.unit}" for part in ("setup", "train", "evaluate")][not self.setup_phases :]
-        columns += ["source", "dataset", *parts, self.unit, "low", "high", "interval"]
-        columns += ["num_windows", "verdict", "status", "point"]
-        table = pandas.DataFrame(times, columns=columns)
+        columns += ["source", "dataset", *parts, "seconds", *tables.MEASURED, "status", "point"]
+        table = pandas.DataFrame([*printed.to_dict("records"), *measured.to_dict("records")], columns=columns)
+        times = [*parts, "seconds", "low", "high"]
+        table[times] = table[times].astype(float) / SECONDS[self.unit]
         ranked = table.assign(rank=table[way].map(order.index)).sort_values(["source", "machine", "device", "rank"])
-        return ranked[columns].reset_index(drop=True)
+        named = {part: f"{part}_{self.unit}" for part in parts} | {"seconds": self.unit}
+        return ranked[columns].rename(columns=named).reset_index(drop=True)
 
     def seconds(self, table: pandas.DataFrame) -> dict[tuple[str, str], float]:
         """Return the seconds of each measured epoch of a table, by machine and point."""
