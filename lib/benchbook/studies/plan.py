@@ -44,6 +44,7 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
+    shuffles: ClassVar[bool] = True  # whether each epoch has an order of its own, by the seed
     SMALLEST: ClassVar[tuple[Callable[[], Any], dict[str, Any]]]  # what makes the data, and the other choices
 
     dataset: Dataset
@@ -127,7 +128,7 @@ class StudyPlan:
     @property
     def num_samples(self) -> int:
         """Return the samples of an epoch."""
-        return len(self.dataset.train_labels)
+        return self.dataset.num_samples
 
     @property
     def steps_per_epoch(self) -> int:
@@ -146,7 +147,7 @@ class StudyPlan:
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches; images that do not fill one are left out."""
-        return batches.training_order(len(self.dataset.train_labels), self.batch_size, self.seed, epoch)
+        return batches.training_order(self.num_samples, self.batch_size, self.seed if self.shuffles else None, epoch)
 
     def repeated(self, batch: tuple) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches, which are all this one."""

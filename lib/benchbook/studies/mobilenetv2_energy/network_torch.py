@@ -2,7 +2,6 @@
 
 import functools
 
-import numpy
 import torch
 import torchvision
 from torch import nn
@@ -11,7 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch.runtime import ResidentArrays, take_over
-from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
+from benchbook.frameworks.torch.training import TorchWorkload, flops_per_sample
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,
@@ -92,7 +91,10 @@ def build(plan: Plan) -> TorchWorkload:
 
     train, test = plan.inputs(
         lambda images, labels: ResidentArrays(plan.device, images.transpose(0, 3, 1, 2), labels, enlarged),
-        lambda images, labels: _tensors(enlarge(images, plan.image_size, channels_first=True), labels),
+        lambda images, labels: (
+            torch.from_numpy(enlarge(images, plan.image_size, channels_first=True)),
+            torch.from_numpy(labels.astype("int64")),
+        ),
         MOST_TEST_IMAGES,
     )
     example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
@@ -132,7 +134,3 @@ def fold(features: nn.Module) -> None:
             convolution.weight, convolution.bias = folded.weight, folded.bias
             features.set_submodule(name, nn.Identity())
     features.requires_grad_(False)
-
-
-def _tensors(images: numpy.ndarray, labels: numpy.ndarray) -> Batch:
-    return torch.from_numpy(images), torch.from_numpy(labels.astype("int64"))

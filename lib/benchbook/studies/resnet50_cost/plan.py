@@ -127,8 +127,7 @@ class Plan(StudyPlan):
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of this device's part of each batch of an epoch."""
-        order = batches.training_order(len(self.dataset.train), self.batch_size, self.seed, epoch)
-        start = self.group.rank * self.share
+        start, order = self.group.rank * self.share, super().order(epoch)
         return [batch[start : start + self.share] for batch in order]
 
     def crops(self, epoch: int | None) -> inputs.Crops:
@@ -140,11 +139,6 @@ class Plan(StudyPlan):
     def workers(self) -> int:
         """Return the workers that decode pictures; synthetic ones need none."""
         return self.num_workers if self.dataset else 0
-
-    @property
-    def num_samples(self) -> int:
-        """Return the pictures of an epoch."""
-        return len(self.dataset.train)
 
     def decoded(self, test_batch_size: int) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches, decoded by threads."""

@@ -7,10 +7,8 @@ article prints came from other code, which was not released.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy
 import pandas
 
-from benchbook.frameworks.batches import training_order
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.segmentation_scaling import masks
@@ -34,6 +32,7 @@ class Plan(StudyPlan):
 
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
+    shuffles = False
     SMALLEST = (
         lambda: datasets.triangles(4, 2, size=STEP),
         {"variant": "tuned", "batch_size": 2, "width": 0.25, "data_resident": True, "num_workers": 0},
@@ -52,10 +51,6 @@ class Plan(StudyPlan):
         self.require("width", self.width > 0, "above 0")
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
         self.order(0)  # refuses a batch that the images do not fill
-
-    def order(self, epoch: int) -> list[numpy.ndarray]:
-        """Return the indices of an epoch's batches: the data set's order."""
-        return training_order(len(self.dataset.train_images), self.batch_size)
 
 
 build, source = Plan.build, Plan.source
