@@ -32,7 +32,7 @@ PRICE_COLUMNS = ("machine", "kind", "amount", "currency", "per", "includes", "re
 MOST_PRICE = 1e9
 CURRENCIES = ("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "ILS", "INR", "JPY", "KRW", "MXN")
 CURRENCIES += ("NOK", "NZD", "PLN", "SEK", "SGD", "THB", "TRY", "TWD", "USD", "ZAR")  # ISO 4217
-FIRST_DAY = datetime.date(2010, 1, 1)
+FIRST_DAY = pandas.Timestamp("2010-01-01")
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -53,12 +53,7 @@ def read(path: Path | None = None) -> pandas.DataFrame:
         ValueError: it is no table, is too large, a column or a value is missing, or settings are no JSON object; the
             message names file and line.
     """
-    return _record().copy() if path is None else _read(path)
-
-
-@functools.cache
-def _record() -> pandas.DataFrame:
-    return _read(layout.published() / "record" / "figures.csv")
+    return _record(layout.published() / "record" / "figures.csv").copy() if path is None else _read(path)
 
 
 def _read(path: Path) -> pandas.DataFrame:
@@ -82,13 +77,18 @@ def _read(path: Path) -> pandas.DataFrame:
     for name in ("image_size", "sequence_length", "device_count"):
         figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
     figures["batch_size"] = [_batch(details) for details in settings]
-    figures["date"] = [_year(details, article) for details, article in zip(settings, figures["article"], strict=True)]
+    stated = pandas.Series([str(details.get("date", "")) for details in settings]).str.extract(r"\b(20\d\d)\b")[0]
+    dates = figures["article"].map(_sources()["date"]).astype(str)
+    figures["date"] = pandas.to_numeric(stated.where(stated.notna(), dates), errors="coerce")
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
     shares = _shares_of_peak(figures)
     figures["mark"] = [_mark(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     figures["refused"] = _refusals(figures, shares)
     return figures
+
+
+_record = functools.cache(_read)  # a user's ledger may change, the record does not
 
 
 def sources() -> pandas.DataFrame:
@@ -140,15 +140,6 @@ def _batch(details: dict) -> float:
         return numpy.nan
 
 
-def _year(details: dict, article: str) -> float:
-    """Return the year of a figure: the one it states, else its source's."""
-    stated = re.search(r"\b(20\d\d)\b", str(details.get("date", "")))
-    if stated:
-        return float(stated[1])
-    date = _sources()["date"].get(article)
-    return float(date) if date else numpy.nan
-
-
 def _computed(line: dict) -> str | None:
     """Return the precision that was computed; "fp32" of GPUs that take TF32 for it without being asked is tf32."""
     printed = line["precision"]
@@ -195,12 +186,15 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
     """Return why nothing is concluded from a figure: what was traced to its source by hand, else the first reason."""
     allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE, False: WINOGRAD})
     bandwidths = figures["chip"].map(chips.table()["bandwidth_gb_s"])
+    named = figures[figures["rate"].notna() & figures["network"].ne("")]
+    key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
+    copied = named.groupby(key, dropna=False)["network"].transform("nunique").gt(1)  # to the last digit
     reasons = pandas.Series("", index=figures.index)
     for reason, wrong in (
         ("above the chip's printed peak", shares > allowed),
         ("above the chip's printed bandwidth", figures["unit"].eq("GB/s") & (figures["value"] > ABOVE * bandwidths)),
         ("the same figure in another source", _repeated(figures)),
-        ("one table under two networks", _copied(figures)),
+        ("one table under two networks", copied.reindex(figures.index, fill_value=False)),
         ("the chip is not stated", figures["chip"].str.contains("not stated")),
     ):
         reasons = reasons.mask(reasons.eq("") & wrong, reason)
@@ -218,9 +212,7 @@ def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
         sizes = [line[name] if line[name] > 0 else None for name in ("image_size", "sequence_length")]
         work = networks.describe(line["network"], *sizes)
         operations[place] = line["rate"] * work.flops_per_sample / 1e12 / max(1, line["device_count"])
-    precisions = figures["computed"].where(figures["computed"].notna(), None)
-    peaks = [chips.peak(chip, computed) for chip, computed in zip(figures["chip"], precisions, strict=True)]
-    return operations / pandas.Series(peaks, index=figures.index)
+    return operations / list(map(chips.peak, figures["chip"], figures["computed"]))
 
 
 def _repeated(figures: pandas.DataFrame) -> pandas.Series:
@@ -234,14 +226,6 @@ def _repeated(figures: pandas.DataFrame) -> pandas.Series:
         wrong[place] = any(same)
         others.append((line["article"], line["rate"]))
     return wrong
-
-
-def _copied(figures: pandas.DataFrame) -> pandas.Series:
-    """Return which rates a source prints for two networks to the last digit, on one chip in one precision."""
-    rates = figures[figures["rate"].notna() & (figures["network"] != "")]
-    key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
-    names = rates.groupby(key, dropna=False)["network"].transform("nunique")
-    return (names > 1).reindex(figures.index, fill_value=False)
 
 
 def rows() -> pandas.DataFrame:
@@ -288,21 +272,15 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
         unknown = sorted(set(table[column].astype(str)) - set(allowed))
         if unknown:
             raise ValueError(f"{path.name}: {column} {unknown[0]!r}; allowed: {', '.join(allowed)}")
+    today = pandas.Timestamp(datetime.datetime.now(datetime.UTC).date())
     for line in table.to_dict("records"):
         if line["per"] not in KINDS[line["kind"]]:
             allowed = ", ".join(KINDS[line["kind"]])
             raise ValueError(f"{path.name}: {line['kind']} per {line['per']!r}; allowed: {allowed}")
-        _check_date(path.name, line["date"])
+        day = pandas.to_datetime(line["date"], format="%Y-%m-%d", errors="coerce")
+        if not (ISO_DAY.fullmatch(line["date"]) and FIRST_DAY <= day <= today):
+            allowed = f"a day from {FIRST_DAY:%Y-%m-%d} to today, as 2018-04-26"
+            raise ValueError(f"{path.name}: date {line['date']!r}; allowed: {allowed}")
     if len(wrong := table.loc[~table["amount"].between(1e-9, MOST_PRICE), "amount"]):
         raise ValueError(f"{path.name}: amount {wrong.iloc[0]:g}; allowed: above 0, and up to {MOST_PRICE:g}")
     return table
-
-
-def _check_date(name: str, text: str) -> None:
-    """Refuse a day that is not in the calendar, before the first of these articles, or ahead."""
-    try:
-        day = datetime.date.fromisoformat(text) if ISO_DAY.fullmatch(text) else None
-    except ValueError:
-        day = None
-    if day is None or not FIRST_DAY <= day <= datetime.datetime.now(datetime.UTC).date():
-        raise ValueError(f"{name}: date {text!r}; allowed: a day from {FIRST_DAY} to today, as 2018-04-26")

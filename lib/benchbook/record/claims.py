@@ -66,12 +66,11 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
         None if a name of the formula is not among the quantities.
     """
     numbers = {line["name"]: Interval.from_row(line, "value") for line in quantities.to_dict("records")}
-    names = names_in(formula)
+    names, parsed = names_in(formula), _parsed(formula)
     if not set(names) <= set(numbers):
         return None
-    return intervals.combine(
-        lambda *values: _evaluate(formula, dict(zip(names, values, strict=True))), *(numbers[name] for name in names)
-    )
+    values = (numbers[name] for name in names)
+    return intervals.combine(lambda *own: float(_value(parsed, dict(zip(names, own, strict=True)))), *values)
 
 
 def names_in(formula: str) -> list[str]:
@@ -114,8 +113,8 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
         machine of another chip is `not comparable`; of a claim that compares two machines, pairs of the same two chips
         are shown. Machines that measured no such thing are not. A claim about a network has one line, from our count.
     """
-    lines = []
-    groups = _groups(quantities)
+    lines, is_measured = [], quantities["source"].eq("measured").rename("measured")
+    groups = dict(iter(quantities.groupby(["machine", "chip", is_measured], dropna=False, sort=True)))
     for claim in claims.to_dict("records"):
         own = _printed(claim["machine"], groups)
         if claim["reason"]:
@@ -130,13 +129,6 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
         lines += measured
     columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
     return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason", "arithmetic"])
-
-
-def _groups(quantities: pandas.DataFrame) -> dict[tuple, pandas.DataFrame]:
-    """Return the quantities by machine, chip and whether they were measured here."""
-    measured = quantities["source"] == "measured"
-    keys = ["machine", "chip", measured.rename("measured")]
-    return dict(iter(quantities.groupby(keys, dropna=False, sort=True)))
 
 
 def _printed(machine: str, groups: dict) -> tuple | None:
@@ -176,30 +168,22 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
     if result is None:
         return line | {"verdict": NOT_MEASURED}
     line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
-    line |= {"arithmetic": f"{_substituted(claim['formula'], used)} = {_rounded(result.value)}"}
+    values = {each["name"]: _rounded(each["value"]) for each in used.to_dict("records")}
+    substituted = re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], claim["formula"])
+    line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
     if not alike:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:
-        reasons = [*_notes(used), *([RANGE_REASON] if result.kind == intervals.RANGE else [])]
+        noted = used.reindex(columns=["name", "note"]).dropna().to_dict("records")
+        reasons = [f"{each['name']}: {each['note']}" for each in noted if each["note"]]
+        reasons += [RANGE_REASON] if result.kind == intervals.RANGE else []
         return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
     reason = DERIVED_REASON if sources == ["derived"] else ""
     return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
 
 
-def _substituted(formula: str, used: pandas.DataFrame) -> str:
-    """Return a formula with the values of its quantities in place of their names."""
-    values = {line["name"]: _rounded(line["value"]) for line in used.to_dict("records")}
-    return re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], formula)
-
-
 def _rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
-
-
-def _notes(used: pandas.DataFrame) -> list[str]:
-    """Return how quantities were measured, each once; of joules with their method and boundary."""
-    notes = used.reindex(columns=["name", "note"]).dropna()
-    return [f"{line['name']}: {line['note']}" for line in notes.to_dict("records") if line["note"]]
 
 
 def _names(claim: dict) -> str:
@@ -216,10 +200,6 @@ def _head(claim: dict) -> dict:
     if claim["tolerance"] > 0:
         published += f" (measured: {claim['tolerance']:g} more is allowed)"
     return {"id": claim["id"], "sentence": claim["sentence"], "published": published}
-
-
-def _evaluate(formula: str, values: dict) -> float:
-    return float(_value(_parsed(formula), values))
 
 
 @functools.cache

@@ -185,7 +185,12 @@ def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
 def _offers() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
     listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
-    listed["includes"] = [_included(line) for line in listed.to_dict("records")]
+    machine = (
+        "the machine with its host (" + listed["instance"].str[:60] + "), divided by " + listed["count"].astype(str)
+    )
+    per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
+    listed["includes"] = machine.where(listed["instance"].ne(""), "not told")
+    listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not told"
     return _named(listed["accelerator"], listed).sort_values("date", ascending=False, kind="stable")
 
 
@@ -215,12 +220,3 @@ def _named(names: pandas.Series, prices: pandas.DataFrame) -> pandas.DataFrame:
 def _aged(prices: pandas.DataFrame, today: datetime.date, columns: list[str]) -> pandas.DataFrame:
     years = (pandas.Timestamp(today) - prices["day"]).dt.days / 365.25
     return prices.assign(age_years=years).reindex(columns=columns)
-
-
-def _included(line: dict) -> str:
-    """Return what an hour's price includes: the host where a machine is rented, the chip's share where chips are."""
-    if "per chip" in line["source"] or "per chip" in line["instance"]:
-        return "one chip's share as its source divides it; host not told"
-    if line["instance"]:
-        return f"the machine with its host ({line['instance'][:60]}), divided by {line['count']}"
-    return "not told"

@@ -197,30 +197,23 @@ class Forecaster:
             images, seconds = float(stated[1]) if stated else epochs * IMAGENET, details.get("seconds")
             rate = images / seconds if images and seconds else rates.get(_setting(line))
             if rate:
-                watts, where = (
-                    line["value"] * rate / (line["device_count"] or 1),
-                    f"{line['article']}: {line['source']}",
-                )
-                kept = {"product": line["product"], "network": line["network"], "watts": watts}
-                lines.append(kept | {"boundary": details["energy_boundary"], "where": where})
+                kept = {"product": line["product"], "network": line["network"]}
+                kept |= {"watts": line["value"] * rate / (line["device_count"] or 1)}
+                kept |= {"boundary": details["energy_boundary"], "where": f"{line['article']}: {line['source']}"}
+                lines.append(kept)
         return pandas.DataFrame(lines)
 
     @functools.cached_property
     def _known(self) -> dict[str, dict]:
-        """Return how many rates are known of each product and work, and which makers' chips were measured here."""
+        """Return how many rates of products, works and networks are known; makers measured here, operations, sizes."""
         lines = self.lines
         counts = {name: lines[name].value_counts().to_dict() for name in ("product", "work", "network")}
+        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"]
+        counts["operations"] = {"least": operations.min(), "most": operations.max()}
         here = lines[lines["publication"].eq(HERE)]["vendor"].value_counts().to_dict()
         pairs = lines.groupby(["product", "family"]).size().to_dict()
         sizes = lines.dropna(subset="image_size").groupby("network")["image_size"].agg(lambda own: own.mode().iloc[0])
         return counts | {"here": here, "pairs": pairs, "sizes": sizes.to_dict()}
-
-    @functools.cached_property
-    def _operations(self) -> tuple[float, float]:
-        """Return the least and the most operations of all works on record."""
-        lines = self.lines
-        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"]
-        return operations.min(), operations.max()
 
     def rate(self, question: Question) -> Range:
         """Return images or sequences a second of all devices together.
@@ -342,7 +335,12 @@ class Forecaster:
         memory = chips.specification(chip).get("memory_gb")
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
-        family = self.target(question)["family"]
+        target = self.target(question)
+        joules, family = None, target["family"]
+        if drawn := self.watts(chip, target["network"]):
+            basis = f"{drawn} in training, measured on: {drawn.boundary}; {'; '.join(drawn.sources)}"
+            bounds = (drawn.median / rate.value, drawn.least / rate.high, drawn.most / rate.low)
+            joules = Range(*(question.count * bound for bound in bounds), basis)
         alike = self.published[self.published["family"].eq(family) & self.published["situation"].eq(model.CHIP)]
         share = model.measures(alike)["coverage"]
         if len(alike) >= model.FEWEST and share < LEAST_COVERAGE:
@@ -350,15 +348,14 @@ class Forecaster:
                 f"of {len(alike)} hidden rates in {family}, 90 % intervals held {share:.0%}: take it as a guess"
             )
         return Answer(
-            question, rate, seconds, offers, purchases,
-            self._joules(question, rate), self.nearest(question), self._error(question),
-            work.memory_bytes(self.target(question)["batch_size"], question.precision),
+            question, rate, seconds, offers, purchases, joules, self.nearest(target), self._error(target),
+            work.memory_bytes(target["batch_size"], question.precision),
             work.largest_batches([memory] if memory else networks.MEMORIES, question.precision), notes,
         )  # fmt: skip
 
-    def nearest(self, question: Question) -> pandas.DataFrame:
-        """Return what was published or measured nearest to a question: the same product or work, chips alike first."""
-        asked, lines = self.target(question), self.lines
+    def nearest(self, asked: dict) -> pandas.DataFrame:
+        """Return what was published or measured nearest to a target: the same product or work, chips alike first."""
+        lines = self.lines
         far = numpy.hypot(*(lines[name].to_numpy(float) - asked[name] for name in ("peak", "bandwidth")))
         far += 3.0 * (lines["network"] != asked["network"]) + 1.0 * (lines["family"] != asked["family"])
         far += 2.0 * (lines["product"] != asked["product"])
@@ -371,7 +368,7 @@ class Forecaster:
         Raises:
             Unknown: they are, or nobody counted them.
         """
-        least, most = self._operations
+        least, most = self._known["operations"].values()
         if not least / BEYOND <= flops_per_sample <= most * BEYOND:
             raise Unknown(
                 f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
@@ -408,9 +405,9 @@ class Forecaster:
             )
         return text
 
-    def _error(self, question: Question) -> str:
+    def _error(self, target: dict) -> str:
         """Return how far such predictions are off, and how often their intervals hold, in a sentence."""
-        family, vendor, situation = map(self.target(question).get, ("family", "vendor", "situation"))
+        family, vendor, situation = map(target.get, ("family", "vendor", "situation"))
         alike = self.published[self.published["situation"].eq(situation)]
         of_family = alike[alike["family"].eq(family)]
         groups = {f"{vendor}, {family}": of_family[of_family["vendor"].eq(vendor)], family: of_family}
@@ -435,14 +432,6 @@ class Forecaster:
             return None
         median, least, most = map(float, own["watts"].quantile([0.5, 0.0, 1.0]))
         return Watts(median, least, most, own["boundary"].iloc[0], sorted(set(own["where"])))
-
-    def _joules(self, question: Question, rate: Range) -> Range | None:
-        drawn, count = self.watts(question.chip, self.target(question)["network"]), question.count
-        if drawn is None:
-            return None
-        basis = f"{drawn} in training, measured on: {drawn.boundary}; {'; '.join(drawn.sources)}"
-        bounds = (drawn.median / rate.value, drawn.least / rate.high, drawn.most / rate.low)
-        return Range(*(count * joules for joules in bounds), basis)
 
 
 @functools.cache

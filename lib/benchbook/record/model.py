@@ -498,11 +498,13 @@ def published(table: pandas.DataFrame) -> pandas.DataFrame:
         Its columns, and low, high (logarithms), off (predicted minus printed) and hit (whether the interval holds the
         printed rate).
     """
-    far = pandas.Series(numpy.nan, index=table.index)
+    off, far = table["mean"] - table["printed"], pandas.Series(numpy.nan, index=table.index)
     for situation, own in table.groupby("situation"):
-        for _, group in own.groupby("product" if situation == CHIP else "publication"):
-            far[group.index] = reach(own.drop(group.index), situation) * group["deviation"]
-    off = table["mean"] - table["printed"]
+        scores = (off[own.index].abs() / own["deviation"]).to_numpy()
+        publications = pandas.factorize(own["publication"])[0]
+        for hidden in own.groupby("product" if situation == CHIP else "publication").indices.values():
+            times = quantile(numpy.delete(scores, hidden), numpy.delete(publications, hidden))
+            far[own.index[hidden]] = times * own["deviation"].iloc[hidden]
     return table.assign(low=table["mean"] - far, high=table["mean"] + far, off=off, hit=off.abs() <= far)
 
 

@@ -76,7 +76,7 @@ class Names:
             Columns: machine, name.
         """
         return pandas.DataFrame(
-            [(machine, str(name)) for machine, name in self.machines.items()], columns=["machine", "name"]
+            {"machine": list(self.machines), "name": list(map(str, self.machines.values()))}, dtype=str
         )
 
     def machine(self, machine: str) -> str:
@@ -147,10 +147,18 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
         chip = chip_name(next(iter(own["chip"].dropna()), machine))
         if chips.product(chip) in map(chips.product, driven.values()):
             chip = f"{COMPUTER} {chip}"
-        machines[machine] = Name(chip, *_size(machine, chip, _description(folder, machine)))
+        described = _description(folder, machine)
+        cores = described.get("physical_cores") or _stated(machine, "core")
+        memory = described.get("memory_bytes")
+        gigabytes = max(1, round(memory / 2**30)) if memory else _stated(machine, "gb")
+        machines[machine] = Name(chip, None if chip.startswith("Apple") else cores, gigabytes)  # it says its cores
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
-    for machine, mark in _marks({machine: str(machines[machine]) for machine in measured}).items():
-        machines[machine] = replace(machines[machine], mark=mark)
+    same = {machine: str(machines[machine]) for machine in measured}
+    for machine in _named_alike(same):  # of `box` and `box-4606` the first needs no mark
+        others = [other for other in same if other != machine and same[other] == same[machine]]
+        beyond = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
+        if not all(other.startswith(f"{machine}-") for other in others):
+            machines[machine] = replace(machines[machine], mark=f" ({min([machine, *beyond], key=len)})")
     alike = _named_alike({key: name for key, name in own_chips.items() if key[0] in measured})
     return Names(machines, own_chips, frozenset(machine for machine, _ in alike))
 
@@ -189,29 +197,10 @@ def _description(folder: Path | None, machine: str) -> dict:
         return {}
 
 
-def _size(machine: str, chip: str, described: dict) -> tuple[int | None, int | None]:
-    """Return cores and gigabytes; the name of an Apple chip says its cores."""
-    cores = described.get("physical_cores") or _stated(machine, "core")
-    memory = described.get("memory_bytes")
-    gigabytes = max(1, round(memory / 2**30)) if memory else _stated(machine, "gb")
-    return (None if chip.startswith("Apple") else cores), gigabytes
-
-
 def _stated(machine: str, unit: str) -> int | None:
     """Return the number before a unit in a machine's id, such as 16 of `apple-m1-8core-16gb`."""
     match = re.search(rf"(?:^|-)(\d+){unit}(?:-|$| )", machine)
     return int(match[1]) if match else None
-
-
-def _marks(names: dict[str, str]) -> dict[str, str]:
-    """Return what to write after names that several machines share; the first of `box` and `box-4606` needs nothing."""
-    marks = {}
-    for machine in _named_alike(names):
-        others = [other for other in names if other != machine and names[other] == names[machine]]
-        beyond = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
-        is_first = all(other.startswith(f"{machine}-") for other in others)
-        marks[machine] = "" if is_first else f" ({min([machine, *beyond], key=len)})"
-    return marks
 
 
 def _named_alike(names: dict) -> set:

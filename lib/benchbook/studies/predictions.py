@@ -65,8 +65,9 @@ def errors(evidence: Evidence) -> pandas.DataFrame:
         that which holds 90 % of its own lines).
     """
     lines, parts = of_the_record().model.observations, []
+    by_rules = {same_setting: rules(lines, same_setting) for same_setting in (True, False)}
     for situation, some in of_the_record().published.groupby("situation", sort=False):
-        said = rules(lines, same_setting=situation in (CHIP, ONE_KNOWN)).loc[some["place"]].set_index(some.index)
+        said = by_rules[situation in (CHIP, ONE_KNOWN)].loc[some["place"]].set_index(some.index)
         some = some.assign(**said.sub(some["printed"], axis=0))[said[RULES[1]].notna()]
         groups = {RECORD: some["origin"].eq(RECORD), ARTICLES: some["origin"].eq(ARTICLES)}
         groups |= {name: some["family"].eq(name) for name in FAMILIES}
