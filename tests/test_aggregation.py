@@ -61,5 +61,6 @@ def test_one_number_is_the_same_in_figure_page_notebook_data_and_terminal(output
 
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
     monkeypatch.setenv("COLUMNS", "200")
-    cli._print_summary(Evidence.of_machine(line["machine"]).summary)
+    evidence = Evidence.of_machine(line["machine"])
+    cli._print_summary(evidence.summary, [evidence])
     assert said in [cell.strip() for cell in capsys.readouterr().out.replace("│", "|").split("|")]

@@ -52,19 +52,14 @@ def write() -> Path:
         TimeoutError: another report was still being written after LOCK_SECONDS.
     """
     outputs = layout.outputs()
-    outputs.mkdir(parents=True, exist_ok=True)
-    with FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS):
-        return _write(outputs)
-
-
-def _write(outputs: Path) -> Path:
+    (outputs / "report").mkdir(parents=True, exist_ok=True)
     aggregated = outputs / "report" / AGGREGATED
-    aggregated.parent.mkdir(parents=True, exist_ok=True)
     command = kernel.command(layout.notebook("aggregate"), aggregated)
     # Its matrices are small: further threads of the linear algebra wait for one another, busily, six times as long.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **quiet) as aggregation:
+    lock = FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS)
+    with lock, subprocess.Popen(command, env=environment, **quiet) as aggregation:
         try:
             notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
             return write_pages(outputs / "figures", outputs / "report", notebooks)
@@ -187,7 +182,10 @@ class Site:
 
         Pages that were not written are deleted.
         """
-        library = _library()
+        package = importlib.metadata.distribution("itables")  # DataTables as it ships it, to stand in a data URL
+        code = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
+        library = {"code": quote(code, safe=" !$&'()*+,-./:;=?@[]^_`{|}~")}
+        library["licence"] = package.read_text("licenses/LICENSE")
         for name in SHARED:
             text = self.environment.get_template(name).render(library=library)
             (self.folder / name).write_text(text, encoding="utf-8")
@@ -200,10 +198,9 @@ class Site:
         (self.folder / "sitemap.xml").unlink(missing_ok=True)
         if self.address:
             lines = [f"<url><loc>{html.escape(f'{self.address}/{quote(path)}')}</loc></url>" for path in self.paths]
-            head = (
-                '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
-            )
-            (self.folder / "sitemap.xml").write_text("\n".join([head, *lines, "</urlset>\n"]), encoding="utf-8")
+            head = ['<?xml version="1.0" encoding="UTF-8"?>']
+            head += ['<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">']
+            (self.folder / "sitemap.xml").write_text("\n".join([*head, *lines, "</urlset>\n"]), encoding="utf-8")
 
 
 def write_claims(judged: Path, outcomes: list[dict], site: Site, called: Mapping[str, str]) -> None:
@@ -273,13 +270,6 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {"project": citing.project(), "bar": BAR}
     environment.filters |= {name: getattr(wording, name) for name in ("duration", "number", "price")}
     return environment
-
-
-def _library() -> dict[str, str]:
-    """Return DataTables as itables ships it, to stand in a data URL, and the licence that goes with it."""
-    package = importlib.metadata.distribution("itables")
-    code = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
-    return {"code": quote(code, safe=" !$&'()*+,-./:;=?@[]^_`{|}~"), "licence": package.read_text("licenses/LICENSE")}
 
 
 def _copy(figures: Path, files: Path) -> None:

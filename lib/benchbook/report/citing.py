@@ -25,13 +25,22 @@ def figure(
         summary: the lines of all measured points, with `called`, the machine's name, if it has one.
         printed: `articles.rows`, called where the table has published lines.
     """
-    source = table["source"] if "source" in table else pandas.Series("measured", index=table.index)
-    published = ~source.isin(["measured", "predicted"])
-    names = table.get("machine", pandas.Series(dtype="string"))
+    source = table.get("source", pandas.Series("measured", table.index))
+    names, published = (
+        table.get("machine", pandas.Series(dtype="string")),
+        table[~source.isin(["measured", "predicted"])],
+    )
     machines = set(names[source == "measured"].dropna())
     points = [line for line in summary if line["machine"] in machines]
     points = [line for line in points if line["study"] == study] or points
-    sources = _sources(study, table[published], printed)
+    sources = set()  # articles, without the place in them
+    if "publication" in published:
+        sources = set(published["publication"].dropna())
+    elif len(published) and "machine" in published:
+        rows = printed()
+        rows = rows[rows["machine"].isin(published["machine"]) & ((rows["study"] == study) | (not study))]
+        sources = set(rows["reference"].dropna().astype(str).str.partition("; ")[0])
+    sources = sorted(sources)
     sentences = [_measured(points, table[source == "measured"]), f"Published: {', '.join(sources)}" if sources else ""]
     conditions = " ".join(f"{sentence}." for sentence in sentences if sentence)
     citation = _citation(f"{title} (figure {name})", points)
@@ -74,8 +83,7 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     unproven, unstable = (
         sum(is_so(line["verdict"]) for line in points) for is_so in (verdicts.is_unproven, verdicts.is_unstable)
     )
-    least, most = (f"{end:.0f}" for end in (windows.min(), windows.max())) if len(windows) else ("", "")
-    spans = f"{least} to {most}" if least != most else least
+    spans = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (windows.min(), windows.max()) if len(windows)))
     parts = [
         f"Measured on {_machines(points)}",
         ", ".join(sorted(set(map(naming.device_word, _values(points, "device"))))),
@@ -88,17 +96,6 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
         f"{unstable} of {len(points)} points unstable" if unstable else "",
     ]
     return "; ".join(part for part in parts if part)
-
-
-def _sources(study: str, table: pandas.DataFrame, printed: Published) -> list[str]:
-    """Return the articles that published lines come from, without the place in the article."""
-    if "publication" in table:
-        return sorted(set(table["publication"].dropna()))
-    if "machine" not in table or table.empty:
-        return []
-    rows = printed()
-    named = rows[rows["machine"].isin(table["machine"]) & ((rows["study"] == study) | (not study))]
-    return sorted({reference.partition("; ")[0] for reference in named["reference"].dropna().astype(str)})
 
 
 def _machines(points: list[dict]) -> str:

@@ -45,10 +45,9 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
     printed = pandas.read_csv(layout.published() / "claims.csv", dtype=str).set_index("id")
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
     ranked = []
+    sources = printed.fillna("")[["study", "article", "unit"]].to_dict("index")
     for name, own in lines.groupby("id", sort=False):
-        source = {"unit": ""}
-        if name in printed.index:
-            source = printed.fillna("").loc[name, ["study", "article", "unit"]].to_dict()
+        source = {"unit": ""} | sources.get(name, {})
         link = {"link": links.get(source.get("article"), "")}
         ranked.append(source | link | _outcome(own.to_dict("records"), names, source["unit"]))
     ranked = pandas.DataFrame(ranked, columns=COLUMNS)
@@ -64,9 +63,11 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
         with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
     )
     if deciding:
-        why = wording.sentence(
-            "; ".join(f"{_measured_by(line, names)} {_bounds(line)} {unit}".strip() for line in deciding)
-        )
+        counted = [claims.COUNTED in str(line["source"]) for line in deciding]
+        machines = [" and ".join(map(names.machine, str(line["machine"]).split(" / "))) for line in deciding]
+        by = ["Counted" if own else f"Measured here on {name}" for own, name in zip(counted, machines, strict=True)]
+        said = [f"{who}: {_bounds(line)} {unit}".strip() for who, line in zip(by, deciding, strict=True)]
+        why = wording.sentence("; ".join(said))
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
         why = "Measured on another chip than the article's."
     else:
@@ -79,12 +80,6 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
         "arithmetic": next(iter(sums), ""),
         "holds": next((line["verdict"] for line in lines if line["verdict"] in ARITHMETIC), ""),
     }
-
-
-def _measured_by(line: dict, names: Names) -> str:
-    if claims.COUNTED in str(line["source"]):
-        return "Counted:"
-    return f"Measured here on {' and '.join(map(names.machine, str(line['machine']).split(' / ')))}:"
 
 
 def _bounds(line: dict) -> str:

@@ -1,5 +1,6 @@
 """A page per executed notebook: its code and outputs, without scripts or anything that a browser would fetch."""
 
+import functools
 import hashlib
 import re
 import shutil
@@ -46,14 +47,14 @@ def write(notebooks: Iterable[Path], folder: Path, render: Callable[..., str]) -
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".notebooks-") as fresh:
-        pages, exporter = [], None
+        pages = []
         for path in notebooks:
-            exporter = exporter or _exporter()
             try:
-                heading, body = _body(path, exporter)
+                heading, body = _body(path)
             except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
                 continue
-            point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if _is_run(path) else {}
+            is_run = re.match(r"\d{8}T", path.stem)  # its name begins with a time, not with a notebook's number
+            point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if is_run else {}
             name = _file_name(path, point)
             page = render(name, title=" · ".join(point.values()) or heading, body=body)
             (Path(fresh) / name).write_text(page, encoding="utf-8")
@@ -65,11 +66,6 @@ def write(notebooks: Iterable[Path], folder: Path, render: Callable[..., str]) -
     return pages
 
 
-def _is_run(path: Path) -> bool:
-    """Return whether a notebook is a run's: its name begins with a time, not with a notebook's number."""
-    return re.match(r"\d{8}T", path.stem) is not None
-
-
 def _file_name(path: Path, point: dict) -> str:
     """Return a plain file name: letters, digits and dashes, and a hash, because different names may look the same."""
     if not point:
@@ -78,6 +74,7 @@ def _file_name(path: Path, point: dict) -> str:
     return f"{name}-{hashlib.sha256('/'.join(point.values()).encode()).hexdigest()[:8]}.html".lstrip("-")
 
 
+@functools.cache
 def _exporter():
     from nbconvert import HTMLExporter  # takes a second, and a page without notebooks does not need it
 
@@ -86,7 +83,7 @@ def _exporter():
     return HTMLExporter(template_name="basic", sanitize_html=True, filters={"clean_html": _clean}, **bare)
 
 
-def _body(path: Path, exporter) -> tuple[str, str]:
+def _body(path: Path) -> tuple[str, str]:
     """Return a notebook's first heading, or its file's name, and the notebook as HTML.
 
     Raises:
@@ -105,21 +102,15 @@ def _body(path: Path, exporter) -> tuple[str, str]:
             # Progress bars and what libraries say at start; an error is an output of its own.
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
             for output in cell.outputs:
-                _keep(output, f"Figure drawn by the code above, under: {heading}")
-    body, _ = exporter.from_notebook_node(notebook)
-    for old, new in REACHABLE.items():
+                if "data" in output:
+                    output["data"] = {kind: value for kind, value in output["data"].items() if kind in SHOWN}
+                    alt = {"alt": f"Figure drawn by the code above, under: {heading}"}
+                    output["metadata"] |= {kind: alt for kind in output["data"] if kind.startswith("image/")}
+    body, _ = _exporter().from_notebook_node(notebook)
+    # Pages are published: neither the project's folder nor the home folder is named.
+    for old, new in (REACHABLE | {str(layout.root()): "benchbook", str(Path.home()): "~"}).items():
         body = body.replace(old, new)
-    return first or path.stem, _without_paths(body)
-
-
-def _keep(output: dict, alt: str) -> None:
-    """Keep of an output what a page shows without running it, and say what its pictures are."""
-    if "data" not in output:
-        return
-    output["data"] = {kind: value for kind, value in output["data"].items() if kind in SHOWN}
-    for kind in output["data"]:
-        if kind.startswith("image/"):
-            output["metadata"][kind] = {"alt": alt}
+    return first or path.stem, body
 
 
 def _clean(markup) -> str:
@@ -141,8 +132,3 @@ def _clean(markup) -> str:
 
     allowed = [*TAGS.split(), *CODE]  # the filter gets to see what it drops
     return Cleaner(tags=allowed, attributes=ATTRIBUTES, strip=True, filters=[WithoutCode]).clean(str(markup))
-
-
-def _without_paths(text: str) -> str:
-    """Return a text in which neither the project's folder nor the home folder is named: pages are published."""
-    return text.replace(str(layout.root()), "benchbook").replace(str(Path.home()), "~")

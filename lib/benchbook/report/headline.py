@@ -64,7 +64,9 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         (tuple(point[name] for name in statistics.POINT_KEY), point) for point in evidence.summary.to_dict("records")
     )
     measured = [_point(point, seconds[key]) for key, point in points if key in seconds]
-    printed = evidence.rows[(evidence.rows["source"] == "published") & evidence.rows["study"].isin(own.index)]
+    printed = evidence.published[
+        evidence.published["source"].eq("published") & evidence.published["study"].isin(own.index)
+    ]
     lines = pandas.DataFrame(
         [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour"]
     )
@@ -73,9 +75,13 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     ]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     spoken = _rank(lines, own).drop_duplicates(LINE)
-    listed = estimate.on_demand(evidence.prices)
-    dollars = [_dollars(line, listed) for line in spoken.to_dict("records")]
-    places = [evidence.names.place(line) for line in spoken.to_dict("records")]
+    listed, lines = estimate.on_demand(evidence.prices), spoken.to_dict("records")
+    hourly = [estimate.price_of_hour(line["machine"], line["price_per_hour"], listed) for line in lines]
+    dollars = [
+        estimate.cost_per_million(line["images_per_second"], price) if line["images_per_second"] > 0 else numpy.nan
+        for line, price in zip(lines, hourly, strict=True)
+    ]
+    places = list(map(evidence.names.place, lines))
     spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
     return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
 
@@ -111,20 +117,13 @@ def epoch_seconds(evidence: Evidence, studies: Mapping[str, Study]) -> dict[tupl
     images = _own_settings(evidence.rows)["dataset_samples"]
     images = images[images.index.isin(list(studies))]
     timed = {name: studies[name].epoch_seconds(evidence) for name in images.index if studies[name].epoch_seconds}
-    return {
-        tuple(point[name] for name in statistics.POINT_KEY): _epoch_seconds(
-            point, timed.get(point["study"]), images[point["study"]]
-        )
-        for point in evidence.summary.to_dict("records")
-        if point["study"] in images.index
-    }
-
-
-def _epoch_seconds(point: dict, timed: dict | None, num_images: float | None) -> float:
-    """Return what the study says its epoch takes, else the images of the article's epoch over the point's rate."""
-    if timed is not None:
-        return timed.get((point["machine"], point["point"]), numpy.nan)
-    return num_images / point["samples_per_second"] if pandas.notna(num_images) else numpy.nan
+    seconds = {}
+    for point in evidence.summary[evidence.summary["study"].isin(images.index)].to_dict("records"):
+        study, count = point["study"], images[point["study"]]
+        own = count / point["samples_per_second"] if pandas.notna(count) else numpy.nan
+        own = timed[study].get((point["machine"], point["point"]), numpy.nan) if study in timed else own
+        seconds[tuple(point[name] for name in statistics.POINT_KEY)] = own
+    return seconds
 
 
 def _point(point: dict, epoch_seconds: float) -> dict:
@@ -161,14 +160,6 @@ def _printed(row: dict) -> dict:
     if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
         line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}
     return line
-
-
-def _dollars(line: dict, listed: Mapping[str, float]) -> float:
-    """Return the dollars for a million images, at the price that the run states or the one on demand."""
-    per_hour = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
-    if pandas.isna(per_hour) or pandas.isna(line["images_per_second"]):
-        return numpy.nan
-    return estimate.cost_per_million(line["images_per_second"], per_hour)
 
 
 def frameworks(evidence: Evidence) -> pandas.DataFrame:

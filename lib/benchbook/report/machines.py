@@ -82,6 +82,9 @@ def _sentences(own: list[dict]) -> list[str]:
     )
     loads = _values(befores, "load_average_1_minute")
     pressures = [pressure for pressure in pressures if pressure in condition.PRESSURES]
+    clocks = ("awake_seconds", "elapsed_seconds")
+    slept = [condition.seconds_asleep(*((run[0][clock], run[-1][clock]) for clock in clocks)) for run in samples if run]
+    asleep = [seconds > verdicts.ASLEEP_SECONDS for seconds in slept]
     heat = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
     heat += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
     power = f"Power: {' and '.join(sorted(set(sources)))}" if sources else "Power source not recorded"
@@ -90,7 +93,7 @@ def _sentences(own: list[dict]) -> list[str]:
         f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded.",
         f"Heat: {', '.join(heat)}." if heat else "Heat: no sensor could be read.",
         _swap(own),
-        *_sleep(samples),
+        *([f"It slept in {sum(asleep)} of {len(asleep)} runs."] if any(asleep) else []),
         *["Another process used the GPU."]
         * any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ()),
         *_misplaced(own),
@@ -113,13 +116,6 @@ def _swap(own: list[dict]) -> str:
         return "Swap not recorded."
     grew = f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run."
     return grew if max(growths) > 0 else "Swap did not grow."
-
-
-def _sleep(samples: list[list[dict]]) -> list[str]:
-    clocks = ("awake_seconds", "elapsed_seconds")
-    slept = [condition.seconds_asleep(*((run[0][clock], run[-1][clock]) for clock in clocks)) for run in samples if run]
-    count = sum(seconds > verdicts.ASLEEP_SECONDS for seconds in slept)
-    return [f"It slept in {count} of {len(slept)} runs."] if count else []
 
 
 def _misplaced(own: list[dict]) -> list[str]:

@@ -104,10 +104,14 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
         has none or is not there.
     """
     names, notes = COLUMNS[name].split(), {"machine": "id"} | NOTES.get(name, {})
-    prepare = {"headline": _headline}.get(name, _bounded if "bounds" in notes.values() else None)
-    content = prepare(read(path)) if prepare else read(path)
-    content = content if name == "headline" else _named(content, called or {})
-    content = _with(content, *names, *notes.values())
+    content = read(path)
+    if name == "headline":
+        content = _headline(content)
+    elif "machine" in content:  # by its name; below it what the name stands for
+        ids = content["machine"].astype("string")
+        theirs = ids.map(lambda each: (called or {}).get(each, each), na_action="ignore").astype("string")
+        content = content.assign(machine=theirs, id=content["id"] if "id" in content else ids.where(theirs != ids))
+    content = _with(_bounded(content) if "bounds" in notes.values() else content, *names, *notes.values())
     shown = wording.filled(content[names])
     types = pandas.api.types
     numeric = {own: types.is_numeric_dtype(shown[own]) and not types.is_bool_dtype(shown[own]) for own in shown}
@@ -179,25 +183,13 @@ def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
     published = content["source"] != "measured"
     failed = content["status"].notna() & (content["status"] != "ok")
     ids = content["machine"].astype("string").fillna("")
-    return (
-        _bounded(content)
-        .assign(
-            machine=content["place"].astype("string").fillna(ids),
-            id=ids.where(~published, "published"),
-            setting=[", ".join(line.dropna()) for _, line in settings.iterrows()],
-            verdict=content["verdict"].where(~failed, content["status"]),
-        )
-        .sort_values("source", key=lambda source: source != "measured", kind="stable")
+    content = content.assign(
+        machine=content["place"].astype("string").fillna(ids),
+        id=ids.where(~published, "published"),
+        setting=[", ".join(line.dropna()) for _, line in settings.iterrows()],
+        verdict=content["verdict"].where(~failed, content["status"]),
     )
-
-
-def _named(content: pandas.DataFrame, called: Mapping[str, str]) -> pandas.DataFrame:
-    """Return a table whose machines go by their names; `id` holds what a name stands for."""
-    if "machine" not in content:
-        return content
-    ids = content["machine"].astype("string")
-    theirs = ids.map(lambda each: called.get(each, each), na_action="ignore").astype("string")
-    return content.assign(machine=theirs, id=content["id"] if "id" in content else ids.where(theirs != ids))
+    return content.sort_values("source", key=lambda source: source != "measured", kind="stable")
 
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:

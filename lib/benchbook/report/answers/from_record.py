@@ -10,7 +10,7 @@ import pandas
 from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import chips
-from benchbook.record.forecast import Forecaster, Question, Range, Watts
+from benchbook.record.forecast import Forecaster, Question, Range
 from benchbook.record.model import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks
@@ -42,9 +42,8 @@ def of_record(
     published, predicted, refused = [], [], {}
     for this in tasks:
         published += list(_published(this, forecaster))
-        said = _own(this, forecaster) if this.key == "own" else _predictions(this, forecaster)
-        said = _to_accuracy(this, forecaster) if this.key == TO_ACCURACY else said
-        for chip, family, answer, further in said:
+        predict = {"own": _own, TO_ACCURACY: _to_accuracy}.get(this.key, _predictions)
+        for chip, family, answer, further in predict(this, forecaster):
             if isinstance(answer, Unknown):
                 reason = str(answer).removeprefix(f"of {chip} ")
                 refused.setdefault((this.key, family, reason), []).append(chip)
@@ -83,26 +82,6 @@ def epochs_worth(figures: pandas.DataFrame, rates: Mapping[str, Range]) -> panda
     return (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
 
 
-def to_accuracy(predicted: Range, worth: pandas.Series) -> Range:
-    """Return the seconds to 75.9 % on one device at a predicted rate, with their 90 % interval.
-
-    The interval adds, in logarithms, that of the rate and the farthest that a product lies from the others' median:
-    they are too few for a quantile.
-
-    Args:
-        predicted: the device's rate.
-        worth: from `epochs_worth`, of two products at least.
-    """
-    epochs, logs = float(worth.median()), numpy.log(worth)
-    apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
-    seconds = epochs * IMAGENET / predicted.value
-    far = [math.exp(math.hypot(apart, math.log(predicted.value / bound))) for bound in (predicted.high, predicted.low)]
-    basis = (
-        f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {predicted.basis}"
-    )
-    return Range(seconds, seconds / far[0], seconds * far[1], basis)
-
-
 def _times(figures: pandas.DataFrame) -> pandas.DataFrame:
     """Return the published times until ResNet-50 classifies 75.9 % correctly; they are in minutes."""
     return figures[figures["metric"].eq(METRIC) & figures["refused"].eq("") & figures["unit"].eq("min")]
@@ -124,14 +103,25 @@ def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
 
 
 def _to_accuracy(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
-    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted."""
+    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted.
+
+    The interval adds, in logarithms, that of the rate and the farthest that a product lies from the others' median:
+    they are too few for a quantile.
+    """
     listed = list(chips.table().index)
     questions = [Question(chip, this.work, PRECISIONS["half"], image_size=this.image_size) for chip in listed]
     said = dict(zip(listed, forecaster.rates(questions), strict=True))
     rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
     worth = epochs_worth(forecaster.figures, rates)
+    epochs, logs = float(worth.median()), numpy.log(worth)
+    apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
     for chip, rate in rates.items():
-        yield chip, "half", to_accuracy(rate, worth), {}
+        seconds = epochs * IMAGENET / rate.value
+        far = [math.exp(math.hypot(apart, math.log(rate.value / bound))) for bound in (rate.high, rate.low)]
+        basis = (
+            f"{epochs:.0f} epochs' worth of its predicted rate, as times of {len(worth)} products show; {rate.basis}"
+        )
+        yield chip, "half", Range(seconds, seconds / far[0], seconds * far[1], basis), {}
 
 
 def _own(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
@@ -159,9 +149,8 @@ def _seconds(rate: Range, images: float) -> Range:
 
 def _published(this: Task, forecaster: Forecaster) -> Iterator[Mark]:
     """Yield the published figures of a task by chip, number of devices and family: their median, least and most."""
-    for (chip, count, family), own in _printed(this, forecaster.figures).groupby(
-        ["chip", "device_count", "family"], sort=True
-    ):
+    printed = _printed(this, forecaster.figures)
+    for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"], sort=True):
         medians = own.groupby("publication")["seconds"].median()
         several = len(own) > 1
         publications = wording.count(int(own["publication"].nunique()), "publication")
@@ -200,13 +189,9 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
 
 
 @functools.cache
-def _watts(forecaster: Forecaster, chip: str) -> Watts | None:
-    return forecaster.watts(chip, "resnet50")
-
-
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = _watts(forecaster, chip)
+    drawn = forecaster.watts(chip, "resnet50")
     if drawn is None:
         return {}
     source, *others = drawn.sources

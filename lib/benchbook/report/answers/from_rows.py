@@ -61,15 +61,17 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
             continue
         measured = line["source"] == MEASURED
         point = _point(points, line) if measured else _printed(evidence.published, line)
-        stand_in = _stand_in(line, datasets) if measured else ""
+        theirs, data = datasets.get(line["study"]), line["dataset"]
+        differs = measured and theirs and isinstance(data, str) and data not in theirs
+        stand_in = f"on {naming.dataset(data)}" if differs else ""  # where no publication of its study has them
         variant = f", {line['variant']}" if measured and isinstance(line["variant"], str) else ""
         place = names.place(line | {"device_count": point.get("device_count")}) + variant
         size, expected = point.get("image_size"), this.image_size
-        differs = expected and pandas.notna(size) and float(size) != expected
+        other_size = expected and pandas.notna(size) and float(size) != expected
         yield _mark(
             this, line, point, seconds, here,
             name=", ".join(filter(None, (place, stand_in))), machine=names.machine(line["machine"]),
-            joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if differs else "",
+            joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if other_size else "",
             stand_in=stand_in,
         )  # fmt: skip
 
@@ -126,7 +128,7 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
         named: the mark's further fields.
     """
     measured, device = line["source"] == MEASURED, line["device"]
-    chip = chip_of(point, line)
+    chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""  # else the machine's
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
     boundary, stands_on = line["energy_boundary"], "one printed figure"
     if measured:
@@ -173,13 +175,6 @@ def _printed(rows: pandas.DataFrame, line: dict) -> dict:
     return (rates if len(rates) else own[own["phase"].isin(["train", "total"])]).iloc[0].to_dict()
 
 
-def _stand_in(line: dict, datasets: dict[str, set[str]]) -> str:
-    """Return a measured line's data set if no publication of its study has it; else an empty text."""
-    own = datasets.get(line["study"])
-    other = own and isinstance(line["dataset"], str) and line["dataset"] not in own
-    return f"on {naming.dataset(line['dataset'])}" if other else ""
-
-
 def _bounds(line: dict, seconds: float) -> dict:
     """Return the bounds of a time in proportion to those of the rate, and their kind."""
     rate, low, high = line["images_per_second"], line["low"], line["high"]
@@ -187,11 +182,6 @@ def _bounds(line: dict, seconds: float) -> dict:
         return {"low": None, "high": None, "bounds": ""}
     kind = BOUNDS.get(line["interval"], "rounding of the printed figure")
     return {"low": seconds * rate / high, "high": seconds * rate / low, "bounds": kind}
-
-
-def chip_of(point: dict, line: dict) -> str:
-    """Return the one name of the device, else of the machine's chip."""
-    return chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""
 
 
 def family_of(precision: str | None) -> str:

@@ -150,14 +150,5 @@ def _numbers(mark: Mark) -> dict:
     """Return what the script knows of a mark; numbers with six digits, so that two round to what the page has."""
     numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "joules": mark.joules}
     data = {name: float(f"{value:.6g}") for name, value in numbers.items() if value is not None}
-    texts = {
-        "id": identifier(mark),
-        "family": mark.family,
-        "source": mark.source,
-        "basis": mark.basis,
-        "fits": mark.fits,
-        "estimated": mark.estimated,
-    }
-    return (
-        data | {name: value for name, value in texts.items() if value} | ({"curve": mark.curve} if mark.curve else {})
-    )
+    others = {name: getattr(mark, name) for name in ("family", "source", "basis", "fits", "estimated", "curve")}
+    return data | {"id": identifier(mark)} | {name: value for name, value in others.items() if value}
