@@ -97,7 +97,7 @@ def test_a_product_that_adds_what_lies_behind_its_operands_is_wrong(monkeypatch,
 
 @pytest.mark.parametrize(("seconds", "state"), [(0.01, RIGHT), (1e-6, WRONG)])
 def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, state):
-    monkeypatch.setattr(doctor.operations, "transfer", lambda device, size, direction: lambda previous: None)
+    monkeypatch.setattr(doctor.operations, "copy", lambda device, size, direction: lambda previous: None)
     monkeypatch.setattr(doctor, "_seconds", lambda device, operation, count: seconds * count)
     seen, detail, hint = doctor.check_transfers(CUDA)
     assert (seen, "GB/s" in detail, "ceilings" in hint) == (state, True, state == WRONG)
