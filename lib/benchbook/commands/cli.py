@@ -98,7 +98,7 @@ def study(
         say(ORDER)
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
-    own = _evidence(lines)
+    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # a kind of node each
     _print_summary(lines, own)
     for each in left_out:
         say(f"Left out: {each.point.title} ({each.reason})")
@@ -108,8 +108,11 @@ def study(
         say(f"Report: {short(page)}")
     elif own:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like and own:
-        _compare_with(like, lines["machine"].iloc[0])
+    if like:
+        try:
+            _compare_sides(f"machine:{like}", f"machine:{lines['machine'].iloc[0]}")
+        except ValueError as error:  # none of their points are alike
+            say(f"Not compared with {like}: {error}")
     if left_out:
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
@@ -144,17 +147,14 @@ def plan(
         _say_refused()
         _say_first_use(points)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
-    shown = lines.assign(
-        point=lines["point"].map(setting),
-        seconds=lines["seconds"].map(wording.duration),
-        limit_seconds=lines["limit_seconds"].map(wording.duration),
-    )
-    names = {"num_kernels": "kernels", "seconds": "estimate", "limit_seconds": "at most"}
-    for study, group in shown.groupby("study", sort=False):
-        say_table(
-            f"{study}, {f'as {like}' if like else f'profile {profile}'}, on {name}",
-            group.drop(columns="study").rename(columns=names),
-        )
+    shown = {
+        "point": lines["point"].map(setting),
+        "kernels": lines["num_kernels"],
+        "estimate": lines["seconds"].map(wording.duration),
+        "at most": lines["limit_seconds"].map(wording.duration),
+    }
+    for study, group in pandas.DataFrame(shown).groupby(lines["study"], sort=False):
+        say_table(f"{study}, {f'as {like}' if like else f'profile {profile}'}, on {name}", group)
     if cluster_site:
         say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
@@ -215,10 +215,9 @@ def compare(
     if csv:
         verdicts.as_columns(lines).map(tables.harmless).to_csv(csv, index=False)
     if fail_if_slower is not None:
-        decided = [
-            comparison.decide(Interval.from_row(line, "ratio"), fail_if_slower) for line in lines.to_dict("records")
-        ]
-        named = {word: ", ".join(lines["point"][[each == word for each in decided]]) for word in decided}
+        ratios = (Interval.from_row(line, "ratio") for line in lines.to_dict("records"))
+        decided = pandas.Series([comparison.decide(ratio, fail_if_slower) for ratio in ratios], lines.index)
+        named = lines["point"].groupby(decided).agg(", ".join).to_dict()
         if comparison.UNDECIDED in named:
             say(
                 f"Undecided, because the interval contains {1 - fail_if_slower / 100:g} or there is none:"
@@ -227,9 +226,8 @@ def compare(
         if comparison.SLOWER in named:
             say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {named[comparison.SLOWER]}")
         if {*named} != {comparison.NOT_SLOWER}:
-            raise typer.Exit(
-                measure.STATUSES[comparison.SLOWER if comparison.SLOWER in named else comparison.UNDECIDED]
-            )
+            worst = comparison.SLOWER if comparison.SLOWER in named else comparison.UNDECIDED
+            raise typer.Exit(measure.STATUSES[worst])
 
 
 @app.command(rich_help_panel=SHARE)
@@ -353,13 +351,8 @@ def _say_first_use(points: list[profiles.Point]) -> None:
             )
 
 
-def _evidence(lines: pandas.DataFrame) -> list[Evidence]:
-    """Return the evidence of each machine of a study; a cluster has a machine for each kind of node."""
-    return [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
-
-
 def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
-    """Print a line for each point that has a rate, and one for each that failed; `own` is from `_evidence`."""
+    """Print a line for each point that has a rate, and one for each that failed; `own` is of the machines."""
     from benchbook import studies
     from benchbook.report import headline
 
@@ -394,14 +387,6 @@ def _print_findings(evidence: Evidence, studied: list[str]) -> None:
 
     for study in [study for name, study in studies.every().items() if name in studied and study.says][:MOST_FINDINGS]:
         say(findings.finding(study, evidence))
-
-
-def _compare_with(like: str, machine: str) -> None:
-    """Print how a machine compares with the one whose points it ran, if any of their points are alike."""
-    try:
-        _compare_sides(f"machine:{like}", f"machine:{machine}")
-    except ValueError as error:
-        say(f"Not compared with {like}: {error}")
 
 
 def _compare_sides(a: str, b: str) -> pandas.DataFrame:

@@ -9,7 +9,6 @@ import functools
 import json
 import math
 import os
-import queue
 import subprocess
 import sys
 import tempfile
@@ -230,47 +229,31 @@ def try_device(framework: str, kind: str, deadline: float, module: str = MODULE)
     """
     command = [sys.executable, "-m", module, framework, kind]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    printed, errors = queue.Queue(), []
-    readers = [
-        threading.Thread(target=lambda: [printed.put(line) for line in process.stdout] + [printed.put(None)]),
-        threading.Thread(target=lambda: errors.extend(process.stderr)),
-    ]
-    for reader in readers:
-        reader.start()
-    begun, late = "start", False
-    while (line := _next(printed, deadline)) is not None:
-        if not line.startswith("{"):
-            continue  # a library's own words
-        said = json.loads(line)
-        if "begun" in said:
-            begun = said["begun"]
-        else:
-            begun = ""
-            yield Finding(**said)
-    if process.poll() is None and time.monotonic() >= deadline:
-        late = True
-        process.kill()
-    process.wait()
-    for reader in readers:
-        reader.join()
-    process.stdout.close()
-    process.stderr.close()
-    if late:
+    begun, late = "start", threading.Event()
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
+    ):
+        limit = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: (late.set(), process.kill()))
+        limit.daemon = True  # a caller may stop listening
+        limit.start()
+        for line in process.stdout:
+            if not line.startswith("{"):
+                continue  # a library's own words
+            said = json.loads(line)
+            begun = said.get("begun", "")
+            if not begun:
+                yield Finding(**said)
+        process.wait()
+        limit.cancel()
+        errors.seek(0)
+        last = runs.anonymous((errors.readlines() or [""])[-1].strip())[:300]
+    if late.is_set():
         hint = "run `benchbook doctor` again, with nothing else running"
         yield Finding(framework, kind, begun or "the rest", MISSING, "the time limit was reached", hint)
     elif process.returncode:
         ended = f"signal {-process.returncode}" if process.returncode < 0 else f"exit status {process.returncode}"
-        last = runs.anonymous((errors or [""])[-1].strip())[:300]
         yield Finding(framework, kind, begun or "end", WRONG, f"the process ended with {ended}: {last}", ISSUE)
-
-
-def _next(printed: queue.Queue, deadline: float) -> str | None:
-    """Return the next line, or None where the process has ended or the time is up."""
-    try:
-        return printed.get(timeout=max(0.0, deadline - time.monotonic()))
-    except queue.Empty:
-        return None
 
 
 def write(findings: list[Finding], path: Path | None = None) -> Path:

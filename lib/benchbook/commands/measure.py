@@ -55,7 +55,10 @@ def measure(
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
-    given |= {name: _absolute(given[name]) for name in loading.NAMED}
+    for name in loading.NAMED:  # a file is found from any folder
+        place, colon, attribute = given[name].rpartition(":")
+        if place.endswith(".py"):
+            given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     for option, value, most in (("kernels", kernels, 9), ("minutes", minutes, 24 * 60)):
         if not 1 <= value <= most:
@@ -98,12 +101,6 @@ def _compare(given: dict, commit: str, percent: float, minutes: int, machine: st
         needed = f"About {trial.needed}" if len(trial.rounds) > 1 else "More"
         say(f"{needed} kernels of each would decide; --minutes allows more.")
     return trial.decision
-
-
-def _absolute(name: str) -> str:
-    """Return a name with an absolute path, if it names a file."""
-    place, colon, attribute = name.rpartition(":")
-    return f"{Path(place).expanduser().resolve()}{colon}{attribute}" if place.endswith(".py") else name
 
 
 def _say_first(folder: Path, ended: threading.Event) -> None:

@@ -68,7 +68,8 @@ def share(
         raise ValueError(NO_REPOSITORY)
     issue = {"template": "results.yml", "title": f"Rows of {name}", "notes": what}
     attach = f"attach {short(archive)} to an issue: {SITE}/{repository}/issues/new?{urlencode(issue)}"
-    if not (token := _token()):
+    named = (os.environ.get(variable, "") for variable in ("GITHUB_TOKEN", "GH_TOKEN"))
+    if not (token := next(filter(None, named), "") or output("gh", "auth", "token")):
         say(f"No pull request: {NO_TOKEN}. Instead, {attach}")
         return
     if not (yes or typer.confirm("Send them, to be published under the project's licence?")):
@@ -188,11 +189,6 @@ def _reason(error: urllib.error.HTTPError, what: str) -> str:
         404: "the repository does not exist, or this token may not read it",
     }
     return f"{meanings.get(error.code, 'GitHub refused')} ({error.code} for {what}: {text})"
-
-
-def _token() -> str:
-    named = (os.environ.get(name, "") for name in ("GITHUB_TOKEN", "GH_TOKEN"))
-    return next(filter(None, named), "") or output("gh", "auth", "token")
 
 
 def _repository() -> str:
