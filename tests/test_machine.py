@@ -33,16 +33,12 @@ def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None
         # https://github.com/archspec/archspec/issues/38 (an Apple chip in a virtual machine)
         ("Apple processor", 8, 16, "apple-8core-16gb"),
         ("Чип № 5", 4, 8, "5-4core-8gb"),
+        ("Chip " * 30, 8, 16, ("chip-" * 30)[:123].strip("-")),  # with room for the digits of its kind
     ],
 )
 def test_default_name_is_chip_cores_and_memory(monkeypatch, chip, cores, gibibytes, name):
     _is_a_computer(monkeypatch, chip, cores, gibibytes)
     assert identity.identify().name == name
-
-
-def test_default_name_of_a_long_chip_is_still_allowed(monkeypatch):
-    _is_a_computer(monkeypatch, "Chip " * 30, 8, 16)
-    assert re.fullmatch(r"[a-z0-9-]{1,128}", identity.identify().name)
 
 
 def test_default_name_of_this_computer_is_allowed():
@@ -91,21 +87,13 @@ def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_pa
     environment = identity.environment()
     assert environment["lock"] == "cuda.txt"
     assert environment["lock_sha256"] == hashlib.sha256(b"numpy==2.0\n").hexdigest()
-    assert environment["packages"]["psutil"] == psutil.__version__
     assert environment["python"] == platform.python_version()
-
-
-def test_environment_without_a_lock_has_no_hash(monkeypatch):
+    (tmp_path / "broken-1.0.dist-info").mkdir()  # what a broken installation leaves is passed over
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(layout, "lock", lambda: None)
     environment = identity.environment()
-    assert environment["lock"] is None
-    assert environment["lock_sha256"] is None
-
-
-def test_environment_passes_over_the_remains_of_a_broken_installation(monkeypatch, tmp_path):
-    (tmp_path / "broken-1.0.dist-info").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "psutil" in identity.environment()["packages"]
+    assert environment["packages"]["psutil"] == psutil.__version__
+    assert (environment["lock"], environment["lock_sha256"]) == (None, None)
 
 
 def test_commit_says_when_the_library_was_changed(monkeypatch):
@@ -119,20 +107,15 @@ def test_commit_says_when_the_library_was_changed(monkeypatch):
 
 
 def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(monkeypatch, tmp_path):
-    user, host, home = "alice-planted", "host-planted", str(tmp_path / "home-planted")
-    for name in ("USER", "LOGNAME", "USERNAME"):
-        monkeypatch.setenv(name, user)
-    monkeypatch.setenv("HOST", host)
-    monkeypatch.setenv("HOSTNAME", host)
-    monkeypatch.setenv("HOME", home)
+    for name in ("USER", "LOGNAME", "USERNAME", "HOST", "HOSTNAME"):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("HOME", str(tmp_path / "planted"))
     real = platform.uname()
-    monkeypatch.setattr(socket, "gethostname", lambda: host)
-    monkeypatch.setattr(platform, "node", lambda: host)
-    monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
+    monkeypatch.setattr(socket, "gethostname", lambda: "planted")
+    monkeypatch.setattr(platform, "node", lambda: "planted")
+    monkeypatch.setattr(platform, "uname", lambda: real._replace(node="planted"))
     this = identity.as_dictionary(identity.identify())
-    told = json.dumps([this, condition.read(), identity.environment(), identity.commit()])
-    for secret in (user, host, home):
-        assert secret not in told
+    assert "planted" not in json.dumps([this, condition.read(), identity.environment(), identity.commit()])
 
 
 def test_usable_cores_are_those_this_process_may_use(monkeypatch):

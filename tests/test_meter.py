@@ -42,16 +42,10 @@ def test_a_window_has_the_joules_of_the_watts_that_cover_it(tmp_path, watts, eve
     assert joules == (None if expected is None else pytest.approx(expected))
 
 
-def test_times_with_another_zone_extra_columns_and_any_order_are_read(tmp_path):
+def test_times_with_another_zone_extra_columns_and_any_order_are_read_and_a_torn_line_is_left_out(tmp_path):
     path = tmp_path / "m.csv"
-    path.write_text("volts,watts,timestamp\n230,20,2026-11-21T16:00:02+01:00\n231,10,2026-11-21T15:00:00Z\n")
+    path.write_text("volts,watts,timestamp\n230,20,2026-11-21T16:00:02+01:00\n231,10,2026-11-21T15:00:00Z\n229,7")
     assert meter.read(path).values.tolist() == [[T0, 10], [T0 + 2, 20]]
-
-
-def test_a_line_that_the_logger_is_still_writing_is_left_out(tmp_path):
-    path = write(tmp_path / "m.csv", [50, 60])
-    path.write_text(path.read_text() + START.format(2) + ",7")
-    assert meter.read(path)["watts"].tolist() == [50, 60]
 
 
 @pytest.mark.parametrize(
@@ -120,27 +114,21 @@ class Clock:
             write(self.path, [40] * (int(self.seconds - T0) + 1))
 
 
-def test_a_window_waits_until_the_log_has_reached_its_end(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("is_written", "expected", "least", "most"),
+    [(True, sensors.Energy(pytest.approx(40 * 4.5), "meter", "wall"), 0.05, 1), (False, sensors.Energy(), 2, 3)],
+)
+def test_a_window_waits_for_a_while_until_the_log_has_reached_its_end(
+    monkeypatch, tmp_path, is_written, expected, least, most
+):
     path = write(tmp_path / "m.csv", [40] * 3)
-    clock = Clock(path, T0 + 1)
-    monkeypatch.setattr(sensors, "time", clock)
-    sensor = sensors.MeterSensor(path)
-    sensor.begin()
-    clock.seconds = T0 + 5.5
-    found = sensor.end()
-    assert found == sensors.Energy(pytest.approx(40 * 4.5), "meter", "wall")
-    assert 0 < clock.slept < 1
-
-
-def test_a_log_that_nobody_writes_any_more_is_missing_after_a_while(monkeypatch, tmp_path):
-    path = write(tmp_path / "m.csv", [40] * 3)
-    clock = Clock(None, T0 + 1)
+    clock = Clock(path if is_written else None, T0 + 1)
     monkeypatch.setattr(sensors, "time", clock)
     sensor = sensors.MeterSensor(path, patience=2.0)
     sensor.begin()
     clock.seconds = T0 + 5.5
-    assert sensor.end() == sensors.Energy()
-    assert 2 <= clock.slept < 3
+    assert sensor.end() == expected
+    assert least <= clock.slept < most
 
 
 def test_a_meter_comes_before_the_counters_and_its_file_has_to_be_there(monkeypatch, tmp_path):
