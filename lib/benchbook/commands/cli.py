@@ -108,11 +108,8 @@ def study(
         say(f"Report: {short(page)}")
     elif own:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like:
-        try:
-            _compare_sides(f"machine:{like}", f"machine:{lines['machine'].iloc[0]}")
-        except ValueError as error:  # none of their points are alike
-            say(f"Not compared with {like}: {error}")
+    if like and own:
+        _compare_with(like, lines["machine"].iloc[0])
     if left_out:
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
@@ -387,6 +384,14 @@ def _print_findings(evidence: Evidence, studied: list[str]) -> None:
 
     for study in [study for name, study in studies.every().items() if name in studied and study.says][:MOST_FINDINGS]:
         say(findings.finding(study, evidence))
+
+
+def _compare_with(like: str, machine: str) -> None:
+    """Print how a machine compares with the one whose points it ran, if any of their points are alike."""
+    try:
+        _compare_sides(f"machine:{like}", f"machine:{machine}")
+    except ValueError as error:
+        say(f"Not compared with {like}: {error}")
 
 
 def _compare_sides(a: str, b: str) -> pandas.DataFrame:
