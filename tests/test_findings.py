@@ -80,6 +80,10 @@ def test_the_numbers_behind_have_bounds_windows_verdict_and_energy():
     assert "; 0.10 J an image (board)." in text
 
 
+def test_the_samples_behind_are_images_or_sequences():
+    assert "same precision everywhere: 100 sequences a second (" in line(point(sequence_length=64)).basis
+
+
 def test_five_kernels_have_an_interval():
     low, high = re.search(r"\(95 % interval ([\d.]+) to ([\d.]+), n=30, stable\)", line(starts(5)).basis).groups()
     assert 90 < float(low) < 100 < float(high) < 110

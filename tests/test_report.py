@@ -329,17 +329,17 @@ def test_numbers_have_four_digits_and_missing_ones_are_empty(write_site):
         headline=[HEADLINE, HEADLINE | {"machine": "attic", "seconds_per_epoch": None, "energy_boundary": None}],
     )
     desk, attic = site.points.lines("machine")[:2]
-    assert (desk["images/s"], desk["accuracy"]) == ("1,234 1,200 to 1,300, n=6", "0.9789")
+    assert (desk["samples/s"], desk["accuracy"]) == ("1,234 1,200 to 1,300, n=6", "0.9789")
     assert desk["status"] == "ok"
-    assert "J/image" not in desk, "no line has any"
-    assert attic["images/s"] == " 12.35 to 1,300, n=6"
+    assert "J/sample" not in desk, "no line has any"
+    assert attic["samples/s"] == " 12.35 to 1,300, n=6"
     head, other = site.studies.lines("machine")[:2]
     assert head["machine"] == "Chip A, CPU desk"
     assert head["study"].startswith("MNIST ")
-    shown = (head["one epoch"], head["images/s"], head["J/image"])
+    shown = (head["one epoch"], head["samples/s"], head["J/sample"])
     assert shown == ("8.10 min", "1,234 1,200 to 1,300, n=6", "0.01235 wall")
-    assert (other["one epoch"], other["J/image"]) == ("", "0.01235")
-    assert "$ per million images" not in other, "no line has any"
+    assert (other["one epoch"], other["J/sample"]) == ("", "0.01235")
+    assert "$ per million samples" not in other, "no line has any"
     for page in (site.studies, site.points):
         assert "nan" not in page.text.lower().split()
         assert "None" not in page.text

@@ -34,7 +34,9 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
         printed = rows[rows["source"] == "published"]
         spoken = headlines[headlines["study"] == study.name]
         own = spoken[(spoken["source"] == "measured") & spoken["images_per_second"].notna()]
-        parts = _measured(own, evidence.names) + _limits(printed, own, evidence.points(study.name))
+        points = evidence.points(study.name)
+        unit = "sequence" if points["sequence_length"].notna().any() else "image"
+        parts = _measured(own, evidence.names, unit) + _limits(printed, own, points)
         line = {"study": study.name, "title": study.title, "finding": finding(study, evidence)}
         lines.append(line | {"basis": " ".join(filter(None, parts))})
     return pandas.DataFrame(lines, columns=["study", "title", "finding", "basis"])
@@ -160,20 +162,20 @@ def stand_in(line: dict, dataset: str) -> str:
     return f"{naming.dataset(other)} in place of {naming.dataset(dataset)}"
 
 
-def _measured(own: pandas.DataFrame, names: naming.Names) -> list[str]:
+def _measured(own: pandas.DataFrame, names: naming.Names, unit: str) -> list[str]:
     """Return a sentence for each view: the fastest line's median, bounds, number of windows and verdict."""
     views = own.assign(view=[view(line) for line in own.to_dict("records")])
     sentences = []
     for name, lines in views.groupby("view", sort=True):
         line = lines.loc[lines["images_per_second"].idxmax()].to_dict()
         joules, boundary = line["joules_per_image"], line["energy_boundary"]
-        energy = (
-            "; no energy was read." if pandas.isna(joules) else f"; {wording.number(joules)} J an image ({boundary})."
-        )
+        each = naming.with_article(unit)
+        energy = "no energy was read" if pandas.isna(joules) else f"{wording.number(joules)} J {each} ({boundary})"
         bounds = f"{wording.bounds(line['low'], line['high'], line['interval'])}, n={line['num_windows']:.0f}"
         sentences.append(
-            f"Measured, {name}: {wording.number(line['images_per_second'])} images a second ({bounds},"
-            f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])}" + energy
+            f"Measured, {name}: {wording.number(line['images_per_second'])} {unit}s a second ({bounds},"
+            f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])};"
+            f" {energy}."
         )
     return sentences
 
