@@ -86,8 +86,8 @@ share: $(READY) ## Show this machine's rows, ask, and send them as a pull reques
 	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
 
 picture: report ## Take the README's picture again: the report's start page, in Chromium
-	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,760 \
-		--screenshot=.github/answer.png file://$(CURDIR)/outputs/report/index.html
+	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,860 \
+		--screenshot=.github/answer.png 'file://$(CURDIR)/outputs/report/index.html#have=Apple%20M1'
 
 # `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
 # Wheels only, so that nothing is compiled at set-up. torch needs macOS 14.
