@@ -167,7 +167,7 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path
     (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
     assert identity.identify().name == (f"{name}-{own[:4]}" if is_taken else name)
     if is_taken:
-        with pytest.raises(ValueError, match="rows of another kind of computer have it"):
+        with pytest.raises(ValueError, match="rows of another kind of computer, or of an unknown kind, have it"):
             identity.identify(name)
     assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"
 

@@ -404,7 +404,7 @@ def _compare_sides(a: str, b: str) -> pandas.DataFrame:
     for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
         if points:
             shown = "; ".join(map(setting, points))
-            say(f"Not compared, for the other has no point of the same settings: {shown} of {name}")
+            say(f"Not compared, because the other side has no point of these settings: {shown} of {name}")
     return lines
 
 

@@ -60,9 +60,9 @@ def share(
     for file, content in contents.items():
         say(f"  outputs/runs/{file} ({len(content):,} bytes)")
     what = f"{len(rows)} rows of {rows['run_id'].nunique()} runs of {name}"
-    say(f"{what}: these {len(contents)} files, as they are in {short(archive)}, to {repository or NO_REPOSITORY}.")
+    say(f"{what}: these {len(contents)} files, packed in {short(archive)}, to {repository or 'no repository yet'}.")
     if dry_run:
-        say("Nothing was sent.")
+        say("Nothing was sent." if repository else f"Nothing was sent; {NO_REPOSITORY}.")
         return
     if not repository:
         raise ValueError(NO_REPOSITORY)

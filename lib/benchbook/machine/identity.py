@@ -74,8 +74,8 @@ def identify(name: str = "") -> Machine:
     layout.check_name(name, "machine name")
     if own and _is_taken(name, print_of_kind):
         raise ValueError(
-            f"machine name {name!r}: rows of another kind of computer have it, or rows that do not say of which kind"
-            f" they are; allowed: a name of its own, such as {with_kind(name, print_of_kind)}"
+            f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it;"
+            f" allowed: another name, such as {with_kind(name, print_of_kind)}"
         )
     return Machine(
         name=name,

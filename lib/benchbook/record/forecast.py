@@ -372,7 +372,7 @@ class Forecaster:
         if not least / BEYOND <= flops_per_sample <= most * BEYOND:
             raise Unknown(
                 f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
-                f" take {wording.number(least)} to {wording.number(most)}, and no rate of one so unlike them is known"
+                f" take {wording.number(least)} to {wording.number(most)}, too different for a prediction"
             )
 
     def _work(self, question: Question) -> dict:

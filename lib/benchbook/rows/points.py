@@ -24,7 +24,7 @@ BESIDE = "matrix_"  # prefix of the part of a name that describes trials apart f
 # The words for a part of a point's name: by its prefix, and for whole parts.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
 SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
-SETTINGS |= {"weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
+SETTINGS |= {"network_": "{}", "weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
 NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "data on the device"}
 NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
 

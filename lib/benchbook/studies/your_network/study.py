@@ -127,7 +127,7 @@ def held_out(table: pandas.DataFrame) -> str:
             continue
         measured, guess = by_source.loc["measured"], by_source.loc[HELD_OUT]
         if pandas.notna(guess["reason"]):
-            sentences.append(f"{network}: what the record would have predicted here is unknown ({guess['reason']}).")
+            sentences.append(f"{network}: no prediction for this machine ({guess['reason']}).")
             continue
         within = "within" if guess["low"] <= measured["samples_per_second"] <= guess["high"] else "outside"
         rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
