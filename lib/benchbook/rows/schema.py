@@ -388,7 +388,7 @@ def check_names(names: list[str], source: str) -> None:
                 f"{source}, line 1: unknown column {name[:LONGEST_NAME]}... (cut); allowed: shorter names"
             )
         words = set(filter(None, name.lower().split("_")))
-        for meant in difflib.get_close_matches(name.lower(), COLUMNS, n=3, cutoff=NEAR_MISS):
+        for meant in difflib.get_close_matches(name.lower(), COLUMNS, cutoff=NEAR_MISS):
             if not words > set(meant.split("_")):  # a name that adds a word, as energy_joules_gpu does, is a new name
                 raise SchemaError(f"{source}, line 1: unknown column {name}; did you mean {meant}?")
     if missing := [name for name in REQUIRED if name not in names]:
