@@ -3,6 +3,7 @@
 Where it is not, the reference is measured.
 """
 
+import functools
 import importlib
 import json
 import os
@@ -22,8 +23,9 @@ from benchbook.judging.intervals import Prior
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, reference, tuned
 from benchbook.rows import records
-from benchbook.studies import datasets
+from benchbook.studies import datasets, experiments
 from benchbook.studies.mnist_speedup import plan as mnist
+from benchbook.studies.plan import plans
 from fakes import FakeWorkload, run
 from rows import make_row, make_rows
 
@@ -192,6 +194,31 @@ def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
         monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False)
         assert ({"precision": "amp_bf16"} in tuned.candidates(CPU)) == does
         assert {"precision": "amp_fp16"} in tuned.candidates(Device("cuda", "a GPU"))
+
+
+@pytest.mark.parametrize(("kind", "framework"), [("cpu", "torch"), ("cuda", "torch"), ("cpu", "tensorflow")])
+def test_what_takes_the_compiler_is_tried_last(kind, framework):
+    """It may take longer than all others together, which then have had their turn."""
+    device = Device(kind, "a chip", framework, capability=9.0)
+    for study, each in plans().items():
+        if "tuned" not in each.VARIANTS:
+            continue
+        changes = each.candidates(device) or tuned.candidates(device)
+        compiling = [bool(change.get("compiled")) for change in changes]
+        assert compiling == sorted(compiling), study
+        assert any(compiling) != (study == "mnist_speedup" and (kind, framework) == ("cpu", "torch")), study
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "tried"), [("cpu", 512, 16), ("cpu", 8, 8), ("cuda", 512, 128)])
+def test_trials_on_a_cpu_are_of_small_batches_where_a_study_lets_them(tmp_path, monkeypatch, kind, batch_size, tried):
+    made = []
+    choice = tuned.Choice("tuned", None, Settings(), pandas.DataFrame(), None)
+    monkeypatch.setattr(tuned, "choose", lambda *given, trial, **limits: made.append(trial()) or choice)
+    amounts = {"search_seconds": 1.0, "num_parity_steps": 1, "window_seconds": 0.0, "trial_batch_size": 128}
+    experiment = experiments.Experiment(amounts, Device(kind, "a chip"), run(tmp_path, "a-run"))
+    experiment.make = functools.partial(lambda data, device, batch_size: batch_size, None, None, batch_size=batch_size)
+    experiment._search(experiment.make, None)
+    assert made == [tried]
 
 
 PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)
