@@ -31,7 +31,7 @@ class Features:
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
             framework has it; see `libraries.Framework`.
         trial_batch_size: images in a step of a search's trial, at most, where a study lets trials be smaller: without
-            launches to hide, 16 images a step put candidates in the same order as 128; None: as the study says.
+            launches to hide, few images a step put candidates in the same order as many; None: as the study says.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
         energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.sensors.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
