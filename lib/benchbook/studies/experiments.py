@@ -106,7 +106,9 @@ class Experiment:
     agreement: Agreement | None = None
 
     try_seconds = property(lambda self: self.parameters["try_seconds"], doc="How long the notebook's loop trains.")
-    whole_epochs = property(lambda self: self.plan().whole_epochs, doc="Whether a window is an epoch.")
+    whole_epochs = property(
+        lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Whether a window is an epoch."
+    )
 
     def __str__(self) -> str:
         """Return device, software and point in a line."""
