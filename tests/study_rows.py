@@ -94,17 +94,8 @@ def point(
     """
     own = {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"} | OWN[study] | columns
     settings = OWN[study].get("settings", {}) | (settings or {})
-    told = (
-        "variant",
-        "device",
-        "framework",
-        "dataset",
-        "batch_size",
-        "image_size",
-        "device_count",
-        "model",
-        "precision",
-    )
+    told = ["variant", "device", "framework", "dataset", "batch_size", "image_size", "device_count", "model"]
+    told += ["precision"]
     name = "-".join(str(part) for part in (*(own.get(column) for column in told), settings))
     named = {"point": name, "run_id": f"{own['machine']}-{name}", "session": f"{own['machine']}-{name}"}
     common = named | own | {"settings": json.dumps(settings)}
