@@ -133,16 +133,11 @@ def plain(plan: Plan) -> Plain:
 
 def decayed_apart(model: nn.Module) -> list[dict]:
     """Return the parameters in two groups: weight decay takes all but those of batch norms."""
-    norms = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm)
-        for parameter in module.parameters()
-    }
-    parts = {True: [], False: []}
-    for parameter in model.parameters():
-        parts[id(parameter) not in norms].append(parameter)
-    return [{"params": parts[True], "weight_decay": WEIGHT_DECAY}, {"params": parts[False], "weight_decay": 0.0}]
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    spared = [part for norm in norms for part in norm.parameters()]
+    of_norms = {id(part) for part in spared}
+    decayed = [part for part in model.parameters() if id(part) not in of_norms]
+    return [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": spared, "weight_decay": 0.0}]
 
 
 def _inputs(plan: Plan):
