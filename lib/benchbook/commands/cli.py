@@ -397,7 +397,7 @@ def _compare_with(like: str, machine: str) -> None:
 def _compare_sides(a: str, b: str) -> pandas.DataFrame:
     """Print the comparison of two sides, and return it."""
     folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder) if folder.exists() else [], say)
+    rows = records.gather(records.find(folder), say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
     lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
     _print_comparison(lines, a, b)

@@ -232,7 +232,7 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def find(folder: Path) -> list[Path]:
-    """Return every CSV of rows below a folder, or the file itself."""
+    """Return every CSV of rows below a folder, none if it does not exist; or the file itself."""
     return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))
 
 

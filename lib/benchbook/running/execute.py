@@ -76,11 +76,9 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
 
 def finished(folder: Path, session: str) -> list[str]:
     """Return the status of every run of a session that ended on its own, the oldest first."""
-    rows = records.gather(records.find(folder), lambda line: None) if folder.exists() else []
-    if len(rows) == 0:
-        return []
+    rows = records.gather(records.find(folder), lambda line: None)
     rows = records.without_refusals(rows[rows["session"] == session])
-    last = rows.groupby("run_id", sort=True)["status"].apply(_outcome)
+    last = (_outcome(statuses) for _, statuses in rows.groupby("run_id", sort=True)["status"])
     return [status for status in last if status != "interrupted"]
 
 

@@ -125,7 +125,7 @@ def like(
         ValueError: the machine has no rows of these studies, or none of its points can be run here.
     """
     folder = layout.runs(machine)
-    rows = records.gather(records.find(folder), say) if folder.is_dir() else records.gather([], say)
+    rows = records.gather(records.find(folder), say)
     chosen = layout.notebooks() if studies == "all" else studies.split()
     last, described, points = statistics.newest(rows[rows["study"].isin([*chosen])]), manifests.every(folder), {}
     if last.empty:

@@ -66,8 +66,7 @@ class Line:
             print(f"\r\033[K{self.title}  {state}  {taken}", end="", flush=True)
 
     def _rate(self) -> str:
-        paths = records.find(self.folder) if self.folder.exists() else []
-        rows = records.gather(paths, lambda line: None)
+        rows = records.gather(records.find(self.folder), lambda line: None)
         summary = verdicts.summarise(rows, condition.samples(manifests.every(self.folder)) if len(rows) else None)
         if summary["samples_per_second"].isna().all():
             return ""

@@ -211,8 +211,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] 
 
 def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
     """Return every row of one machine; a file that breaks the schema is named and left out."""
-    folder = layout.runs(machine_name)
-    return records.gather(records.find(folder) if folder.exists() else [], say)
+    return records.gather(records.find(layout.runs(machine_name)), say)
 
 
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
