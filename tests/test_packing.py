@@ -172,22 +172,22 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
         packing.add(make_zip(tmp_path, {CSV: "x" * 101}))
 
 
-def test_a_run_that_is_here_with_other_rows_is_refused_and_nothing_is_added(tmp_path):
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        (
+            {"run-1": {"seconds": 1.0, "samples_per_second": 640.0}, "run-2": {}},
+            r"run-1\.csv is here already with other",
+        ),
+        ({"run-2": {"chip": "Chip B"}}, "'desk' is here already as Chip A, and these rows are of Chip B"),
+    ],
+)
+def test_a_run_with_other_rows_and_a_name_of_another_computer_add_nothing(tmp_path, members, problem):
     folder = measure()
     before = files(folder)
-    members = {CSV: csv_text(tmp_path, make_row(seconds=1.0, samples_per_second=640.0))}
-    members[CSV.replace("run-1", "run-2")] = csv_text(tmp_path, make_row(run_id="run-2"))
-    with pytest.raises(packing.PackError, match=r"run-1\.csv is here already with other content"):
-        packing.add(make_zip(tmp_path, members))
-    assert files(folder) == before
-
-
-def test_a_name_that_another_computer_has_is_refused(tmp_path):
-    folder = measure()
-    before = files(folder)
-    other = csv_text(tmp_path, make_row(run_id="run-2", chip="Chip B"))
-    with pytest.raises(packing.PackError, match="'desk' is here already as Chip A, and these rows are of Chip B"):
-        packing.add(make_zip(tmp_path, {CSV.replace("run-1", "run-2"): other}))
+    texts = {run: csv_text(tmp_path, make_row(run_id=run, **columns)) for run, columns in members.items()}
+    with pytest.raises(packing.PackError, match=problem):
+        packing.add(make_zip(tmp_path, {CSV.replace("run-1", run): text for run, text in texts.items()}))
     assert files(folder) == before
 
 

@@ -49,13 +49,22 @@ def gather(folder):
     return records.gather(records.find(folder), said.append), said
 
 
-HEADER = ",".join(records.COLUMNS)
-BAD_FILES = {
-    "of a newer version": f"{HEADER}\n3{',x' * (len(records.COLUMNS) - 1)}\n".encode(),
-    "of lines of other lengths": b"a,b\n1,2\n1,2,3\n",
-    "in latin-1": f"{HEADER}\n2,é\n".encode("latin-1"),
-    "with a wrong value": f"{HEADER}\ntwo\n".encode(),
-    "with JSON of great depth": f"{HEADER}\n2{',' * records.COLUMNS.index('settings')}{'[' * 100_000}\n".encode(),
+HEADER, LINE = ",".join(records.COLUMNS), "," * (len(records.COLUMNS) - 1)
+NO_TABLE = "bad.csv: not a table of rows"
+BAD_FILES = {  # what each holds, and what is said of it
+    "of a newer version": (
+        f"{HEADER}\n3{',x' * len(LINE)}\n".encode(),
+        "line 2: column schema_version is 3; allowed: 2",
+    ),
+    "empty": (b"", NO_TABLE),
+    "binary": (b"\xff\xfe\x00", NO_TABLE),
+    "of lines of other lengths": (b"a,b\n1,2\n1,2,3\n", NO_TABLE),
+    "in latin-1": (f"{HEADER}\né{LINE}\n".encode("latin-1"), "byte 0xe9 is not UTF-8"),
+    "with a wrong value": (f"{HEADER}\ntwo{LINE}\n".encode(), "line 2: column schema_version is 'two'"),
+    "with JSON of great depth": (
+        f"{HEADER}\n2{',' * records.COLUMNS.index('settings')}{'[' * 100_000}\n".encode(),
+        "line 2: column session is empty",
+    ),
 }
 
 
@@ -65,13 +74,14 @@ def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
     assert said == []
     bad = runs / "deep" / "bad.csv"
     bad.parent.mkdir()
-    bad.write_bytes(BAD_FILES[kind])
+    content, reason = BAD_FILES[kind]
+    bad.write_bytes(content)
     rows, said = gather(runs)
     assert rows.equals(whole)
     assert len(said) == 1
     assert said[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
     assert len(said[0]) < 300
-    with pytest.raises(records.SchemaError, match=str(bad)):
+    with pytest.raises(records.SchemaError, match=reason):
         records.merge(records.find(runs))
 
 
@@ -95,7 +105,7 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
     for number in range(64):
         records.append(tmp_path / f"{number:02}.csv", make_row(run_id=f"run-{number}"))
     for number in (5, 40):
-        (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"])
+        (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"][0])
     checks, cast = [], schema.cast
     monkeypatch.setattr(schema, "cast", lambda *table: checks.append(1) or cast(*table))
     rows, said = gather(tmp_path)
@@ -166,9 +176,6 @@ def test_validating_is_strict_with_rows_and_with_manifests(runs):
     said = CliRunner().invoke(cli.app, ["validate", str(runs)])
     assert said.exit_code != 0
     assert isinstance(said.exception, manifests.ManifestError)
-
-
-LINE = "," * (len(records.COLUMNS) - 1)
 
 
 @pytest.mark.parametrize("odd", ["", f'"{LINE}', f'"a\nb"{LINE}', f"\r{LINE}", f"\n{LINE}", "a quoted end of a line"])

@@ -133,16 +133,7 @@ def test_no_column_of_the_schema_is_a_near_miss_of_another():
 
 def test_a_key_that_occurs_twice_is_named_with_its_line(tmp_path):
     path = write_raw(tmp_path / "run.csv", make_row(), make_row(index=1), make_row(index=1, seconds=9.0))
-    with pytest.raises(records.SchemaError) as caught:
-        records.read(path)
-    assert str(caught.value).startswith(f"{path}, line 4: the key machine, study, point")
-
-
-@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n1,2,3\n", b"\xff\xfe\x00"])
-def test_a_file_that_is_no_table_of_rows_is_named(tmp_path, content):
-    path = tmp_path / "run.csv"
-    path.write_bytes(content)
-    with pytest.raises(records.SchemaError, match=r"run\.csv: not a table of rows"):
+    with pytest.raises(records.SchemaError, match=rf"^{path}, line 4: the key machine, study, point"):
         records.read(path)
 
 
@@ -237,8 +228,7 @@ def test_merged_rows_are_the_same_wherever_their_files_lie(tmp_path):
 
 
 def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):
-    merged = records.merge(records.find(tmp_path))
-    pandas.testing.assert_frame_equal(merged, make_rows([]))
+    pandas.testing.assert_frame_equal(records.merge(records.find(tmp_path)), make_rows([]))
 
 
 def test_a_run_that_stands_in_two_files_is_refused_and_both_are_named(tmp_path):
