@@ -124,7 +124,7 @@ class Forecaster:
         self.figures = articles.read()
         self.figures["product"] = self.figures["chip"].map(chips.product)
         self.further, self.of_sequences = further, of_sequences
-        lines = pandas.concat([model.of_publications(), further], ignore_index=True)
+        lines = model.together(model.of_publications(), further)
         self.model = Model(lines if of_sequences else lines[lines["sequence_length"].isna()])
 
     @functools.cached_property

@@ -67,8 +67,13 @@ def of_publications() -> pandas.DataFrame:
     """Return all rates that were published: those of the record, and those of articles that are not on it."""
     figures, rows = articles.read(), articles.rows()
     listed = rows["reference"].str.partition(";")[0].isin(figures["article"])
-    both = [rates.astype(object) for rates in (of_record(figures), of_articles(rows[~listed]))]
-    return pandas.concat(both, ignore_index=True).infer_objects()  # pandas 2 warns of columns that are empty in one
+    return together(of_record(figures), of_articles(rows[~listed]))
+
+
+def together(*rates: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return tables of rates as one; as objects, since pandas 2.2 warns of columns that are empty in one of them."""
+    tables = [table.astype(object) for table in rates if table is not None]
+    return pandas.concat(tables, ignore_index=True).infer_objects()
 
 
 def of_record(figures: pandas.DataFrame) -> pandas.DataFrame:
