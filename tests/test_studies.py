@@ -36,7 +36,8 @@ VALUES = {  # of each chart's table, between its low and high
     "your-network-batch-sizes": "samples_per_second",
     "your-network-elsewhere": "samples_per_second",
 }
-UNDRAWN = {"segmentation-masks", "resnet50-accuracy"}  # no manifest holds masks; no run reaches the accuracy
+# No manifest holds masks; no run reaches the accuracy; the rows of one test make no line.
+UNDRAWN = {"segmentation-masks", "resnet50-accuracy", "simclr-accuracy", "gpt-loss"}
 # The quantities that an accelerator's rows make, and those of a CPU, for claims.
 QUANTITIES = {
     "calibrate": set(),

@@ -206,7 +206,7 @@ def test_what_takes_the_compiler_is_tried_last(kind, framework):
         changes = each.candidates(device) or tuned.candidates(device)
         compiling = [bool(change.get("compiled")) for change in changes]
         assert compiling == sorted(compiling), study
-        assert any(compiling) != (study == "mnist_speedup" and (kind, framework) == ("cpu", "torch")), study
+        assert any(compiling), study
 
 
 @pytest.mark.parametrize(("kind", "batch_size", "tried"), [("cpu", 512, 16), ("cpu", 8, 8), ("cuda", 512, 128)])

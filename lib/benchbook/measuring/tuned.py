@@ -304,7 +304,7 @@ def _short(folder: Path, kept: dict, build: Callable, trial: Settings, most: flo
 
     seconds()
     single = seconds()
-    if single > most and not trial.compiled:  # what is compiled may be so twice
+    if single > most and not (trial.compiled or trial.fused):  # a network or optimiser may be compiled twice
         return {"seconds_per_step": single}
     count = max(1, round(SHORT_SECONDS / single))
     return {"seconds_per_step": min(single, *(seconds(count) for _ in range(2 if count > 1 else 1)))}

@@ -132,10 +132,8 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines, printed),
         predictions=_figures(figures, "", PREDICTIONS, lines, printed),
     )  # fmt: skip
-    outcomes = [
-        (outcome, [claim for claim in claims if claim["outcome"] == outcome]) for outcome in claim_outcomes.OUTCOMES
-    ]
-    grouped = [(outcome, own) for outcome, own in outcomes if own]
+    outcomes = {each: [claim for claim in claims if claim["outcome"] == each] for each in claim_outcomes.OUTCOMES}
+    grouped = [(outcome, own) for outcome, own in outcomes.items() if own]
     holds = Counter(claim["holds"] for claim in claims)
     site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS, arithmetic=holds)
     site.write("machines.html", "machines.html", "Machines", **content, places=places)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.devices import Device
-from benchbook.measuring import tuned
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 
@@ -49,12 +47,6 @@ class Plan(StudyPlan):
         """Return the indices of an epoch's batches, the last one perhaps smaller."""
         count = len(self.dataset.train_labels)
         return batches.plain_order(count, self.batch_size, self.seed if self.shuffles else None, epoch)
-
-    @classmethod
-    def candidates(cls, device: Device) -> list[dict]:
-        """Return what a search tries on a device; on a CPU torch's compiler makes this network four times as slow."""
-        slow = {"compiled": True} if device.is_cpu and device.framework == "torch" else None
-        return [change for change in tuned.candidates(device) if change != slow]
 
 
 build, source = Plan.build, Plan.source
