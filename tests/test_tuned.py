@@ -3,7 +3,6 @@
 Where it is not, the reference is measured.
 """
 
-import functools
 import importlib
 import json
 import os
@@ -23,7 +22,7 @@ from benchbook.judging.intervals import Prior
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, reference, tuned
 from benchbook.rows import records
-from benchbook.studies import datasets, experiments
+from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.plan import plans
 from fakes import FakeWorkload, run
@@ -207,18 +206,6 @@ def test_what_takes_the_compiler_is_tried_last(kind, framework):
         compiling = [bool(change.get("compiled")) for change in changes]
         assert compiling == sorted(compiling), study
         assert any(compiling), study
-
-
-@pytest.mark.parametrize(("kind", "batch_size", "tried"), [("cpu", 512, 16), ("cpu", 8, 8), ("cuda", 512, 128)])
-def test_trials_on_a_cpu_are_of_small_batches_where_a_study_lets_them(tmp_path, monkeypatch, kind, batch_size, tried):
-    made = []
-    choice = tuned.Choice("tuned", None, Settings(), pandas.DataFrame(), None)
-    monkeypatch.setattr(tuned, "choose", lambda *given, trial, **limits: made.append(trial()) or choice)
-    amounts = {"search_seconds": 1.0, "num_parity_steps": 1, "window_seconds": 0.0, "trial_batch_size": 128}
-    experiment = experiments.Experiment(amounts, Device(kind, "a chip"), run(tmp_path, "a-run"))
-    experiment.make = functools.partial(lambda data, device, batch_size: batch_size, None, None, batch_size=batch_size)
-    experiment._search(experiment.make, None)
-    assert made == [tried]
 
 
 PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)

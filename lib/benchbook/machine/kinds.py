@@ -30,8 +30,6 @@ class Features:
             which a device has it; 0: every one.
         settings: what a search may turn on besides the precision, in the order in which it is tried, where a
             framework has it; see `libraries.Framework`.
-        trial_batch_size: images in a step of a search's trial, at most, where a study lets trials be smaller: without
-            launches to hide, few images a step put candidates in the same order as many; None: as the study says.
         energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
         energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.sensors.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
@@ -48,7 +46,6 @@ class Features:
     precisions: tuple[str, ...] = ()
     units: dict[str, float] = field(default_factory=lambda: {"bf16": 0.0})
     settings: tuple[str, ...] = ("channels_last", "fused", "compiled")
-    trial_batch_size: int | None = None
     energy_counter: str | None = None
     energy_boundary: str = "board"
     pins_memory: bool = False
@@ -65,7 +62,6 @@ KINDS: dict[str, Features] = {
         frameworks=("torch", "tensorflow", "jax", "mlx"),
         word="CPU",
         precisions=("amp_bf16",),
-        trial_batch_size=16,
         energy_counter="rapl",
         energy_boundary="package",
         group_backend="gloo",

@@ -166,7 +166,6 @@ class Experiment:
         limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
         limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
         if most := given.get("trial_batch_size"):  # on each device
-            most = min(most, self.device.features.trial_batch_size or most)
             size = min(self.make.keywords["batch_size"], most * self.device.count)
             data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # to decode takes longer
             trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
