@@ -201,19 +201,17 @@ def test_a_download_lands_in_the_cache_and_is_not_repeated(packed, unpacked, sit
     assert contents(cache) == sorted(["MNIST", "raw", *(f"{name}.gz" for name in FILES)])
 
 
-BAD = gzip.compress(bytes(100))  # no MNIST, whatever its checksum
+BAD = gzip.compress(bytes(100))  # no MNIST, whatever its checksum; it holds the time, which no test's name may
+DAMAGED = {
+    "empty": (b"", False, "", "hash"),
+    "a page": (b"<html>not here</html>", False, "", "hash"),
+    "another file": (BAD, True, "", "do not have the published checksums"),
+    "cut short": (None, False, "broken/", "download failed"),
+    "not there": (None, False, "nowhere/", "404"),
+}
 
 
-@pytest.mark.parametrize(
-    ("content", "own_checksum", "folder", "message"),
-    [
-        (b"", False, "", "hash"),
-        (b"<html>not here</html>", False, "", "hash"),
-        (BAD, True, "", "do not have the published checksums"),
-        (None, False, "broken/", "download failed"),
-        (None, False, "nowhere/", "404"),
-    ],
-)
+@pytest.mark.parametrize(("content", "own_checksum", "folder", "message"), DAMAGED.values(), ids=DAMAGED)
 def test_a_download_that_is_not_the_data_set_is_unavailable_and_leaves_nothing(
     packed, site, cache, monkeypatch, content, own_checksum, folder, message
 ):
