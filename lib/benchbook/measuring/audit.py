@@ -41,35 +41,36 @@ def check(workload: Workload, record: Run, fresh: Any) -> None:
     trained = workload.snapshot()
     try:
         workload.enter()
-        counts, images = _look_at_loader(workload)
+        counts, images, batch = _look_at_loader(workload)
         if workload.plain.labels:  # without, an evaluation may draw at random, or have no loss
             counts |= _look_at_evaluation(workload, images)
-        counts["audited_unused"] = _unused_images(workload, trained)
+        counts["audited_unused"] = _unused_images(workload, trained, batch)
         workload.restore(fresh)
         parity.check(workload, record, 1, told=counts)
     finally:
         workload.restore(trained)
 
 
-def _look_at_loader(workload: Workload) -> tuple[dict, set]:
-    """Return counts of a first part of an epoch, and digests of its images; only an epoch that ends has a length.
+def _look_at_loader(workload: Workload) -> tuple[dict, set, tuple]:
+    """Return counts of a first part of an epoch, digests of its images, and its first batch.
 
-    Synthetic images are one batch, of which one is looked at.
+    Only an epoch that ends has a length. Synthetic images are one batch, of which one is looked at.
     """
     epoch, seen, images, sizes = workload.description()["dataset_samples"] or 0, 0, set(), []
     until, batches = time.monotonic() + LOADER_SECONDS, workload.batches(0)
-    counts = {}
+    counts, first = {}, None
     while seen <= AUDITED_SHARE * epoch and time.monotonic() < until:
         batch = next(batches, None)
         if batch is None:
             counts["audited_epoch"] = seen
             break
+        first = batch if first is None else first
         seen += workload.num_samples(batch)
         sizes.append(len(batch[0]))
         images |= _digests(batch[0])
     full = sizes[:-1] if batch is None else sizes  # the last one of an epoch may be smaller
     counts |= {"audited_samples": seen, "audited_images": sum(sizes), "audited_distinct": len(images)}
-    return counts | {"audited_odd_batches": sum(size != workload.batch_size for size in full)}, images
+    return counts | {"audited_odd_batches": sum(size != workload.batch_size for size in full)}, images, first
 
 
 def _look_at_evaluation(workload: Workload, images: set) -> dict:
@@ -95,7 +96,7 @@ def _look_at_evaluation(workload: Workload, images: set) -> dict:
     return counts | {"evaluation_error": float(numpy.nan_to_num(error, nan=1.0, posinf=1.0))}
 
 
-def _unused_images(workload: Workload, state: Any) -> int:
+def _unused_images(workload: Workload, state: Any, batch: tuple) -> int:
     """Return how many of a batch's ends do not change the loss of a step in which another image takes their place.
 
     It is one of another label, since features may be dead. Then it has the label of its place, since the loss of an
@@ -103,7 +104,6 @@ def _unused_images(workload: Workload, state: Any) -> int:
     the same each time. Half of a batch cannot be left out without one of its ends; a loss that no exchange changes says
     nothing.
     """
-    batch = next(iter(workload.batches(0)))
     targets, whole = _host(batch[-1]), list(range(len(batch[0])))
     first, last = (
         next((index for index in whole if not numpy.array_equal(targets[index], targets[place])), place)
