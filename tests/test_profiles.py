@@ -171,7 +171,7 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     found = {one for one in found if one[0] != "your_network"}  # whose network is the user's
     assert found == {one for one in wanted if (profile, *one[:2]) not in LEFT_OUT}
     assert len({(point.study, point.name) for point in points}) == len(points)
-    assert points[0].study == "calibrate"  # before whatever is held against it
+    assert points[0].study == "calibrate"  # before whatever is compared with it
 
 
 def test_the_full_profile_trains_on_accelerators_alone(monkeypatch):
@@ -241,7 +241,7 @@ def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere
     of_mlx = {(study, device) for study, framework, device in points if framework == "mlx"}
     studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost", "gpt_tokens"}
     assert of_mlx == {(study, "metal") for study in studies}
-    assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is held against
+    assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is compared with
     assert not [point for point in plan(ON_LINUX) if point[1] == "mlx"]
 
 

@@ -1,6 +1,6 @@
 """MobileNetV2 in every framework.
 
-Weights and images come from NumPy, so that each framework can be held against torch's twin, which is held against a
+Weights and images come from NumPy, so that each framework can be compared with torch's twin, which is compared with a
 formula.
 """
 

@@ -39,6 +39,7 @@ SOME_LEFT_OUT = 4  # exit status of a study that the same command continues
 MOST_FINDINGS = 3
 REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have all of it
 REPORT_SECONDS = 60.0  # the time that a report needs at most
+LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -113,11 +114,10 @@ def study(
     if left_out:
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
-    following = {"smoke": "quick", "quick": "paper"}.get("" if like else profile)
     if (lines["status"] != "ok").any():
         say("Next: see the failures above and in the report; RETRY=1 runs them again.")
         raise typer.Exit(SOME_FAILED)
-    if following:
+    if following := LONGER.get("" if like else profile):
         say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
     else:
         say("Next: open the report, and send the rows of this machine: `make share`.")

@@ -188,7 +188,7 @@ class Workload:
         """Return a context in which the workload is compared; afterwards it is what it was before.
 
         What is compared is the workload itself, or in another precision a copy of it. It has an attribute `plain`,
-        which training is held against; see `benchbook.measuring.parity`.
+        which training is compared with; see `benchbook.measuring.parity`.
         """
         raise NotImplementedError
 
@@ -203,7 +203,7 @@ class ParitySubject:
         workload: its dropout is off, and whoever made this puts it back afterwards.
 
     Attributes:
-        plain: what the steps are held against.
+        plain: what the steps are compared with.
         num_passed: steps of the schedule before the next one.
         resolution: how far numbers of about 1 lie apart where weights are kept.
     """

@@ -20,7 +20,7 @@ class Framework:
         settings: what a search may turn on besides the precision, of what a kind of device lists; Keras leaves no
             choice of memory format or of a fused optimiser, and JAX none of its compiler.
         lacks: by kind of device, the precisions of that kind that this framework has no kernels for.
-        reference: whose float64 on the CPU its training is held against; empty: its own.
+        reference: whose float64 on the CPU its training is compared with; empty: its own.
         frees_to_system: whether what its steps free on a CPU goes to the C library, which may give it back to the
             system; the others' steps were seen to keep theirs.
     """

@@ -19,7 +19,7 @@ from benchbook.judging.parity import TOLERANCES
 from benchbook.measuring import protocol, runs, sensors
 from benchbook.measuring.runs import Run
 
-# The first is what the others are held against. bf16 and fp16 keep the weights so as well, without autocast.
+# The first is what the others are compared with. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS = 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated

@@ -26,11 +26,8 @@ def figure(
         printed: `articles.rows`, called where the table has published lines.
     """
     source = table.get("source", pandas.Series("measured", table.index))
-    names, published = (
-        table.get("machine", pandas.Series(dtype="string")),
-        table[~source.isin(["measured", "predicted"])],
-    )
-    machines = set(names[source == "measured"].dropna())
+    published = table[~source.isin(["measured", "predicted"])]
+    machines = set(table.get("machine", pandas.Series(dtype="string"))[source == "measured"].dropna())
     points = [line for line in summary if line["machine"] in machines]
     points = [line for line in points if line["study"] == study] or points
     sources = set()  # articles, without the place in them

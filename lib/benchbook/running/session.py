@@ -26,12 +26,7 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 
-ALIKE = (
-    "framework",
-    "variant",
-    "image_size",
-    "batch_size",
-)  # of similar points, the most important first
+ALIKE = ("framework", "variant", "image_size", "batch_size")  # of similar points, the most important first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, if the data set was not read yet
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done

@@ -143,7 +143,7 @@ class Worker:
         processes.kill(processes.family(self.process.pid))
 
     def ask(self, num_steps: int = 0) -> dict:
-        """Return what it says next: how many steps a window has, and then a window of so many, as a row has it.
+        """Return the columns of a window of so many steps, or, asked for none, the num_steps that a window should have.
 
         Raises:
             ValueError: it has ended; the message is the last line of what it printed.

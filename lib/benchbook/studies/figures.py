@@ -253,12 +253,7 @@ def draw_bars(
         values = part[[column, "low", "high"]].astype(float)
         look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
-    wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
-    lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
-    if lines_of_most > LABEL_LINES:
-        axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
-    axes.set_yticks(places, wrapped, fontsize=8)
-    axes.tick_params(axis="y", length=0)
+    _label(axes, places, labels)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
     axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
@@ -271,6 +266,16 @@ def draw_bars(
     ]
     shades += [Patch(color=COLOURS["published"], label="published")] if "published" in drawn else []
     _add_legend(axes.figure, shades, drawn, kinds)
+
+
+def _label(axes: Axes, places: list[float], labels: list[str]) -> None:
+    """Write labels to the left of bars; a figure whose labels have many lines becomes taller."""
+    wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
+    lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
+    if lines_of_most > LABEL_LINES:
+        axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
+    axes.set_yticks(places, wrapped, fontsize=8)
+    axes.tick_params(axis="y", length=0)
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:

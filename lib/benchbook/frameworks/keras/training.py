@@ -121,7 +121,7 @@ class KerasWorkload(Workload):
         make_optimizer: to a new Keras optimiser; a schedule of its own steps with every batch.
         train_batches: to batches that are all of one shape: another one is compiled anew.
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
-        plain: what training is held against; None: it cannot be checked.
+        plain: what training is compared with; None: it cannot be checked.
         settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
         seed: of weights and dropout.
 

@@ -240,7 +240,7 @@ class MlxWorkload(Workload):
         most_norm: see `Network`.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
         sample_shape: of one sample as the network takes it, whose operations are counted; empty: they are known.
-        make_plain: to what training is held against, in torch: MLX has no convolution in float64. It imports torch.
+        make_plain: makes what training is compared with, in torch: MLX has no convolution in float64. It imports torch.
         settings: precision and compilation.
 
     Raises:
@@ -264,7 +264,7 @@ class MlxWorkload(Workload):
 
     @functools.cached_property
     def plain(self) -> Plain:
-        """Return what training is held against."""
+        """Return what training is compared with."""
         return self.make_plain()
 
     def num_parameters(self) -> int:

@@ -111,7 +111,7 @@ class TorchWorkload(Workload):
         rate_by_step: which of the two.
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
         most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
-        plain: what training is held against; None: it cannot be checked.
+        plain: what training is compared with; None: it cannot be checked.
         settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
     """
 

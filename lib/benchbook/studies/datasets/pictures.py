@@ -128,9 +128,9 @@ def _part(folder: Path | zipfile.Path, *names: str) -> dict[str, list]:
         raise ValueError(f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/, classes inside")
     classes = {}
     for child in there.iterdir():
-        files = (
-            [file for file in child.iterdir() if Path(file.name).suffix.lower() in FORMATS] if child.is_dir() else []
-        )
+        if not child.is_dir():
+            continue
+        files = [file for file in child.iterdir() if file.suffix.lower() in FORMATS]
         if files:
             classes[child.name] = sorted(files, key=lambda file: file.name)
     if not classes:

@@ -120,7 +120,7 @@ def download(folder: str) -> Iterator[Path]:
 def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
     """Download a file into a folder, with a progress bar; a source that sends nothing for STALLED_SECONDS is given up.
 
-    A .tar.gz is unpacked beside itself.
+    A .tar.gz is unpacked into the same folder.
 
     Args:
         address: of the file, whose name is kept.

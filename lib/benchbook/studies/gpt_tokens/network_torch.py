@@ -198,7 +198,7 @@ def counts(plan: Plan, model: Network) -> dict:
 
 
 def plain(plan: Plan, model: Network) -> Plain:
-    """Return what training is held against; weights that are not trained are the model's."""
+    """Return what training is compared with; weights that are not trained are the model's."""
 
     def settle(make: object, begun: Arrays) -> Arrays:
         """Return weights at which attention differs from token to token, and adapters do something."""

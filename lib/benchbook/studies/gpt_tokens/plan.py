@@ -203,7 +203,7 @@ class Plan(StudyPlan):
         return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
 
     def plain(self, make_network: Callable, loss: Callable, settle: Callable) -> Plain:
-        """Return what training is held against: AdamW with nanoGPT's constants once more, at the highest rate.
+        """Return what training is compared with: AdamW with nanoGPT's constants once more, at the highest rate.
 
         Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
 

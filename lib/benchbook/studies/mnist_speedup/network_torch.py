@@ -116,7 +116,7 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against: Adadelta at 1, times 0.7 after each epoch; parity is in the first."""
+    """Return what training is compared with: Adadelta at 1, times 0.7 after each epoch; parity is in the first."""
     mean, deviation = 0.1307, 0.3081  # once more: these are checked, too
     stored = LabelsByImage(plan.dataset.train_images, plan.dataset.train_labels)
     return Plain(

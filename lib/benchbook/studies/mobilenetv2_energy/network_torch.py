@@ -113,7 +113,7 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against: the network as it is, without folded batch norms, and Adam."""
+    """Return what training is compared with: the network as it is, without folded batch norms, and Adam."""
 
     return plan.plain(functools.partial(Network, plan), F.cross_entropy, channels_first=True)
 

@@ -102,7 +102,7 @@ class Plan(StudyPlan):
     def plain(
         self, make_network: Callable, loss: Callable, *, channels_first: bool = False, corrected_late: bool = False
     ) -> Plain:
-        """Return what training is held against: Adam with a rate that falls by 4 % in 50,000 steps.
+        """Return what training is compared with: Adam with a rate that falls by 4 % in 50,000 steps.
 
         All layers are compared at weights of their own, see `weights.for_parity`; a head alone at the present ones. Of
         an enlarged image one pixel is taken for each that the data set has.

@@ -127,7 +127,7 @@ def build(plan: Plan) -> Classifier:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against; see `Plan.plain`."""
+    """Return what training is compared with; see `Plan.plain`."""
     return plan.plain(functools.partial(Network, plan), F.cross_entropy, _plain_inputs)
 
 

@@ -149,7 +149,7 @@ class Plan(StudyPlan):
         )
 
     def plain(self, make_network: Callable, loss: Callable, inputs: Callable = all_of) -> Plain:
-        """Return what training is held against: the article's momentum and weight decay, in plain code.
+        """Return what training is compared with: the article's momentum and weight decay, in plain code.
 
         Steps are compared from where the warm-up has reached PARITY_RATE, or all of it has passed.
 

@@ -151,7 +151,7 @@ def build(plan: Plan) -> KerasWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against: the article's momentum and falling rate, and noise in the images.
+    """Return what training is compared with: the article's momentum and falling rate, and noise in the images.
 
     On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
     that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.

@@ -148,7 +148,7 @@ def build(plan: Plan) -> SimClr:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against: SGD with momentum and weight decay, at the first epoch's rate.
+    """Return what training is compared with: SGD with momentum and weight decay, at the first epoch's rate.
 
     There are no labels; both views come as the loader made them.
     """
@@ -198,8 +198,7 @@ def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> 
 def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
     """Return the same from images that stay on the device; no worker is needed."""
     data, device = plan.dataset, plan.device
-    constants = (torch.tensor(values, device=device.kind).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION))
-    mean, deviation = constants
+    mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.kind).view(2, 3, 1, 1)
 
     def normalised(images: torch.Tensor) -> torch.Tensor:
         return images.float().div(255).sub(mean).div(deviation)

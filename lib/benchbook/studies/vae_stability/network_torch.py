@@ -87,7 +87,7 @@ def build(plan: Plan) -> VariationalAutoencoder:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is held against: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
+    """Return what training is compared with: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
 
     def with_noise(batch: Batch, place: int) -> Batch:
         return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=order_generator(plan.seed, place))

@@ -168,7 +168,7 @@ class Plan:
         return loss
 
     def plain(self, make_network: Callable, loss: Callable, offsets: Callable, tensors: Callable) -> Plain:
-        """Return what training is held against: the same network, in plain code.
+        """Return what training is compared with: the same network, in plain code.
 
         In a fresh network rounding to bfloat16 opens and shuts so many ReLUs that it turns the gradient: of twelve of
         torchvision's networks none agreed with float64. So both are compared where hardly any is shut. A batch is made
