@@ -26,7 +26,7 @@ from benchbook.running import profile_files
 
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
-UNATTENDED = {"try_seconds": 0.3, "explore": False}  # of a budget, unless a profile sets them
+UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
 # A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 # How long a run of another machine's point may take here: as many times what it took there, or so many minutes.
