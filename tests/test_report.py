@@ -191,11 +191,16 @@ def html_output(markup):
     return new_output("display_data", {"text/html": markup, "text/plain": "plain"})
 
 
-def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path):
+@pytest.fixture(scope="module")
+def every():
+    """Return the marks of few machines, in all tasks."""
+    marks, _ = answers.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
+    return [mark for mark in marks if "M1" in mark.name or "TPU v3" in mark.name]
+
+
+def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_site, tmp_path, every):
     write_notebook(tmp_path / "runs")
     others = {"headline": [HEADLINE], "machines": [{"machine": "desk"}], "prediction_errors": [{"rule": "cores"}]}
-    every, _ = answers.gather(evidence := Evidence(articles.rows()), headline.table(evidence, studies.every()), "desk")
-    every = [mark for mark in every if "M1" in mark.name or "TPU v3" in mark.name]
     site = write_site(names=(*FIGURES, *PREDICTIONS), every=every, **others).folder
     pages = sorted(site.rglob("*.html"))
     assert {path.parent.name for path in pages} == {"report", "machines", "claims", "notebooks"}
@@ -209,6 +214,16 @@ def test_every_linked_file_stands_beside_its_page_and_every_anchor_in_it(write_s
                 assert file.is_file(), link
                 choice = "=" in target.fragment
                 assert choice or not target.fragment or target.fragment in Page(file).ids, link
+
+
+def test_the_page_of_the_study_that_tries_precisions_shows_them_and_the_claims_of_events(write_site, every):
+    kinds = itertools.product(("simclr_epochs", "mnist_speedup"), ("that it happens", "2 x"))
+    claims = [OUTCOME | {"study": study, "published": said, "sentence": f"{study}: {said}."} for study, said in kinds]
+    support = [{"machine": "desk", "precision": "amp_bf16", "status": "unsupported"}]
+    pages = vars(write_site(every=every, support=support, claim_outcomes=claims))
+    assert {name for name in pages if "works" in getattr(pages[name], "ids", ())} == {"simclr"}
+    assert pages["simclr"].lines("precision")[0]["status"] == "unsupported"
+    assert [claim["sentence"] in pages["simclr"].text for claim in claims] == [True, False, False, False]
 
 
 def test_the_pages_ask_no_other_host_for_anything(write_site, tmp_path):
