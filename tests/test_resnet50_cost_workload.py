@@ -69,10 +69,12 @@ def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(mixed, tmp_path
 
 @pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(10, 90), (100, 9)])  # a tenth of the epochs, ten times longer
 def test_the_schedule_at_its_corners(steps_per_epoch, epochs):
-    plan = SimpleNamespace(steps_per_epoch=steps_per_epoch, schedule_epochs=epochs, peak=0.4)
+    schedule = {"steps_per_epoch": steps_per_epoch, "schedule_epochs": epochs, "learning_rate": 0.4, "peak": 0.4}
+    plan = SimpleNamespace(**schedule, batch_size=256, parity_batch_size=2, dataset=None)
     expected = {0: 0.4 / 50, 24: 0.2, 49: 0.4, 50: 0.4, 299: 0.4}  # the rise ends with the fifth epoch
     expected |= {300: 0.04, 599: 0.04, 600: 0.004, 799: 0.004, 800: 0.0004, 900: 0.00004}
-    assert {step: Plan.rate(plan, step) for step in expected} == pytest.approx(expected)
+    for rate in (functools.partial(Plan.rate, plan), Plan.plain(plan, None, None).make_optimizer().rate):
+        assert {step: rate(step) for step in expected} == pytest.approx(expected)
 
 
 def test_it_is_torchvisions_resnet_50(synthetic):
