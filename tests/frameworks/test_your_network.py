@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from unittest import mock
 
 import numpy
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import layout
-from benchbook.measuring import parity
+from benchbook.measuring import calibration, parity
 from benchbook.rows import records
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import plan as your_network
@@ -129,6 +130,7 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     workload = your_network.build(plan(network=own("network"), arguments="width=6"))
     described = workload.description()
     assert described["model"] == "network"
+    assert described["dataset_samples"] == 4 * len(list(workload.batches(0))) == 4 * 16
     assert described["flops_per_sample"] == 2 * 16 * 16 * 27 * 6 * 2 + 3 * 2 * 6 * 4
     assert parity.check(workload, run(tmp_path), 3).passed
     record = run(tmp_path / "steps")
@@ -305,6 +307,16 @@ def test_every_batch_size_is_a_row_and_one_that_fails_ends_it(own, tmp_path):
     assert (rows["samples"][:4] % rows["batch_size"][:4] == 0).all()
     with pytest.raises(ValueError, match="batch_sizes '4 -2'; allowed: whole numbers"):
         sizes.read("4 -2")
+
+
+def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, monkeypatch):
+    def multiply(device, record, budget):
+        record.append(phase="calibrate", model="matmul", status="unsupported", message=str(budget.window_seconds))
+
+    monkeypatch.setattr(calibration, "measure_arithmetic", multiply)
+    given = {"window_seconds": 2.0, "batch_size": 4, "batch_sizes": ""}
+    experiment = mock.Mock(device=CPU, parameters=given, run=run(tmp_path))
+    assert your_network.measure(experiment)["message"].tolist() == ["0.2"]
 
 
 @pytest.mark.parametrize(("most", "tried"), [(40, [8, 16, 32, 64, 48, 40, 44]), (7, [8, 6, 7]), (4, [8, 6, 5])])
