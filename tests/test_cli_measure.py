@@ -1,5 +1,6 @@
 """The command that measures a network of one's own: what it measures again, and what it refuses beforehand."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -14,10 +15,11 @@ from typer.testing import CliRunner
 from benchbook.commands import cli, measure
 from benchbook.machine import layout
 from benchbook.measuring import protocol, runs
-from benchbook.rows import networks, records
+from benchbook.rows import networks, points, records
 from benchbook.running import session
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import loading
+from benchbook.studies.your_network.plan import Plan
 from fakes import CPU
 from rows import make_row, make_rows
 
@@ -42,6 +44,14 @@ def left(tmp_path, monkeypatch):
         return seen
 
     return measure
+
+
+@pytest.mark.parametrize("function", [measure.measure, Plan])
+def test_defaults_are_those_of_the_notebook(function):
+    declared = points.declared("your_network")
+    options = inspect.signature(function).parameters.values()
+    defaults = {each.name: each.default for each in options if each.name in declared and each.default is not each.empty}
+    assert defaults == {name: declared[name] for name in defaults}
 
 
 def test_the_same_command_measures_again_for_the_code_may_have_changed(left):
