@@ -207,17 +207,18 @@ def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_shoul
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "kind", "expected"),
+    ("low", "high", "kind", "percent", "expected"),
     [
-        (0.80, 0.89, "interval", compare.SLOWER),
-        (0.80, 0.91, "interval", compare.UNDECIDED),
-        (0.91, 1.20, "interval", compare.NOT_SLOWER),
-        (0.40, 0.50, "range", compare.UNDECIDED),
+        (0.80, 0.89, "interval", 10, compare.SLOWER),
+        (0.80, 0.91, "interval", 10, compare.UNDECIDED),
+        (0.91, 1.20, "interval", 10, compare.NOT_SLOWER),
+        (0.91, 0.99, "interval", 0, compare.SLOWER),
+        (0.40, 0.50, "range", 10, compare.UNDECIDED),
     ],
 )
-def test_slower_and_not_slower_are_decided_by_the_whole_interval(low, high, kind, expected):
+def test_slower_and_not_slower_are_decided_by_the_whole_interval(low, high, kind, percent, expected):
     ratio = Interval((low + high) / 2, low, high, kind)
-    assert compare.decide(ratio, 10) == expected
+    assert compare.decide(ratio, percent) == expected
     with pytest.raises(ValueError, match=r"percent -1; allowed: 0 to less than 100"):
         compare.decide(ratio, -1)
 
