@@ -185,7 +185,9 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         "nvmlDeviceGetMaxClockInfo": refuse,
         "nvmlDeviceGetClockInfo": lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
         "nvmlDeviceGetTemperature": refuse,
-        "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(violationTime=2_500_000_000),
+        "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(
+            violationTime=2_500_000_000 if policy == pynvml.NVML_PERF_POLICY_THERMAL else 0
+        ),
         "nvmlDeviceGetCurrentClocksEventReasons": refuse,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x44,
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
