@@ -273,6 +273,7 @@ def test_a_gpu_without_a_counter_of_energy_has_its_power_sampled_ten_times_a_sec
     asked = []
     monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda handle: asked.append(handle) or 50_000)
     sensor = sensors.open_sensor(CUDA)
+    assert [read() for read in sensor.readers] == [50.0]  # watts, of NVML's milliwatts
     del asked[:]
     started = time.perf_counter()
     sensor.begin()
