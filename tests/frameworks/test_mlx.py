@@ -1,10 +1,12 @@
 """MLX computes what is asked for alone: what is timed must be asked for, all of it, before the clock stops."""
 
+import sys
 import time
 
 import pytest
 
 from benchbook.frameworks import devices, operations
+from benchbook.machine import identity
 from benchbook.measuring import calibration
 
 pytestmark = pytest.mark.frameworks("mlx")
@@ -29,6 +31,13 @@ def cpu_seconds(device, operation, count):
     started = time.process_time()
     device.backend.synchronize(device, operations.queue(operation, count))
     return time.process_time() - started
+
+
+@pytest.mark.parametrize(("platform", "num_threads"), [("darwin", 8), ("linux", 1)])
+def test_its_products_have_all_cores_on_a_mac_and_one_on_linux(cpu, monkeypatch, platform, num_threads):
+    monkeypatch.setattr(identity, "usable_cores", lambda: 8)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert cpu.backend.num_threads() == num_threads
 
 
 def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset():
