@@ -182,18 +182,19 @@ def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(meas
 
 def test_rows_are_one_a_step_with_both_losses(measured, record):
     record.common["settings"] = {"seed": 1}
-    rows, verdict = measured(Fake(losses=(8.0, 4.002, 2.0)))
+    rows, verdict = measured(Fake(losses=(8.0, 4.002, 2.0, 1.0)), num_steps=4)
     settings = rows["settings"].tolist()
-    assert list(rows["phase"]) == ["parity"] * 3
-    assert list(rows["loss"]) == [8.0, 4.002, 2.0]
-    assert list(rows["samples"]) == [2] * 3
-    assert [setting["reference_loss"] for setting in settings] == [8.0, 4.0, 2.0]
-    assert [setting["step"] for setting in settings] == [1, 2, 3]
+    assert list(rows["phase"]) == ["parity"] * 4
+    assert list(rows["loss"]) == [8.0, 4.002, 2.0, 1.0]
+    assert list(rows["samples"]) == [2] * 4
+    assert [setting["reference_loss"] for setting in settings] == [8.0, 4.0, 2.0, 1.0]
+    assert [setting["step"] for setting in settings] == [1, 2, 3, 4]
     assert {setting["seed"] for setting in settings} == {1}
-    assert [setting["update_error"] for setting in settings] == [0.0] * 3
-    assert [setting.get("labels_checked") for setting in settings] == [6, None, None]
+    assert [setting["update_error"] for setting in settings] == [0.0] * 4
+    assert ["gradient_cosine" in setting for setting in settings] == [True, True, True, False]
+    assert [setting.get("labels_checked") for setting in settings] == [8, None, None, None]
     assert verdict.passed
-    assert verdict.num_steps == 3
+    assert verdict.num_steps == 4
     assert rows.reset_index(drop=True).equals(records.read(record.path))
 
 
