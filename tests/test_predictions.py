@@ -1,6 +1,7 @@
 """Predictions: judged on what is published, refused outside what is known, and never better than they are."""
 
 import datetime
+import re
 import runpy
 import shutil
 from dataclasses import replace
@@ -121,6 +122,7 @@ def test_a_question_is_answered_with_interval_basis_prices_and_what_was_publishe
     assert answer.rate.low < 1301.15 < answer.rate.high  # what Lambda's log says of one
     assert answer.seconds.value == pytest.approx(1_281_167 / answer.rate.value)
     assert answer.seconds.low == pytest.approx(1_281_167 / answer.rate.high)
+    assert re.match(r"\d+ known rates of NVIDIA RTX 4090, and \d+ of ResNet-50, 224 px", answer.rate.basis)
     cost = answer.rented.iloc[0]
     assert cost["dollars"] == pytest.approx(answer.seconds.value / 3600 * cost["usd_per_hour"])
     assert (answer.rented["age_years"] > 1).all()
