@@ -133,6 +133,12 @@ def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
     assert TASKS.index(task("resnet50")) in mentioned
 
 
+def test_a_name_that_several_machines_have_is_marked_on_their_pages(every):
+    named = {"one": "Chip A", "two": "Chip A", "three": "Chip B"}
+    marks = [replace(every[0], place=place, machine=name) for place, name in named.items()]
+    assert [line["several"] for line in page.machines(marks, {})] == [True, True, False]
+
+
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):
     table = answers.lines(every)
     document = json.loads(answers.as_json(table, "a licence", "a citation"))
