@@ -30,7 +30,7 @@ def every(both):
 @pytest.fixture(scope="module")
 def both():
     """Return the marks, and what is not predicted, of MobileNetV2 at two image sizes, a failure, a network of one's own
-    in two batch sizes, a stand-in for MNIST, and all published."""
+    in two batch sizes, a stand-in for MNIST, SimCLR in another batch size than its article's, and all published."""
     mobilenet = {"study": "mobilenetv2_energy", "framework": "tensorflow", "image_size": 128, "dataset": "cifar10"}
     runs = [("desk", "run-1", {}), ("desk", "run-2", {}), ("small", "run-3", {"image_size": 64})]
     rates = [RATE * (1 + index / 100) for index in range(6)]
@@ -43,6 +43,7 @@ def both():
     for size, rate in ((8, 50.0), (16, 100.0)):
         lines += windows([rate] * 6, run_id=f"b{size}", point=f"b{size}", **network)
     lines += windows([320.0] * 6, run_id="digits", point="digits", dataset="digits-28px")
+    lines += windows([80.0] * 6, run_id="simclr", study="simclr_epochs", image_size=32, dataset="cifar10", batch_size=8)
     rows = pandas.concat([make_rows([*lines, failed]), articles.rows()], ignore_index=True)
     marks, refused = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
     return answers.priced(marks, datetime.date.today()), refused
@@ -62,6 +63,8 @@ def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert mark.here
     assert mark.stands_on.startswith("2 starts, 12 windows")
     assert not of(every, "mobilenetv2", place="broken")
+    (simclr,) = of(every, "simclr", source="measured")  # its article's epoch was not timed
+    assert simclr.seconds == 200 * 50_000 / 80
 
 
 def test_another_image_size_stands_apart_and_has_no_time_on_the_card(every):
