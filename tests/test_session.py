@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -37,13 +36,38 @@ def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
     raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
 
 
+@pytest.fixture
+def project(tmp_path):
+    """Return a copy of the project with the study `toy`, in which there is all that `make` would set up."""
+    toy.copy_project(tmp_path / "project")
+    for name in ("ready", "requirements/here.txt"):
+        (tmp_path / "project" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "project" / name).touch()
+    return tmp_path / "project"
+
+
+def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> subprocess.Popen:
+    """Start `make study` in a copy of the project."""
+    settings |= {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": str(project / "lib"), "PYTHONUNBUFFERED": "1"}
+    given = ("PLATFORM=here", "READY=ready", "UV=ready", f"BIN={Path(sys.executable).parent}")
+    given += ("PROFILE=smoke", "STUDIES=toy", *words)
+    return subprocess.Popen(
+        ["make", "--old-file=ready", "study", *given],
+        env=environment_of_tests() | settings,
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @pytest.mark.notebook
-def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_path):
+def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(project, tmp_path):
     """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
-    library = str(toy.copy_project(tmp_path / "project"))
     outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
     folder = outputs / "runs" / "desk" / "toy"
-    killed = study(outputs, *choice, PYTHONPATH=library, TOY_HANGS="controlled")
+    killed = study(outputs, *choice, PYTHONPATH=str(project / "lib"), TOY_HANGS="controlled")
     wait_for(lambda: list(folder.glob("controlled-*/*.csv")), killed)
     family = psutil.Process(killed.pid).children(recursive=True)
     kernels = [process for process in family if is_kernel(process)]
@@ -54,7 +78,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
     before = {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")}
     assert len(kernels) == len(before) == 1
 
-    again = study(outputs, *choice, PYTHONPATH=library)
+    again = make_study(project, outputs, "MACHINE=desk")
     text = again.communicate(timeout=600)[0]
     assert again.returncode == 0, text
     assert not psutil.wait_procs(kernels, timeout=10)[1]
@@ -78,65 +102,30 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(tmp_p
 
 
 @pytest.mark.notebook
-def test_a_study_with_a_deadline_is_stopped_and_goes_on_and_names_what_it_leaves_out(tmp_path):
-    library = toy.copy_project(tmp_path / "project")
-    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "007")
-    settings = {"PYTHONPATH": str(library), "TOY_HANGS": "controlled"}
-    stopped = study(outputs, *choice, "--deadline", "3600", **settings)
+def test_a_killed_make_takes_its_study_along_and_the_next_one_names_what_its_deadline_leaves_out(project, tmp_path):
+    outputs, hang = tmp_path / "outputs", {"TOY_HANGS": "controlled"}
     folder = outputs / "runs" / "007" / "toy"
-    wait_for(lambda: list(folder.glob("controlled-*/*.csv")), stopped)
-    family = psutil.Process(stopped.pid).children(recursive=True)
-    stopped.send_signal(signal.SIGTERM)
-    text = stopped.communicate(timeout=60)[0]
-    assert (stopped.returncode, "Stopped (SIGTERM)" in text) == (143, True), text
-    assert not psutil.wait_procs(family, timeout=10)[1]
+    make = make_study(project, outputs, "MACHINE=007", "DEADLINE=3600", **hang)
+    wait_for(lambda: list(folder.glob("controlled-*/*.csv")), make)
+    [study_of_make] = psutil.Process(make.pid).children()  # itself, no shell around it
+    family = [study_of_make, *study_of_make.children(recursive=True)]
+    make.kill()
+    text = make.communicate(timeout=60)[0]  # until the study has ended, too
+    assert "Stopped (SIGTERM)" in text
+    assert not psutil.wait_procs(family, timeout=20)[1]
     before = records.merge(records.find(folder))
-    assert before["status"].eq("interrupted").sum() == 1
+    assert before.loc[before["status"] != "ok", ["variant", "status"]].to_numpy().tolist() == [
+        ["controlled", "interrupted"]
+    ]
 
-    again = study(outputs, *choice, "--deadline", "50", **settings)  # a point may take 120
+    again = make_study(project, outputs, "MACHINE=007", "DEADLINE=50", **hang)  # a point may take 120
     text = again.communicate(timeout=120)[0]
-    assert again.returncode == cli.SOME_LEFT_OUT, text
+    assert f"Error {cli.SOME_LEFT_OUT}" in text
     assert "Left out: A line: controlled, CPU (needs up to 120 s, " in text
     assert "run the same command again" in text
     assert len(records.merge(records.find(folder))) == len(before)
     assert (folder.parent / ".session").read_text() == before["session"].unique().item()
     assert not (outputs / "report").exists()
-
-
-@pytest.mark.notebook
-def test_a_killed_make_takes_its_study_along_and_the_next_one_goes_on(tmp_path):
-    project, folder = tmp_path / "project", tmp_path / "outputs" / "runs" / "desk" / "toy"
-    library = str(toy.copy_project(project))
-    for name in ("ready", "requirements/here.txt"):  # all that `make` would set up
-        (project / name).parent.mkdir(exist_ok=True)
-        (project / name).touch()
-    words = {"PLATFORM": "here", "READY": "ready", "UV": "ready", "BIN": Path(sys.executable).parent}
-    words |= {"PROFILE": "smoke", "STUDIES": "toy", "MACHINE": "desk"}
-    command = ["make", "--old-file=ready", "study", *(f"{name}={value}" for name, value in words.items())]
-    settings = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(tmp_path / "outputs"), "PYTHONPATH": library}
-    with (tmp_path / "log").open("w") as log:
-        make = subprocess.Popen(
-            command,
-            env=settings | {"TOY_HANGS": "controlled"},
-            cwd=project,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        wait_for(lambda: list(folder.glob("controlled-*/*.csv")), make)
-        [study_of_make] = psutil.Process(make.pid).children()  # itself, no shell around it
-        family = [study_of_make, *study_of_make.children(recursive=True)]
-        make.kill()
-        make.wait()
-        assert not psutil.wait_procs(family, timeout=20)[1]
-    rows = records.merge(records.find(folder))
-    assert rows.loc[rows["status"] != "ok", ["variant", "status"]].to_numpy().tolist() == [
-        ["controlled", "interrupted"]
-    ]
-    again = subprocess.run(command, env=settings, cwd=project, capture_output=True, text=True, timeout=300, check=False)
-    assert again.returncode == 0, again.stdout + again.stderr
-    rows = records.merge(records.find(folder))
-    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 2, "reference": 1}
 
 
 @pytest.mark.parametrize(
