@@ -25,6 +25,8 @@ DIGITS = 4
 PREDICTION = {"bounds": "90 % interval of the prediction"}
 PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
 
+_watts = functools.cache(Forecaster.watts)  # a chip has a mark for each number of devices and family
+
 
 def of_record(
     forecaster: Forecaster, tasks: Iterable[Task], marks: list[Mark]
@@ -150,6 +152,7 @@ def _seconds(rate: Range, images: float) -> Range:
 def _published(this: Task, forecaster: Forecaster) -> Iterator[Mark]:
     """Yield the published figures of a task by chip, number of devices and family: their median, least and most."""
     printed = _printed(this, forecaster.figures)
+    printed = printed.assign(cited=[record.citation(line) for line in printed.to_dict("records")])
     for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"], sort=True):
         medians = own.groupby("publication")["seconds"].median()
         several = len(own) > 1
@@ -161,7 +164,7 @@ def _published(this: Task, forecaster: Forecaster) -> Iterator[Mark]:
             high=float(own["seconds"].max()) if several else None,
             bounds="least and most of what was published" if several else "",
             stands_on=f"{len(own)} figures of {publications}" if several else "one printed figure",
-            sources=tuple(sorted({record.citation(line) for line in own.to_dict("records")})),
+            sources=tuple(sorted(set(own["cited"]))),
         )  # fmt: skip
 
 
@@ -188,10 +191,9 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
     return Mark(this.key, place, place, place, kind, source, family, chip=chip, count=count, **energy, **numbers)
 
 
-@functools.cache
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = forecaster.watts(chip, "resnet50")
+    drawn = _watts(forecaster, chip, "resnet50")
     if drawn is None:
         return {}
     source, *others = drawn.sources
