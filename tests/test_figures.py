@@ -85,6 +85,12 @@ def test_a_failure_is_a_cross_and_its_status_at_the_axis_never_a_bar(name):
     assert legend(axes) == [figures.MEANINGS["failed"]]
 
 
+def test_a_line_that_diverged_without_a_length_says_so_at_the_axis():
+    (text,) = drawn(line(None, low=None, high=None, status="diverged")).texts
+    assert text.get_text().endswith("diverged")
+    assert text.get_position()[0] == 0
+
+
 def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rounding():
     axes = drawn(line(interval="interval"), line(interval="range"), PRINTED, FAILED)
     bars = [container.lines[2][0] for container in axes.containers if isinstance(container, ErrorbarContainer)]

@@ -385,7 +385,7 @@ def _draw_bar(
     axes: Axes, line: dict, place: float, column: str, text: str, shade: str, parts: Mapping[str, str]
 ) -> set[str]:
     """Draw a bar with its words, or the cross of a failure; return what the legend has to explain."""
-    ending, count, end = outcome(line), line.get("num_windows"), 0.0
+    ending, count = outcome(line), line.get("num_windows")
     if ending == "failed":
         axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
         axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
