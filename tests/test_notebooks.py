@@ -13,12 +13,16 @@ import nbformat
 import pandas
 import pytest
 
+import fakes
+from benchbook.frameworks.devices import Device
 from benchbook.machine import identity, layout
 from benchbook.measuring import protocol
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
+from benchbook.studies.experiments import Experiment
 from processes import run_cells
+from rows import make_row
 
 NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
@@ -139,6 +143,16 @@ def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(t
     without, fewer = measured(tmp_path / "without", monkeypatch, 0.0)
     assert len(steps) - len(fewer) == 1 + 2 + 4 + 8
     assert without["rows"]["loss"].tolist() == rows["loss"].tolist()  # weights, random numbers and order came back
+
+
+def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    for study in ("calibrate", "mnist_speedup"):
+        own = fakes.run(layout.runs("a-machine") / study / "a-point")
+        records.append(own.path, make_row(machine="a-machine", study=study, point="a-point", run_id=study))
+    experiment = Experiment({}, Device("cpu", "a CPU"), own)
+    found = [set(experiment.end(every_study).measured["study"]) for every_study in (False, True)]
+    assert found == [{"mnist_speedup"}, {"calibrate", "mnist_speedup"}]
 
 
 @pytest.mark.slow
