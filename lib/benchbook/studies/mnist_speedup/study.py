@@ -72,7 +72,6 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     points = points[points["batch_size"] == BATCH_SIZE]
     resident = points[points["loader"] == "resident"].set_index(PLACE)[input_shares.RATE]
     loops = points[points["loader"].isin(["reference", "equal loader"])]
-    loops = loops.sort_values([*PLACE, "loader"], ascending=[True, True, True, True, False])
     return input_shares.table(loops, resident, PLACE, ("framework", "loader"))
 
 
