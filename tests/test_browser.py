@@ -30,6 +30,7 @@ HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 PAGES = ("index.html", "studies.html", "claims.html", "machines.html", "points.html", "method.html", "notebook")
 LOOKED_AT = (*PAGES, "mnist.html", "own.html", "index.html#have=a server with a very long name, 2 cores, 24 GB, CPU")
+IN_BOTH = ("index.html", "studies.html")  # colours of both schemes stand in one style sheet
 ASKED = ("RTX 4090", "RTX A6000", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
 
 
@@ -211,8 +212,10 @@ def test_where_the_browser_refuses_the_citation_is_shown_and_selected(visit):
     assert page.evaluate("getSelection().toString()") == figure.locator(".citation").text_content()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-@pytest.mark.parametrize("name", LOOKED_AT)
+LIGHT = [pytest.param(name, "light", 1280, marks=[pytest.mark.slow] * (name not in IN_BOTH)) for name in LOOKED_AT]
+
+
+@pytest.mark.parametrize(("name", "scheme", "width"), [(name, "dark", 390) for name in LOOKED_AT] + LIGHT)
 def test_a_page_from_a_host_has_its_pictures_fits_a_phone_and_axe_finds_no_fault(visit, name, scheme, width):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not in this environment")
     page = visit(name, color_scheme=scheme, width=width)
@@ -381,7 +384,10 @@ def test_the_fastest_is_never_slower_than_a_row_of_its_kind(visit):
 FILTERS = [{}, {"devices": ""}, {"precision": "fp32"}, {"precision": "half"}, {"kind": "Apple"}, {"find": "a6000, m1"}]
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.key)
+@pytest.mark.parametrize(
+    "task",  # one script serves all tasks
+    [pytest.param(task, id=task.key, marks=[pytest.mark.slow] * (task.key not in ("mnist", "own"))) for task in TASKS],
+)
 def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named(visit, site, task):
     page = visit(address(task))
     marks = pandas.DataFrame(json.loads((site / "data" / "answers.json").read_text())["answers"])

@@ -16,14 +16,16 @@ from benchbook.running import profile_files, profiles
 from benchbook.running.profiles import Point
 from processes import framework_of, run_cells
 
+# By study and variant, or framework; SimCLR's reference starts eight processes for each window.
+TAKES_LONG = {("resnet50_cost", "tuned"), ("simclr_epochs", "reference"), ("segmentation_scaling", "tuned")}
+TAKES_LONG |= {("mobilenetv2_energy", "tensorflow")}
+
 
 def takes_long(point: Point) -> bool:
-    """Return whether a point takes long: ResNet-50 in two processes or searched for, or a network that JAX compiles.
-
-    How it is searched and confirmed, the smaller networks show.
-    """
-    tuned_resnet = (point.study, point.parameters.get("variant")) == ("resnet50_cost", "tuned")
-    return tuned_resnet or framework_of(point) == "jax" or point.parameters.get("device_count", 1) > 1
+    """Return whether a point takes long; smaller networks do the same, and of each study a point is left."""
+    choices = {(point.study, point.parameters.get("variant")), (point.study, framework_of(point))}
+    is_compiled = framework_of(point) == "jax" or point.parameters.get("device_count", 1) > 1
+    return is_compiled or not TAKES_LONG.isdisjoint(choices)
 
 
 # What a network of one's own is where it is not torch's, and a search that is over soon.

@@ -10,8 +10,8 @@ from benchbook.commands import doctor
 from benchbook.frameworks import devices
 from small import PICTURES, PLANS, SMALL
 
-# JAX compiles each of these networks for half a minute, and TensorFlow ResNet-50's step.
-KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"))
+# JAX compiles each of these networks for half a minute, and TensorFlow a step of the two for long.
+KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"), ("tensorflow", "mobilenetv2_energy"))
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=KERAS_TAKES_LONG)
 
 
