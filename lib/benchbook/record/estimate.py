@@ -124,15 +124,15 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No line where no
         price was read.
     """
-    lines = [_of(chip, _offers()).drop_duplicates("provider")]
+    lines = [_of(chip, _offers(today)).drop_duplicates("provider")]
     if own is not None:
         mine = own[own["kind"].isin(["on_demand", "reserved"]) & own["currency"].eq("USD")]
-        mine = _named(mine["machine"], mine).assign(
+        mine = _named(mine["machine"], mine, today).assign(
             provider=mine["machine"] + ", " + mine["kind"],
             usd_per_hour=[hourly(line) for line in mine.to_dict("records")],
         )
         lines.insert(0, _of(chip, mine))
-    return _aged(pandas.concat(lines, ignore_index=True), today, OFFERS)
+    return pandas.concat(lines, ignore_index=True).reindex(columns=OFFERS)
 
 
 def usual(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -167,12 +167,12 @@ def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
     Returns:
         Columns: chip, usd, date, age_years, includes, source. No line where no price was read.
     """
-    launched = _launches()
-    lines = [_of(chip, _purchases()), launched[launched["chip"] == chip]]
+    launched = _launches(today)
+    lines = [_of(chip, _purchases(today)), launched[launched["chip"] == chip]]
     if own is not None:
         mine = own[own["kind"].eq("purchase") & own["currency"].eq("USD")]
-        lines.insert(0, _of(chip, _named(mine["machine"], mine).rename(columns={"amount": "usd"})))
-    return _aged(pandas.concat(lines, ignore_index=True), today, PURCHASES)
+        lines.insert(0, _of(chip, _named(mine["machine"], mine, today).rename(columns={"amount": "usd"})))
+    return pandas.concat(lines, ignore_index=True).reindex(columns=PURCHASES)
 
 
 def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
@@ -182,7 +182,7 @@ def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
 
 
 @functools.cache
-def _offers() -> pandas.DataFrame:
+def _offers(today: datetime.date) -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
     listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
     machine = (
@@ -191,32 +191,28 @@ def _offers() -> pandas.DataFrame:
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
     listed["includes"] = machine.where(listed["instance"].ne(""), "not told")
     listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not told"
-    return _named(listed["accelerator"], listed).sort_values("date", ascending=False, kind="stable")
+    return _named(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
-def _purchases() -> pandas.DataFrame:
+def _purchases(today: datetime.date) -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
     listed = listed[~listed["notes"].str.contains("Estimat")]  # as of chips that were never sold: no price
     listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
     listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
-    return _named(listed["chip"], listed).sort_values("date", ascending=False, kind="stable")
+    return _named(listed["chip"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
-def _launches() -> pandas.DataFrame:
+def _launches(today: datetime.date) -> pandas.DataFrame:
     printed = chips.table().dropna(subset="launch_price_usd")
     listed = printed[["launch_price_usd", "released", "source"]]
     listed = listed.rename(columns={"launch_price_usd": "usd", "released": "date"})
-    return _named(printed["chip"], listed.assign(includes="the chip alone, price at its launch"))
+    return _named(printed["chip"], listed.assign(includes="the chip alone, price at its launch"), today)
 
 
-def _named(names: pandas.Series, prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return prices with their chip and its product, by the one name of each, and their date as `day`."""
-    day = pandas.to_datetime(prices["date"], errors="coerce")
-    return prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product), day=day)
-
-
-def _aged(prices: pandas.DataFrame, today: datetime.date, columns: list[str]) -> pandas.DataFrame:
-    years = (pandas.Timestamp(today) - prices["day"]).dt.days / 365.25
-    return prices.assign(age_years=years).reindex(columns=columns)
+def _named(names: pandas.Series, prices: pandas.DataFrame, today: datetime.date) -> pandas.DataFrame:
+    """Return prices with their chip and its product, by the one name of each, and their age."""
+    age = pandas.Timestamp(today) - pandas.to_datetime(prices["date"], errors="coerce")
+    named = prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product))
+    return named.assign(age_years=age.dt.days / 365.25)

@@ -7,7 +7,7 @@ a JSON that says what its fields mean, with licence and citation.
 import datetime
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -98,7 +98,7 @@ def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
 
 def save(marks: Iterable[Mark], refused: list[dict], folder: Path) -> None:
     """Write marks, and what is not predicted, into a folder, where the report reads them."""
-    lines = [asdict(mark) for mark in marks]
+    lines = [vars(mark) for mark in marks]
     text = json.dumps({"marks": lines, "refused": refused}, default=lambda number: number.item())
     (folder / FILE).write_text(text, encoding="utf-8")
 
