@@ -47,6 +47,7 @@ class Evidence:
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
     priors = cached_property(lambda self: intervals.priors(self.rows))
+    _newest = cached_property(lambda self: statistics.newest(self.measured))
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions, self.priors))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
     names = cached_property(lambda self: naming.of(self.rows, self.folder))
@@ -61,7 +62,7 @@ class Evidence:
 
     def newest(self, study: str) -> pandas.DataFrame:
         """Return the measured rows of each point's last session; see `statistics.newest`."""
-        return statistics.newest(self.measured[self.measured["study"] == study])
+        return self._newest[self._newest["study"] == study]
 
     def printed(self, study: str, query: str = "") -> pandas.DataFrame:
         """Return the published rows of a study, all or those of a query as `pandas.DataFrame.query` takes it."""
