@@ -54,6 +54,13 @@ def test_a_single_test_image_is_no_fault(framework, tmp_path):
     assert {name for name, *_ in reasons(workload, tmp_path)} <= {"guessing"}  # about that image
 
 
+def test_a_loader_too_slow_for_its_time_is_asked_for_one_batch(framework, monkeypatch):
+    monkeypatch.setattr(audit, "LOADER_SECONDS", 0.0)
+    workload = build()
+    counts, images, batch = audit._look_at_loader(workload)
+    assert counts["audited_samples"] == len(images) == len(batch[0]) == workload.batch_size
+
+
 @pytest.mark.skipif(FRAMEWORK != "torch", reason="a loss is rounded alike in every framework")
 def test_images_that_are_learnt_to_a_loss_of_zero_are_no_fault():
     workload = build()

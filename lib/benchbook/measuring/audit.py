@@ -59,7 +59,7 @@ def _look_at_loader(workload: Workload) -> tuple[dict, set, tuple]:
     epoch, seen, images, sizes = workload.description()["dataset_samples"] or 0, 0, set(), []
     until, batches = time.monotonic() + LOADER_SECONDS, workload.batches(0)
     counts, first = {}, None
-    while seen <= AUDITED_SHARE * epoch and time.monotonic() < until:
+    while first is None or (seen <= AUDITED_SHARE * epoch and time.monotonic() < until):
         batch = next(batches, None)
         if batch is None:
             counts["audited_epoch"] = seen
