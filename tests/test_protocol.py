@@ -7,7 +7,6 @@ import torch
 
 import plants
 import small
-from benchbook.machine import contention
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
 from benchbook.rows import records
@@ -270,13 +269,6 @@ def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(record, clock,
         _measure(workload, record, num_windows=5, samples_per_window=samples)
     seconds = _trained(records.read(record.path))["seconds"].tolist()
     assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [inside] * 5
-
-
-def test_windows_on_a_cpu_begin_when_loaders_have_caught_up(record, clock, monkeypatch):
-    workload = Spawned(clock)
-    monkeypatch.setattr(contention, "wait_for_children", lambda: workload.log.append("waited"))
-    _measure(workload, record, samples_per_window=4)
-    assert workload.log.count("waited") == workload.log[:1].count("waited") == 1  # before the first step
 
 
 class Uneven(FakeWorkload):

@@ -1,8 +1,5 @@
 """How much of the computer others take: their processes, and the hypervisor of a virtual machine."""
 
-import contextlib
-import math
-import os
 import time
 
 import psutil
@@ -12,7 +9,6 @@ from benchbook.machine import identity, processes
 OTHERS_SHARE = 0.05  # share of the CPU time of our cores; an idle system takes about 0.01
 STOLEN_SHARE = 0.05
 LOOK_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
-RESTING_SECONDS = 0.3  # without a tick of that clock: a process that waits
 
 
 def cpu_seconds() -> dict[str, float]:
@@ -53,26 +49,6 @@ def look(seconds: float = LOOK_SECONDS) -> float:
     before, clock = cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     return shares(before, cpu_seconds(), time.monotonic() - clock)[0]
-
-
-def wait_for_children(most_seconds: float = 60.0) -> None:
-    """Wait until the processes that this one started use no CPU: loaders have then made all the batches they may.
-
-    Args:
-        most_seconds: after which a child that never rests is left alone.
-    """
-    children, until = processes.family(os.getpid())[:-1], time.monotonic() + most_seconds
-    before = math.inf if children else 0.0
-    while ((now := sum(map(_consumed, children))) != before or _runs(children)) and time.monotonic() < until:
-        before = now
-        time.sleep(RESTING_SECONDS)
-
-
-def _runs(children: list[psutil.Process]) -> bool:
-    """Return whether one of them computes, or waits for a core."""
-    with contextlib.suppress(psutil.Error):  # it has just ended
-        return any(child.status() == psutil.STATUS_RUNNING for child in children)
-    return True
 
 
 def _consumed(process: psutil.Process) -> float:

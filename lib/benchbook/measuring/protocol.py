@@ -11,7 +11,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,6 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import intervals
-from benchbook.machine import contention
 from benchbook.measuring import audit, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
@@ -391,15 +390,15 @@ def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int 
 
 def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
     """Yield windows of training of about so many seconds, see `train_window`; their number of steps is tried first."""
-    with closing(endless(workload)) as batches:
+    batches = endless(workload)
 
-        def train(num_steps: int) -> dict:
-            return train_window(workload, sensor, itertools.islice(batches, num_steps))
+    def train(num_steps: int) -> dict:
+        return train_window(workload, sensor, itertools.islice(batches, num_steps))
 
-        train(1)  # builds kernels
-        num_steps = steps_lasting(seconds, lambda count: train(count)["seconds"])
-        while True:
-            yield train(num_steps)
+    train(1)  # builds kernels
+    num_steps = steps_lasting(seconds, lambda count: train(count)["seconds"])
+    while True:
+        yield train(num_steps)
 
 
 def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> int:
@@ -425,13 +424,10 @@ def _inputs(workload: Workload, num_steps: int, variant: str | None) -> Iterator
     """Yield the batches of each window: so many steps, or 0 for a whole epoch.
 
     A whole epoch of the reference starts its loader's processes inside the window, as the article did. Other windows
-    find them at work: where they begin by spawn, that takes seconds. On a CPU, whose cores they share with training,
-    the windows find them as far ahead as in the middle of an epoch: catching up doubles the time of a step.
+    find them at work: where they begin by spawn, that takes seconds.
     """
     if num_steps:
         stream = started(endless(workload))
-        if workload.device.is_cpu:
-            contention.wait_for_children()
         while True:
             yield itertools.islice(stream, num_steps)
     elif variant == "reference":
