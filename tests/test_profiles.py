@@ -310,8 +310,7 @@ def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(tmp_path, monk
 def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypatch):
     _has(monkeypatch, "cpu")
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
-    timed = [point for point in measured if point.study != "simclr_epochs"]  # whose window is a step, of seconds
-    assert min(point.parameters["window_seconds"] for point in timed) >= 1.0  # none is an epoch of a tiny set
+    assert min(point.parameters["window_seconds"] for point in measured) >= 1.0  # none is an epoch of a tiny set
     assert min(point.parameters["num_windows"] for point in measured) == 4
     alone = [study for study in VARIANTS if sum(point.study == study for point in measured) == 1]
     assert {point.num_kernels for point in measured if point.study not in alone} == {2}
