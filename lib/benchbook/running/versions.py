@@ -2,6 +2,9 @@
 
 Each trains in a process, and their windows alternate: what slows the computer slows both. Processes differ more than
 their windows, so each round begins with new ones, until the ratio's interval decides. No rows are written.
+
+Both keep what a step frees, where the C library can be told to: else chance decides which of them gives memory back to
+the system in each step, and is slower by up to a half.
 """
 
 import itertools
@@ -209,6 +212,8 @@ def main() -> None:
 
     choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
     device = devices.pick(choices["device"], devices.choose_framework(choices["framework"]))
+    if devices.can_keep_memory(device):
+        devices.keep_memory()
     names = {each.name for each in fields(Plan)} & choices.keys() - {"device"}
     workload = build(Plan(device, **{name: choices[name] for name in names}), Settings(choices["precision"]))
     named = [loading.find(choices[name], name)[0] for name in loading.NAMED if choices.get(name)]
