@@ -54,7 +54,7 @@ def check(workload: Workload, record: Run, fresh: Any) -> None:
 def _look_at_loader(workload: Workload) -> tuple[dict, set, tuple]:
     """Return counts of a first part of an epoch, digests of its images, and its first batch.
 
-    Only an epoch that ends has a length. Synthetic images are one batch, of which one is looked at.
+    Only an epoch that ends has a length. Synthetic images are one batch, which is read once.
     """
     epoch, seen, images, sizes = workload.description()["dataset_samples"] or 0, 0, set(), []
     until, batches = time.monotonic() + LOADER_SECONDS, workload.batches(0)
