@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 from unittest import mock
@@ -17,7 +16,7 @@ from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from fakes import CPU
 
-Plant = Callable[[Any], Any]  # from a workload to a context in which it has the fault
+Plant = Callable[[Any], None]  # changes a built workload, which then has the fault
 
 
 class Tiny(nn.Module):
@@ -32,14 +31,7 @@ class Tiny(nn.Module):
         return self.dense(self.dropout(F.relu(self.norm(self.convolution(images))).flatten(1)))
 
 
-class NoReLU(Tiny):
-    """The same, as somebody made it faster."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.dense(self.dropout(self.norm(self.convolution(images)).flatten(1)))
-
-
-def tiny(precision: str = "fp32", seed: int = 0, made_of: type[nn.Module] = Tiny, **options: Any) -> TorchWorkload:
+def tiny(precision: str = "fp32", seed: int = 0) -> TorchWorkload:
     """Return a workload of 48 small images that takes milliseconds a step, with momentum and weight decay."""
     torch.manual_seed(seed)
     labels = (numpy.arange(48) % 3).astype("int64")
@@ -51,7 +43,7 @@ def tiny(precision: str = "fp32", seed: int = 0, made_of: type[nn.Module] = Tiny
         order = torch.randperm(48, generator=torch.Generator().manual_seed(epoch))
         return ((images[part], target[part]) for part in order.split(8))
 
-    model = made_of()
+    model = Tiny()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-4)
     plain = Plain(
         make_network=Tiny,
@@ -71,33 +63,28 @@ def tiny(precision: str = "fp32", seed: int = 0, made_of: type[nn.Module] = Tiny
         test_batches=lambda: iter([(images, target)]),
         columns={"model": "tiny", "dataset": "random", "dataset_samples": 48},
         settings=Settings(precision),
-        **{"plain": plain} | options,
+        plain=plain,
     )
 
 
-@contextmanager
-def no_update(workload: TorchWorkload) -> Iterator[None]:
+def no_update(workload: TorchWorkload) -> None:
     """Let the optimiser do nothing."""
-    with mock.patch.object(workload.optimizer, "step", return_value=None):
-        yield
+    workload.optimizer.step = mock.Mock(return_value=None)  # as a schedule wraps it
 
 
 def option(name: str, change: Callable[[float], float]) -> Plant:
     """Return a plant that changes an option of the built optimiser, and of the schedule that sets it."""
 
-    @contextmanager
-    def plant(workload: TorchWorkload) -> Iterator[None]:
+    def plant(workload: TorchWorkload) -> None:
         for group in workload.optimizer.param_groups:
             group[name] = change(group[name])
         if name == "lr":
             workload.scheduler.base_lrs = [change(rate) for rate in workload.scheduler.base_lrs]
-        yield
 
     return plant
 
 
-@contextmanager
-def untrained_convolutions(workload: TorchWorkload) -> Iterator[None]:
+def untrained_convolutions(workload: TorchWorkload) -> None:
     """Leave the convolutions' weights out of the optimiser."""
     kernels = [part.weight for part in workload.model.modules() if isinstance(part, nn.Conv2d)]
     for kernel in kernels:
@@ -105,43 +92,34 @@ def untrained_convolutions(workload: TorchWorkload) -> Iterator[None]:
     left_out = {id(kernel) for kernel in kernels}
     for group in workload.optimizer.param_groups:
         group["params"] = [part for part in group["params"] if id(part) not in left_out]
-    yield
 
 
-@contextmanager
-def frozen_convolutions(workload: TorchWorkload) -> Iterator[None]:
+def frozen_convolutions(workload: TorchWorkload) -> None:
     """Let the convolutions have no gradients."""
     for part in workload.model.modules():
         if isinstance(part, nn.Conv2d):
             part.requires_grad_(False)
-    yield
 
 
-@contextmanager
-def no_backward(workload: TorchWorkload) -> Iterator[None]:
-    """Forget the backward pass, in the code that all studies share."""
-    with mock.patch.object(torch.Tensor, "backward", return_value=None):
-        yield
+def no_backward(workload: TorchWorkload) -> None:
+    """Let no gradient reach the network: the loss that is differentiated is a copy."""
+    loss = workload.loss
+    workload.loss = lambda *given: loss(*given).detach().requires_grad_()
 
 
-@contextmanager
-def half_batches(workload: TorchWorkload) -> Iterator[None]:
+def half_batches(workload: TorchWorkload) -> None:
     """Train on half of each batch."""
     step = workload.step
     workload.step = lambda batch: step(tuple(part[: len(part) // 2] for part in batch))
-    yield
 
 
-@contextmanager
-def rolled_labels(workload: TorchWorkload) -> Iterator[None]:
+def rolled_labels(workload: TorchWorkload) -> None:
     """Let the loader hand each image its neighbour's label."""
     batches = workload.train_batches
     workload.train_batches = lambda epoch: ((images, labels.roll(1)) for images, labels in batches(epoch))
-    yield
 
 
-@contextmanager
-def hidden_overflow(workload: TorchWorkload) -> Iterator[None]:
+def hidden_overflow(workload: TorchWorkload) -> None:
     """Let the scaler take gradients that overflowed for zeros and go on."""
 
     class Hiding(torch.amp.GradScaler):
@@ -156,32 +134,25 @@ def hidden_overflow(workload: TorchWorkload) -> Iterator[None]:
 
     workload.scaler = Hiding("cpu", init_scale=2.0**60)
     workload.scaler.scale(torch.zeros(()))  # makes its scale
-    yield
 
 
-@contextmanager
-def never_cleared(workload: TorchWorkload) -> Iterator[None]:
+def never_cleared(workload: TorchWorkload) -> None:
     """Let gradients add up from step to step."""
-    with mock.patch.object(workload.optimizer, "zero_grad", return_value=None):
-        yield
+    workload.optimizer.zero_grad = mock.Mock()
 
 
-@contextmanager
-def lost_statistics(workload: TorchWorkload) -> Iterator[None]:
+def lost_statistics(workload: TorchWorkload) -> None:
     """Let batch norms' moving statistics stay as they are."""
     for part in workload.model.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.momentum = 0.0
-    yield
 
 
-@contextmanager
-def no_relu(workload: TorchWorkload) -> Iterator[None]:
-    """Leave out ReLUs, as somebody might who makes `tuned` faster: those of functions, and those that are layers."""
-    for name, part in [*workload.model.named_modules()]:
+def no_relu(workload: TorchWorkload) -> None:
+    """Leave out ReLUs, as somebody might who makes `tuned` faster: the first that is a layer, or those of functions."""
+    for name, part in workload.model.named_modules():
         if isinstance(part, (nn.ReLU, nn.ReLU6)):
             workload.model.set_submodule(name, nn.Identity())
-            yield
             return
     forward = type(workload.model).forward
 
@@ -190,7 +161,6 @@ def no_relu(workload: TorchWorkload) -> Iterator[None]:
             return forward(model, *inputs)
 
     workload.model.forward = MethodType(without, workload.model)
-    yield
 
 
 def counted_twice(workload: Any) -> None:
@@ -211,7 +181,7 @@ def half_of_large_batches(workload: Any, part: slice = slice(0, None, 2), after:
     workload.step = halved
 
 
-def some_batches(count: int, times: int) -> Callable[[Any], None]:
+def some_batches(count: int, times: int) -> Plant:
     """Return a plant of a loader that has so many batches, each delivered so often."""
 
     def plant(workload: Any) -> None:
@@ -256,7 +226,7 @@ def labels_rolled_later(workload: Any, after: int = 30) -> None:
 
 
 # Faults of the work in a window that a comparison of small batches before it does not see; for any workload.
-OF_WORK: dict[str, Callable[[Any], None]] = {
+OF_WORK: dict[str, Plant] = {
     "counted twice": counted_twice,
     "every other image of large batches dropped": half_of_large_batches,
     "the first half of large batches dropped": lambda made: half_of_large_batches(
@@ -289,3 +259,4 @@ OF_MOMENTUM: dict[str, Plant] = {
 OF_LABELS: dict[str, Plant] = {"rolled labels": rolled_labels}
 OF_STATISTICS: dict[str, Plant] = {"moving statistics that stay": lost_statistics}
 OF_SCALERS: dict[str, Plant] = {"a scaler that hides an overflow": hidden_overflow}
+EVERY = ANY | OF_MOMENTUM | OF_LABELS | OF_STATISTICS | OF_SCALERS
