@@ -6,6 +6,7 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, verdicts
+from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, estimate
 from benchbook.rows import networks
@@ -25,7 +26,8 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
 
     Args:
         evidence: published and measured rows of all studies, and prices.
-        studies: that say which quantities they have.
+        studies: that say which quantities they measured; record/quantities.csv says which published rows hold some,
+            and in which column (without one, something happened).
 
     Returns:
         Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about; by the name
@@ -36,10 +38,11 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     """
     evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
+    rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
     for study in studies:
         rows = evidence.printed(study.name)
         rows = rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in KEPT})
-        for rule in study.published:
+        for rule in rules[rules["study"] == study.name].itertuples():
             chosen = rows.query(rule.where, engine="python").to_dict("records")
             values += [printed(row, rule.name, rule.column) for row in chosen]
         values += study.quantities(evidence)
@@ -64,7 +67,7 @@ def exact(row: dict, name: str, value: float) -> dict:
     return bounded(row, name, value, value, value)
 
 
-def printed(row: dict, name: str, column: str | None) -> dict:
+def printed(row: dict, name: str, column: str) -> dict:
     """Return a quantity that a published row holds in a column, within its rounding; without a column, an event."""
     return bounded(row, name, row[column], *articles.bounds(row, column)) if column else exact(row, name, 1)
 

@@ -191,21 +191,6 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Where a quantity stands in a study's published rows.
-
-    Attributes:
-        name: what claims call it.
-        column: the measure that holds it; None for something that happened, which is 1.
-        where: which of the study's rows, as pandas.DataFrame.query takes it.
-    """
-
-    name: str
-    column: str | None
-    where: str
-
-
-@dataclass(frozen=True)
 class Study:
     """One question, with all that its results say.
 
@@ -215,7 +200,6 @@ class Study:
         charts: in the report's order, the lead chart first.
         article: whose figures it repeats; empty where no article asked.
         dataset: the article's, for which others stand in; empty where that is nothing to warn of.
-        published: quantities that stand in published rows.
         says: what it finds: one or two sentences, each with the table that it is made of; see `findings.finding`.
         quantities: from the evidence to quantities that were measured or computed, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of what the article calls an epoch, by machine and point; None
@@ -227,7 +211,6 @@ class Study:
     charts: tuple[Chart, ...]
     article: str = ""
     dataset: str = ""
-    published: tuple[Rule, ...] = ()
     says: tuple[tuple[Callable[[Evidence], pandas.DataFrame], Callable], ...] = ()
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None

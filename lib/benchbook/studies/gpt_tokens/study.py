@@ -9,7 +9,7 @@ from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines, Points
 from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Rule, Study, once
+from benchbook.studies.study import Evidence, Study, once
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
@@ -231,18 +231,6 @@ STUDY = Study(
             batches=True,
             from_zero=True,
         ),
-    ),
-    published=(
-        *(
-            Rule(
-                f"{size}{processor}_seconds",
-                "seconds",
-                f"phase == 'total' and model == '{model}' and device {of} 'cpu'",
-            )
-            for size, model in (("", "gpt2_124m"), ("medium_", "gpt2_355m"))
-            for processor, of in (("cpu", "=="), ("accelerator", "!="))
-        ),
-        *(Rule(f"{model}_loss", "loss", f"phase == 'evaluate' and model == '{model}'") for model in TARGETS),
     ),
     quantities=claimed,
 )

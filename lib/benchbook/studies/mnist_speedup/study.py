@@ -9,7 +9,7 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.epochs import ArticleEpoch
 from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Rule, Study, longest, once
+from benchbook.studies.study import Evidence, Study, longest, once
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -186,10 +186,6 @@ STUDY = Study(
             from_zero=True,
             **LABEL,
         ),
-    ),
-    published=(
-        Rule("cpu_seconds", "seconds", "phase == 'total' and device == 'cpu'"),
-        Rule("accelerator_seconds", "seconds", "phase == 'total' and device != 'cpu'"),
     ),
     quantities=lambda evidence: EPOCH.quantities(epochs(evidence).query("framework == 'torch'"), "seconds"),
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),

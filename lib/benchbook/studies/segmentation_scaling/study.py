@@ -19,7 +19,7 @@ from benchbook.studies.findings import Says
 from benchbook.studies.predictions import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
-from benchbook.studies.study import Chart, Drawing, Evidence, Rule, Study, once
+from benchbook.studies.study import Chart, Drawing, Evidence, Study, once
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # whose hours the article printed
@@ -208,5 +208,4 @@ STUDY = Study(
             from_zero=True,
         ),
     ),
-    published=(Rule("accelerator_seconds_per_image", "seconds", "device != 'cpu' and samples == 1"),),
 )

@@ -10,7 +10,7 @@ from benchbook.studies.charts import Points
 from benchbook.studies.epochs import ArticleEpoch
 from benchbook.studies.findings import Says
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Rule, Study, longest, once
+from benchbook.studies.study import Drawing, Evidence, Study, longest, once
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(
@@ -22,7 +22,6 @@ EPOCH = ArticleEpoch(
     ways=("variant", ("reference", "controlled", *confirmation.TUNED_NAMES)),
     described=("precision", "compiled"),
 )
-ACCELERATOR = "device != 'cpu' and reading.isna() and batch_size == 128 and epochs == {}"
 
 
 @once
@@ -165,15 +164,6 @@ STUDY = Study(
             look={"xscale": "log", "ylim": (0, 1)},
         ),
         support_matrix.CHART,
-    ),
-    published=(
-        Rule("cpu_epoch_seconds", "seconds", "device == 'cpu' and epochs == 1"),
-        Rule("cpu_two_epochs_seconds", "seconds", "device == 'cpu' and epochs == 2"),
-        Rule("accelerator_epoch_seconds", "seconds", ACCELERATOR.format(1)),
-        Rule("accelerator_two_epochs_seconds", "seconds", ACCELERATOR.format(2)),
-        Rule("accelerator_200_epochs_seconds", "seconds", ACCELERATOR.format(200)),
-        Rule("knn_accuracy", "accuracy", ACCELERATOR.format(200)),
-        Rule("peak_memory_bytes", "peak_memory_bytes", ACCELERATOR.format(200)),
     ),
     quantities=claimed,
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
