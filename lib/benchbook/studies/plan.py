@@ -110,10 +110,11 @@ class StudyPlan:
         """Return the plain version in torch, for a framework without float64."""
         return self._network("torch").plain(self)
 
-    @property
-    def common(self) -> dict[str, Any]:
-        """Return the choices that every framework's workload takes as they are."""
-        return {"device": self.device, "batch_size": self.batch_size, "settings": self.settings}
+    def common(self, train: Callable[[int], Iterable], test: Callable[[], Iterable], **counted: float) -> dict:
+        """Return what every framework's workload takes as it is: choices, `Inputs`, columns with what was counted."""
+        columns = self.columns() | counted
+        inputs = {"train_batches": train, "test_batches": test, "columns": columns}
+        return {"device": self.device, "batch_size": self.batch_size, "settings": self.settings} | inputs
 
     @property
     def image_size(self) -> int:

@@ -145,13 +145,10 @@ def build(plan: Plan) -> MlxWorkload:
 
     train, test = plan.inputs(lambda tokens: mx.array(tokens.astype(numpy.int32)), take)
     return MlxWorkload(
-        **plan.common,
+        **plan.common(train, test, **network_torch.counts(plan, first)),
         make_model=lambda: Network(plan, first),
         make_optimizer=lambda: AdamW(plan),
         most_norm=MOST_NORM,
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns() | network_torch.counts(plan, first),
         make_plain=lambda: network_torch.plain(plan, first),
         metric=None,
     )

@@ -163,14 +163,11 @@ def build(plan: Plan) -> TorchWorkload:
 
     train, test = plan.inputs(lambda tokens: torch.from_numpy(tokens.copy()).to(kind), take)
     return TorchWorkload(
-        **plan.common,
+        **plan.common(train, test, **counts(plan, model)),
         model=model,
         loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns() | counts(plan, model),
         metric=None,
         rate_by_step=True,
         most_norm=MOST_NORM,

@@ -53,14 +53,11 @@ def build(plan: Plan) -> MlxWorkload:
         TEST_BATCH_SIZE,
     )
     return MlxWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=lambda: Network(plan.seed),
         make_optimizer=lambda: optimizers.AdaDelta(1.0),
-        train_batches=train,
-        test_batches=test,
         loss=functools.partial(nn.losses.nll_loss, reduction="mean"),
         epoch_rate=lambda epoch: 0.7**epoch,
-        columns=plan.columns(),
         sample_shape=(28, 28, 1),
         make_plain=plan.plain_in_torch,
     )

@@ -101,16 +101,13 @@ def build(plan: Plan) -> TorchWorkload:
     lean = plan.variant == "tuned" and plan.device.is_cpu
     model = (LeanNetwork() if lean else Network()).to(plan.device.kind)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0)
-    train, test = inputs(plan, TEST_BATCH_SIZE)
+    counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
     return TorchWorkload(
-        **plan.common,
+        **plan.common(*inputs(plan, TEST_BATCH_SIZE), flops_per_sample=counted),
         model=model,
         loss=F.nll_loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         plain=plain(plan),
     )
 

@@ -29,14 +29,11 @@ def build(plan: Plan) -> KerasWorkload:
         evaluation_batch_size(len(plan.dataset.test_labels), MOST_TEST_IMAGES),
     )
     return KerasWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=functools.partial(make_model, plan),
         make_optimizer=lambda: keras.optimizers.Adam(
             keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, DECAY_STEPS, DECAY_RATE)
         ),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns(),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy, corrected_late=True),
         seed=plan.seed,
     )

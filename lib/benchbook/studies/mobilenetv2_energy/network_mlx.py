@@ -102,14 +102,11 @@ def build(plan: Plan) -> MlxWorkload:
         MOST_TEST_IMAGES,
     )
     return MlxWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=lambda: Network(plan),
         make_optimizer=lambda: optimizers.Adam(
             lambda step: plan.learning_rate * DECAY_RATE ** (step / DECAY_STEPS), eps=ADAM_EPSILON, bias_correction=True
         ),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns(),
         sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
     )

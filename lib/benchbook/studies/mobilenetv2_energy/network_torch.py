@@ -99,14 +99,11 @@ def build(plan: Plan) -> TorchWorkload:
     )
     example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
     return TorchWorkload(
-        **plan.common,
+        **plan.common(train, test, flops_per_sample=flops_per_sample(model, example)),
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: DECAY_RATE ** (step / DECAY_STEPS)),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, example)},
         rate_by_step=True,
         plain=plain(plan),
     )

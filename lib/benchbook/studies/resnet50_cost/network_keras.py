@@ -15,12 +15,9 @@ def build(plan: Plan) -> KerasWorkload:
     if plan.dataset:
         train, test = plan.decoded(evaluation_batch_size(len(plan.dataset.test), MOST_TEST_IMAGES))
     made = KerasWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=functools.partial(make_model, plan),
         make_optimizer=functools.partial(make_optimizer, plan),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns(),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy),
         seed=plan.seed,
         metric=plan.metric,

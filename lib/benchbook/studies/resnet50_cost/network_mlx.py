@@ -75,12 +75,9 @@ def build(plan: Plan) -> MlxWorkload:
         mx.eval(batch)
         train, test = plan.repeated(batch)
     return MlxWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=lambda: Network(plan),
         make_optimizer=lambda: Nesterov(functools.partial(rate, plan), MOMENTUM, nesterov=True),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns(),
         sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
         metric=plan.metric,

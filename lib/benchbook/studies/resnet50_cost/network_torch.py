@@ -109,16 +109,12 @@ def build(plan: Plan) -> Classifier:
         model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.kind)
     optimizer = torch.optim.SGD(decayed_apart(model), plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
-    train, test = _inputs(plan)
     return Classifier(
-        **plan.common,
+        **plan.common(*_inputs(plan), flops_per_sample=arithmetic),
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / plan.peak),
-        train_batches=train,
-        test_batches=test,
-        columns=plan.columns() | {"flops_per_sample": arithmetic},
         rate_by_step=True,
         plain=plain(plan),
         group=plan.group,

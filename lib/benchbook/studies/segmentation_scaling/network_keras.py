@@ -136,15 +136,12 @@ def build(plan: Plan) -> KerasWorkload:
         evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
     )
     return KerasWorkload(
-        **plan.common,
+        **plan.common(train, test),
         make_model=functools.partial(make_model, plan.image_size, plan.width),
         make_optimizer=lambda: keras.optimizers.SGD(schedule(plan.steps_per_epoch), MOMENTUM, nesterov=True),
-        train_batches=train,
-        test_batches=test,
         loss=squares_and_overlap,
         accuracy=intersection_over_union,
         metric="iou",
-        columns=plan.columns(),
         plain=plain(plan),
         seed=plan.seed,
     )

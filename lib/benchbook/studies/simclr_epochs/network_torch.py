@@ -135,15 +135,15 @@ def build(plan: Plan) -> SimClr:
     voters = spread(len(data.train_labels), plan.num_bank_images)
     judged = spread(len(data.test_labels), plan.num_test_images)
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
+    train, bank, test = make_inputs(plan, voters, judged)
     return SimClr(
-        **plan.common,
+        **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
         model=model,
         loss=nt_xent,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS),
-        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))},
         plain=plain(plan),
-        **make_inputs(plan, voters, judged),
+        bank_batches=bank,
     )
 
 
@@ -175,7 +175,7 @@ def plain(plan: Plan) -> Plain:
     )
 
 
-def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
+def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return what makes training, bank and test batches, from loaders as the source has them: nothing is pinned."""
     data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
     # The article has 8 workers, however few cores there are; torch would say so at every epoch.
@@ -188,14 +188,10 @@ def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> 
 
     bank = TransformedImages(torch.from_numpy(data.train_images[voters]), data.train_labels[voters], plain)
     test = TransformedImages(torch.from_numpy(data.test_images[judged]), data.test_labels[judged], plain)
-    return {
-        "train_batches": lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
-        "bank_batches": lambda: loader(bank),
-        "test_batches": lambda: loader(test),
-    }
+    return lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True), lambda: loader(bank), lambda: loader(test)
 
 
-def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> dict[str, Callable]:
+def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return the same from images that stay on the device; no worker is needed."""
     data, device = plan.dataset, plan.device
     mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.kind).view(2, 3, 1, 1)
@@ -207,10 +203,8 @@ def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> 
     test = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
     bank, tested = (torch.from_numpy(part).split(EVALUATION_BATCH_SIZE) for part in (voters, judged))
     augment = views.batched(data.train_images.shape[1:3])
-    return {
-        "train_batches": lambda epoch: views.pairs(
-            train.images, augment, plan.batch_size, order_generator(plan.seed, epoch)
-        ),
-        "bank_batches": lambda: train.batches(bank),
-        "test_batches": lambda: test.batches(tested),
-    }
+
+    def augmented(epoch: int) -> Iterable[Batch]:
+        return views.pairs(train.images, augment, plan.batch_size, order_generator(plan.seed, epoch))
+
+    return augmented, lambda: train.batches(bank), lambda: test.batches(tested)

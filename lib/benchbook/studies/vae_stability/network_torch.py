@@ -70,16 +70,18 @@ def build(plan: Plan) -> VariationalAutoencoder:
     torch.manual_seed(plan.seed)
     model = Network().to(plan.device.kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
-    train, test = inputs(plan, plan.batch_size, normalised=False)
+    train, test = inputs(plan, plan.batch_size, normalised=False)  # of images and labels
+    counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
     return VariationalAutoencoder(
-        **plan.common,
+        **plan.common(
+            lambda epoch: ((images,) for images, _ in train(epoch)),
+            lambda: ((images,) for images, _ in test()),
+            flops_per_sample=counted,
+        ),
         model=model,
         loss=loss,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
-        train_batches=lambda epoch: ((images,) for images, _ in train(epoch)),
-        test_batches=lambda: ((images,) for images, _ in test()),
-        columns=plan.columns() | {"flops_per_sample": flops_per_sample(model, torch.zeros(1, 1, 28, 28))},
         loss_is_sum=True,
         metric=None,
         plain=plain(plan),
