@@ -8,7 +8,6 @@ the same command goes on with.
 
 import argparse
 import hashlib
-import itertools
 import math
 import os
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from benchbook.frameworks import devices
@@ -96,11 +95,8 @@ def read_site(path: Path) -> Site:
     """
     if not path.is_file():
         raise profile_files.ProfileError(f"{path} does not exist; sites/example.yaml shows what such a file holds")
-    content = profile_files.compose(path)
     names = list(Site.model_fields)
-    if not isinstance(content, profile_files.Mapping):
-        raise profile_files.ProfileError(f"{path.name}, line 1: allowed: a mapping of {', '.join(names)}")
-    return profile_files.check(TypeAdapter(Site), content, path, names)
+    return profile_files.load(path, Site, names, ", ".join(names))[1]
 
 
 def groups(points: list[Point]) -> dict[str, list[Point]]:
@@ -109,19 +105,13 @@ def groups(points: list[Point]) -> dict[str, list[Point]]:
     Calibrations that no study needs are a job of their own.
     """
     ceilings = [point for point in points if point.study == CALIBRATION]
-    others = [point for point in points if point.study != CALIBRATION]
-    made = {}
-    for study, members in itertools.groupby(others, key=lambda point: point.study):
-        own = list(members)
-        places = {_place(point) for point in own}
-        made[study] = [*(point for point in ceilings if _place(point) in places), *own]
-    held = {point.name for group in made.values() for point in group if point.study == CALIBRATION}
-    left = [point for point in ceilings if point.name not in held]
+    made, left = {}, ceilings
+    for study in dict.fromkeys(point.study for point in points if point.study != CALIBRATION):
+        own = [point for point in points if point.study == study]
+        places = {point.place for point in own}
+        made[study] = [*(point for point in ceilings if point.place in places), *own]
+        left = [point for point in left if point.place not in places]
     return made | ({CALIBRATION: left} if left else {})
-
-
-def _place(point: Point) -> tuple[str, str]:
-    return point.parameters["device"], point.parameters.get("framework", "torch")
 
 
 def resources(group: list[Point], site: Site) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Read a profile's YAML file into plain values with line numbers; an error names its line."""
+"""Read a profile's YAML file into plain values; an error names its line."""
 
 import math
 from pathlib import Path
@@ -19,14 +19,6 @@ DEEPEST = 8  # nesting of lists and mappings
 
 class ProfileError(ValueError):
     """A profile cannot be read; the message names file, line and what is allowed."""
-
-
-class Mapping(dict):
-    """A mapping of the file, which knows its own line and those of its keys; lines count from 1."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__()
-        self.line, self.lines = line, {}
 
 
 def _plain(value: object) -> object:
@@ -68,70 +60,51 @@ class Entry(BaseModel):
     time_limit_minutes: Minutes
 
 
-PROFILE = TypeAdapter(dict[str, Entry])
+class Content(dict):
+    """A file's mapping of plain values, which knows the line of each; `load` makes it."""
+
+    def __init__(self, values: dict, node: yaml.Node, name: str) -> None:
+        super().__init__(values)
+        self.node, self.name = node, name
+
+    def error(self, problem: object, *place: str | int) -> ProfileError:
+        """Return the error that names the line of a value, or of the nearest around it; place: keys and numbers."""
+        node, marked = self.node, self.node
+        for key in place:
+            if isinstance(node, yaml.MappingNode):
+                marked, node = next((pair for pair in node.value if pair[0].value == key), (marked, None))
+            elif isinstance(node, yaml.SequenceNode):
+                node = node.value[key]
+                marked = node if isinstance(node, yaml.MappingNode) else marked
+        return ProfileError(f"{self.name}, line {marked.start_mark.line + 1}: {problem}")
 
 
-def read(path: Path) -> Mapping:
+def read(path: Path) -> Content:
     """Return a profile's studies, each a mapping as `Entry` is, checked but for what notebooks declare.
 
-    Args:
-        path: a file of YAML without tags, anchors and aliases.
-
     Raises:
-        ProfileError: the file is no such YAML, lacks something, or holds a value that is not allowed.
+        ProfileError: see `load`.
     """
-    content = compose(path)
-    if not isinstance(content, Mapping) or not content:
-        raise ProfileError(f"{path.name}, line 1: allowed: a mapping of studies")
-    check(PROFILE, content, path, list(Entry.model_fields))
+    content, _ = load(path, dict[str, Entry], list(Entry.model_fields), "studies")
     for study, entry in content.items():
         choices = [entry.get("parameters", {}) | point for point in entry["points"]]
         lengths = [[len(value) for value in each.values() if isinstance(value, list)] for each in choices]
         if (count := sum(map(math.prod, lengths))) > MOST_POINTS:
-            place = f"{path.name}, line {content.lines[study]}"
-            raise ProfileError(f"{place}: {study} has {count} points; allowed: {MOST_POINTS}")
+            raise content.error(f"{study} has {count} points; allowed: {MOST_POINTS}", study)
     return content
 
 
-def check(kind: TypeAdapter, content: Mapping, path: Path, names: list[str]) -> Any:
-    """Return a file's content as a type has it.
+def load(path: Path, kind: type, names: list[str], keys: str) -> tuple[Content, Any]:
+    """Return a file's mapping, and the same as a type of pydantic has it.
 
     Args:
-        kind: of pydantic.
-        content: from `compose`.
-        path: of the file, for the error.
+        path: a file of YAML without tags, anchors and aliases.
+        kind: the type.
         names: the keys that are allowed, for the error.
+        keys: what the file maps, for the error.
 
     Raises:
-        ProfileError: names file, line, value and what is allowed.
-    """
-    try:
-        return kind.validate_python(content)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        *outer, _ = study, *inner = detail["loc"]
-        named = f"; allowed: {', '.join(names)}" if detail["type"] in ("missing", "extra_forbidden") else ""
-        words = f"{study}: {complaint(detail, inner)}" if outer else complaint(detail)
-        raise ProfileError(f"{path.name}, line {_line_of(content, detail['loc'])}: {words}{named}") from error
-
-
-def _line_of(content: Mapping, place: tuple[str | int, ...]) -> int:
-    """Return the line of what lies at a place, or of the nearest around it whose line is known."""
-    line, value = content.line, content
-    for key in place:
-        if isinstance(value, Mapping):
-            line = value.lines.get(key, line)
-        if isinstance(value, list | dict):
-            value = value.get(key) if isinstance(value, dict) else value[key]
-            line = getattr(value, "line", line) if isinstance(key, int) else line
-    return line
-
-
-def compose(path: Path) -> object:
-    """Return what a file of YAML holds: mappings that know their lines, lists and plain values.
-
-    Raises:
-        ProfileError: it is no YAML without tags, anchors and aliases, or too large.
+        ProfileError: the file is no such YAML, too large, lacks something, or holds a value that is not allowed.
     """
     try:
         text = path.read_bytes()
@@ -139,12 +112,24 @@ def compose(path: Path) -> object:
             raise ProfileError(f"{path.name}: {len(text)} bytes; allowed: {LARGEST_BYTES}")
         loader = _Loader(text.decode())
         loader.name = path.name
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProfileError(f"{path.name}, line {line}: not YAML ({error.problem or error.context})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ProfileError(f"{path.name}: not text in UTF-8 ({str(error).splitlines()[0][:200]})") from error
+    if not isinstance(values, dict) or not values:
+        raise ProfileError(f"{path.name}, line 1: allowed: a mapping of {keys}")
+    content = Content(values, node, path.name)
+    try:
+        return content, TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        first, *inner = place = detail["loc"]
+        named = f"; allowed: {', '.join(names)}" if detail["type"] in ("missing", "extra_forbidden") else ""
+        words = f"{first}: {complaint(detail, inner)}" if inner else complaint(detail)
+        raise content.error(words + named, *place) from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -167,23 +152,16 @@ class _Loader(yaml.SafeLoader):
         if node.tag not in PLAIN:
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
             self.refuse(node, f"a value of kind {kind[:80]}; allowed: plain texts and numbers")
-        return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        if not isinstance(node, yaml.MappingNode):
+        if isinstance(node, yaml.ScalarNode):
             try:
-                return super().construct_object(node, deep=True)
-            except ProfileError:
-                raise
+                self.construct_object(node)
             except ValueError as error:
                 self.refuse(node, f"{quoted(node.value)} ({str(error)[:80]})")
-        mapping = Mapping(node.start_mark.line + 1)
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node)
-            if not isinstance(key, str) or key in mapping:
-                self.refuse(
-                    key_node, f"key {str(key)[:80]!r} {'occurs twice' if isinstance(key, str) else 'is no text'}"
-                )
-            mapping[key] = self.construct_object(value_node)
-            mapping.lines[key] = key_node.start_mark.line + 1
-        return mapping
+        keys = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str) or key in keys:
+                problem = "occurs twice" if isinstance(key, str) else "is no text"
+                self.refuse(key_node, f"key {str(key)[:80]!r} {problem}")
+            keys.add(key)
+        return node

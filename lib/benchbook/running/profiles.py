@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,6 +31,8 @@ UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a pro
 FIRST_USE_SECONDS = 45 * 60
 # How long a run of another machine's point may take here: as many times what it took there, or so many minutes.
 LIKE_FACTOR, LIKE_MINUTES = 10, 30
+
+Kinds = Callable[[str], tuple[str, ...]]  # from a framework to the kinds of device that it has where points will run
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class Point:
         return self.study, self.name
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Return device and framework; a study without a choice is torch's."""
+        return self.parameters["device"], self.parameters.get("framework", "torch")
+
+    @property
     def title(self) -> str:
         """Return the study's title and the settings, for people; with VERBOSE the ids."""
         from benchbook.studies import title  # imports matplotlib, which planning does not need
@@ -69,31 +76,28 @@ class Point:
         return f"{title(self.study)}: {setting(self.name)}"
 
 
-def read(
-    profile: str, studies: str = "all", device: str = "all", kinds: Callable[[str], tuple[str, ...]] = survey.kinds
-) -> list[Point]:
+def read(profile: str, studies: str = "all", device: str = "all", kinds: Kinds = survey.kinds) -> list[Point]:
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
         profile: name of a file in notebooks/profiles.
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
-        kinds: returns the kinds of device that a framework has where the points will run; default: here.
+        kinds: default: those of this computer.
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
         DeviceUnavailable: a study that was named has neither its framework nor its device here; of all studies such
             are left out, unless none remains.
     """
-    path = layout.profile(profile)
-    content = profile_files.read(path)
+    content = profile_files.read(layout.profile(profile))
     chosen = list(content) if studies == "all" else studies.split()
     unknown = [study for study in chosen if study not in content]
     if unknown or not chosen:
         name = repr(unknown[0]) if unknown else "with an empty name (studies is empty)"
         raise ValueError(f"profile {profile} has no study {name}; allowed: all, {', '.join(content)}")
     for study in chosen:
-        _check_parameters(path.name, study, content)
+        _check_parameters(study, content)
     points, missing = {}, None
     for study in chosen:
         try:
@@ -107,13 +111,7 @@ def read(
     return _calibrate_when_needed(list(points.values()))
 
 
-def like(
-    machine: str,
-    studies: str,
-    device: str,
-    kinds: Callable[[str], tuple[str, ...]],
-    say: Callable[[str], object],
-) -> list[Point]:
+def like(machine: str, studies: str, device: str, kinds: Kinds, say: Callable[[str], object]) -> list[Point]:
     """Return the points of a machine's last sessions, to be run here: those on an accelerator on the one that is here.
 
     Args:
@@ -170,10 +168,8 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
     """
     ordered = [point for point in points if point.study != CALIBRATION]
     for point in reversed([point for point in points if point.study == CALIBRATION]):
-        framework = point.parameters.get("framework", "torch")
-        users = [other.study for other in ordered if other.parameters.get("framework", "torch") == framework]
-        first = [other.study for other in ordered].index(users[0]) if users else 0
-        ordered.insert(first, point)
+        users = [other.study for other in ordered if other.place[1] == point.place[1]]
+        ordered.insert([other.study for other in ordered].index(users[0]) if users else 0, point)
     return ordered
 
 
@@ -224,7 +220,13 @@ def collect(study: str, names: dict) -> dict:
     Raises:
         ValueError: papermill was given a parameter that is not declared, or one has another type.
     """
-    flat(study, _injected(names.get("In", ())))
+    injected = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for source in names.get("In", ())  # the cells that IPython ran; papermill's own begins with a comment
+        if source.startswith("# Parameters\n")
+        for node in ast.parse(source).body
+    }
+    flat(study, injected)
     return declared(study) | flat(study, {name: names[name] for name in in_notebook(study)})
 
 
@@ -239,48 +241,29 @@ def flat(study: str, parameters: dict) -> dict:
         ValueError: an unknown parameter, key or profile, or a value of another type; says what is allowed.
     """
     own, keys = in_notebook(study), budget(study)
-    unknown = next((name for name in parameters if name not in own), None)
-    if unknown in keys:
-        raise ValueError(
-            f"{study}: {unknown} is a key of budget; allowed: budget={{{unknown!r}: {parameters[unknown]!r}}}"
-        )
-    if unknown is not None:
-        raise _unknown(f"{study} has no parameter", unknown, parameters[unknown], own)
-    plain = {name: value for name, value in parameters.items() if name != BUDGET}
+    for name, value in parameters.items():
+        if name in keys and name not in own:
+            raise ValueError(f"{study}: {name} is a key of budget; allowed: budget={{{name!r}: {value!r}}}")
+    _check_names(f"{study} has no parameter", parameters, own)
     inside = parameters.get(BUDGET, {})
     if isinstance(inside, str):
-        inside = _budget_of(inside, study)
+        content = profile_files.read(layout.profile(inside))
+        if study not in content:
+            allowed = "a profile that has it, or a dict of keys"
+            raise ValueError(f"budget {inside!r} has no study {study}; allowed: {allowed}")
+        inside = content[study].get("parameters", {}).get(BUDGET, {})
     if not isinstance(inside, dict):
         raise ValueError(f"{study}: budget is {quoted(inside)}; allowed: a profile's name or a dict of its keys")
-    unknown = next((key for key in inside if key not in keys), None)
-    if unknown is not None:
-        raise _unknown(f"{study}: budget has no key", unknown, inside[unknown], keys)
-    check(study, plain | inside)
-    return plain | inside
+    _check_names(f"{study}: budget has no key", inside, keys)
+    values = {name: value for name, value in parameters.items() if name != BUDGET} | inside
+    check(study, values)
+    return values
 
 
-def _budget_of(profile: str, study: str) -> dict:
-    """Return the budget that a profile has for all points of a study."""
-    content = profile_files.read(layout.profile(profile))
-    if study not in content:
-        raise ValueError(f"budget {profile!r} has no study {study}; allowed: a profile that has it, or a dict of keys")
-    return content[study].get("parameters", {}).get(BUDGET, {})
-
-
-def _unknown(complaint: str, name: object, value: object, allowed: Iterable[str]) -> ValueError:
-    return ValueError(f"{complaint} {quoted(name)} (value {quoted(value)}); allowed: {', '.join(allowed)}")
-
-
-def _injected(cells: Sequence[str]) -> dict:
-    """Return what papermill wrote into a notebook, from the cells that IPython ran: its own begins with a comment."""
-    return {
-        target.id: ast.literal_eval(node.value)
-        for source in cells
-        if source.startswith("# Parameters\n")
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-    }
+def _check_names(complaint: str, given: dict, allowed: dict) -> None:
+    for name, value in given.items():
+        if name not in allowed:
+            raise ValueError(f"{complaint} {quoted(name)} (value {quoted(value)}); allowed: {', '.join(allowed)}")
 
 
 def check(study: str, parameters: dict) -> None:
@@ -290,9 +273,8 @@ def check(study: str, parameters: dict) -> None:
         ValueError: names the parameter, its value, and what is allowed.
     """
     defaults = declared(study)
+    _check_names(f"{study} has no parameter", parameters, defaults)
     for name, value in parameters.items():
-        if name not in defaults:
-            raise _unknown(f"{study} has no parameter", name, value, defaults)
         wanted = type(defaults[name])
         right = type(value) is wanted or (wanted is float and type(value) is int)
         if not right or (wanted is float and not math.isfinite(value)):
@@ -305,9 +287,7 @@ def check(study: str, parameters: dict) -> None:
         raise ValueError(f"{study}: {complaint(error.errors(include_url=False)[0])}") from error
 
 
-def points_of(
-    study: str, entry: dict, device: str, kinds: Callable[[str], tuple[str, ...]] = survey.kinds
-) -> list[Point]:
+def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds) -> list[Point]:
     """Return the points of one study.
 
     Args:
@@ -328,9 +308,8 @@ def points_of(
                 raise
             missing = error
             continue
-        lists = {name: value if isinstance(value, list) else [value] for name, value in choices.items()}
-        for *values, place in itertools.product(*lists.values(), places):
-            overrides = dict(zip(lists, values, strict=True)) | place
+        for *values, place in itertools.product(*map(_as_list, choices.values()), places):
+            overrides = dict(zip(choices, values, strict=True)) | place
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             for name in FILES & parameters.keys():
@@ -352,64 +331,57 @@ def _choices(entry: dict, point: dict) -> dict:
     return plain | {key: value for part in both for key, value in part.get(BUDGET, {}).items()}
 
 
-def _check_parameters(name: str, study: str, content: profile_files.Mapping) -> None:
+def _check_parameters(study: str, content: profile_files.Content) -> None:
     """Refuse a study without a notebook, and a value that its notebook does not declare, before any device is asked.
 
     Raises:
         ProfileError: names file and line, the value and what is allowed.
     """
+    entry, place = content[study], [study]
+    given = {("parameters",): entry.get("parameters", {})}
+    given |= {("points", number): point for number, point in enumerate(entry["points"])}
     try:
-        line = content.lines[study]
         declared(study)
-        for point in (content[study].get("parameters", {}), *content[study]["points"]):
-            for parameter, values in point.items():
-                line = point.lines[parameter]
-                for value in values if isinstance(values, list) else [values]:
-                    if parameter != profile_files.LIMIT:
-                        flat(study, {parameter: value})
-        for point in content[study]["points"]:
-            line = point.line
-            _check_search(_choices(content[study], point))
+        for inside, parameters in given.items():
+            for name, values in parameters.items():
+                place = [study, *inside, name]
+                for value in _as_list(values):
+                    if name != profile_files.LIMIT:
+                        flat(study, {name: value})
+        for number, point in enumerate(entry["points"]):
+            place = [study, "points", number]
+            choices = _choices(entry, point)
+            least = min(_as_list(choices.get("search_seconds", 1)))
+            if "tuned" in _as_list(choices.get("variant")) and least <= 0:
+                raise ValueError(f"search_seconds is {least!r} with variant tuned; allowed: above 0")
     except ValueError as error:
-        raise profile_files.ProfileError(f"{name}, line {line}: {error}") from error
+        raise content.error(error, *place) from error
 
 
-def _check_search(choices: dict) -> None:
-    """Refuse a point that is called tuned without time for a search."""
-    variants, limits = (
-        value if isinstance(value, list) else [value]
-        for value in (choices.get("variant"), choices.get("search_seconds", 1))
-    )
-    if "tuned" in variants and min(limits) <= 0:
-        raise ValueError(f"search_seconds is {min(limits)!r} with variant tuned; allowed: above 0")
+def _as_list(value: object) -> list:
+    return value if isinstance(value, list) else [value]
 
 
-def _places(
-    frameworks: str | list[str] | None, wanted: str | list[str], chosen: str, kinds: Callable[[str], tuple[str, ...]]
-) -> list[dict]:
+def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str, kinds: Kinds) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice is torch's.
 
     Of a list of frameworks those that are installed count, with the devices they have; a name alone must be there.
     """
-    if frameworks is None:
-        return [{"device": kind} for kind in _devices(wanted, chosen, "torch", kinds)]
-    several = isinstance(frameworks, list)
-    names = [name for name in frameworks if name in devices.installed()] if several else [frameworks]
-    places, missing = [], []
-    for name in names:
-        name = devices.choose_framework(name)
+    if wanted is None:
+        return [{"device": each} for each in _devices(kind, chosen, "torch", kinds)]
+    places, missing = [], None
+    for name in [name for name in wanted if name in devices.installed()] if isinstance(wanted, list) else [wanted]:
         try:
-            places += [{"framework": name, "device": kind} for kind in _devices(wanted, chosen, name, kinds)]
+            name = devices.choose_framework(name)
+            places += [{"framework": name, "device": each} for each in _devices(kind, chosen, name, kinds)]
         except devices.DeviceUnavailable as error:
-            missing.append(error)
-    if missing and len(missing) == len(names):
-        raise missing[0]
+            missing = missing or error
+    if missing and not places:
+        raise missing
     return places
 
 
-def _devices(
-    wanted: str | list[str], chosen: str, framework: str, kinds: Callable[[str], tuple[str, ...]]
-) -> tuple[str, ...]:
+def _devices(wanted: str | list[str], chosen: str, framework: str, kinds: Kinds) -> tuple[str, ...]:
     """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
     if isinstance(wanted, list):
         return tuple(kind for kind in kinds(framework) if kind in wanted and chosen in ("all", kind))
