@@ -17,7 +17,8 @@ from tqdm import tqdm
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.judging import intervals
-from benchbook.measuring import protocol, sensors
+from benchbook.measuring import sensors
+from benchbook.measuring.window import endless, train_window
 from benchbook.studies import datasets
 
 KERAS = {"mobilenetv2_energy": 20, "segmentation_scaling": 3}
@@ -39,7 +40,7 @@ def measured_seconds(workload, batches, sensor) -> float:
     num_images = len(batches) * workload.batch_size
     with tqdm(total=num_images, mininterval=1.0, disable=True) as bar:
         started = time.perf_counter()
-        protocol.train_window(workload, sensor, batches, bar)
+        train_window(workload, sensor, batches, bar)
         return time.perf_counter() - started
 
 
@@ -51,7 +52,7 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
     sensor = sensors.open_sensor(workload.device)
 
     def batches() -> list:
-        return list(itertools.islice(protocol.endless(workload), num_steps))
+        return list(itertools.islice(endless(workload), num_steps))
 
     return lambda: bare_seconds(workload, batches()), lambda: measured_seconds(workload, batches(), sensor)
 

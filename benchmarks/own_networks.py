@@ -18,6 +18,7 @@ from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, protocol, runs
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.measuring.window import train_window
 from benchbook.studies.your_network import plan as your_network
 
 SECONDS, ROUNDS = 0.3, 3
@@ -140,7 +141,7 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
     ratios = []
     for _ in range(ROUNDS):
         loader = [batch for _ in range(steps // 16 + 1) for batch in workload.batches(0)][:steps]
-        own = protocol.train_window(workload, NO_SENSOR, loader)["seconds"]
+        own = train_window(workload, NO_SENSOR, loader)["seconds"]
         begun = time.perf_counter()
         train(steps)
         ratios.append((time.perf_counter() - begun) / own)

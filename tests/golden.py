@@ -30,7 +30,8 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
 from benchbook.judging.verdicts import Verdict
 from benchbook.machine import layout
-from benchbook.measuring import protocol, tuned
+from benchbook.measuring import tuned
+from benchbook.measuring.window import endless
 from benchbook.record.forecast import Question
 from benchbook.record.model import Unknown
 from benchbook.report import aggregation, answers, claim_outcomes
@@ -228,7 +229,7 @@ def first_losses(point: profiles.Point) -> dict:
                 exec(cell["source"], names)
             if "parameters" in cell["metadata"].get("tags", []):
                 names |= points.nested(point.study, point.parameters)
-    workload, batches = names["workload"], protocol.endless(names["workload"])
+    workload, batches = names["workload"], endless(names["workload"])
     workload.enter()
     taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]
     batches.close()

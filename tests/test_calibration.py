@@ -72,7 +72,7 @@ class Donating(Queue):
 def rate(monkeypatch):
     """Give every operation a known time, on a clock that nothing else moves; return seconds by (kind, size)."""
     clock, seconds = Clock(), {}
-    monkeypatch.setattr(protocol, "time", clock)
+    monkeypatch.setattr("benchbook.measuring.window.time", clock)
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
 
     def make(kind):
@@ -216,7 +216,8 @@ def test_launches_are_counted(rate, tmp_path):
 
 def test_idle_power_is_joules_over_seconds_and_missing_without_a_sensor(monkeypatch, tmp_path):
     clock = Clock()
-    monkeypatch.setattr(protocol, "time", clock)
+    for module in ("protocol", "window"):
+        monkeypatch.setattr(f"benchbook.measuring.{module}.time", clock)
     clock.sleep = clock.advance
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
     record = run(tmp_path)

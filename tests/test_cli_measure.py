@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from benchbook.commands import cli, measure
 from benchbook.machine import layout
-from benchbook.measuring import protocol, runs
+from benchbook.measuring import runs
+from benchbook.measuring.window import window
 from benchbook.rows import networks, points, records
 from benchbook.running import session
 from benchbook.studies.study import Evidence
@@ -181,9 +182,9 @@ def test_the_beginning_of_what_other_processes_print_is_kept():
 
 def test_a_clock_that_a_network_replaces_is_not_the_windows(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
-    with protocol.window(CPU) as window:
+    with window(CPU) as timed:
         sum(range(10_000))
-    assert window.seconds > 0
+    assert timed.seconds > 0
 
 
 def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys):

@@ -1,5 +1,6 @@
 import mmap
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
-from benchbook.measuring import protocol, sensors
+from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Energy, NoSensor, ZeusSensor
+from benchbook.measuring.window import window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
 from fakes import CPU, Clock, Sensor
@@ -56,7 +58,7 @@ def _apple(**parts) -> SimpleNamespace:
 
 def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
     clock = Clock()
-    monkeypatch.setattr(protocol, "time", clock)
+    monkeypatch.setattr("benchbook.measuring.window.time", clock)
 
     def batches():
         for wait in (2, 5):
@@ -64,28 +66,28 @@ def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
             yield wait
         clock.advance(11)  # a loader takes time to find that it is at its end
 
-    with protocol.window(CPU, NoSensor()) as window:
+    with window(CPU, NoSensor()) as timed:
         for _ in range(2):  # two loaders, one after the other
-            for _ in window.inputs(batches()):
+            for _ in timed.inputs(batches()):
                 clock.advance(100)
-    assert window.seconds == 2 * (2 + 100 + 5 + 100 + 11)
-    assert window.input_seconds == 2 * (2 + 5 + 11)
+    assert timed.seconds == 2 * (2 + 100 + 5 + 100 + 11)
+    assert timed.input_seconds == 2 * (2 + 5 + 11)
 
 
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(monkeypatch, log):
-    monkeypatch.setattr(protocol, "time", Clock(log))
-    with protocol.window(CUDA, Sensor(log)) as window:
-        log += window.inputs(["body"])
+    monkeypatch.setattr("benchbook.measuring.window.time", Clock(log))
+    with window(CUDA, Sensor(log)) as timed:
+        log += timed.inputs(["body"])
     body = [*["clock"] * 3, "body", *["clock"] * 2]  # its start; two for the input, two for its end
     assert log == ["reset", "synchronize cuda", "begin", *body, "synchronize cuda", "clock", "end"]
 
 
 def test_window_becomes_columns_of_a_row(monkeypatch, log):
     clock = Clock()
-    monkeypatch.setattr(protocol, "time", clock)
-    with protocol.window(CPU, Sensor([], joules=5.0)) as window:
+    monkeypatch.setattr("benchbook.measuring.window.time", clock)
+    with window(CPU, Sensor([], joules=5.0)) as timed:
         clock.advance(4)
-    assert window.columns() == {
+    assert timed.columns() == {
         "seconds": 4.0,
         "input_seconds": 0.0,
         "energy_joules": 5.0,
@@ -93,30 +95,30 @@ def test_window_becomes_columns_of_a_row(monkeypatch, log):
         "energy_boundary": "board",
         "peak_memory_bytes": 7,
         "memory_method": "counted",
-        "page_faults": window.page_faults,
+        "page_faults": timed.page_faults,
     }
-    assert set(window.columns()) <= set(records.COLUMNS)
+    assert set(timed.columns()) <= set(records.COLUMNS)
 
 
 @pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
 def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counted):
     if not counted:  # as gVisor answers
-        monkeypatch.setattr(protocol.resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
+        monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
     memory = mmap.mmap(-1, 1000 * mmap.PAGESIZE)
-    with protocol.window(CPU, NoSensor()) as window:
+    with window(CPU, NoSensor()) as timed:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
-    with protocol.window(CPU, NoSensor()) as again:
+    with window(CPU, NoSensor()) as again:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
     if counted:
-        assert window.page_faults - again.page_faults == pytest.approx(1000, rel=0.1)
+        assert timed.page_faults - again.page_faults == pytest.approx(1000, rel=0.1)
     else:
-        assert window.page_faults is None
+        assert timed.page_faults is None
 
 
 def test_exception_in_a_window_is_raised_again(log):
-    with pytest.raises(ZeroDivisionError), protocol.window(CPU, NoSensor()):
+    with pytest.raises(ZeroDivisionError), window(CPU, NoSensor()):
         _ = 1 / 0
 
 

@@ -16,7 +16,6 @@ import pytest
 import fakes
 from benchbook.frameworks.devices import Device
 from benchbook.machine import identity, layout
-from benchbook.measuring import protocol
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
@@ -124,7 +123,7 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
     given = RESIDENT | {"budget": SMALL | {"try_seconds": try_seconds}}
     with monkeypatch.context() as patched:
-        patched.setattr(protocol, "time", clock)
+        patched.setattr("benchbook.measuring.window.time", clock)
         patched.setattr(TorchWorkload, "step", clock.watched(TorchWorkload.step))
         for clock.source, names in run_code(layout.notebook("mnist_speedup"), given):
             if "time" in names:

@@ -9,6 +9,7 @@ import plants
 import small
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
+from benchbook.measuring.window import steps_lasting, train_window
 from benchbook.rows import records
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, FakeWorkload, Sensor, run
@@ -67,7 +68,7 @@ def test_losses_are_read_after_the_clock_has_stopped(clock):
     clock.log = []
     workload = FakeWorkload(clock)
     workload.log = clock.log
-    measures = protocol.train_window(workload, Sensor(clock.log), [(0, 0, 4)])
+    measures = train_window(workload, Sensor(clock.log), [(0, 0, 4)])
     assert clock.log.count("mean_loss") == 1
     assert clock.log.index("mean_loss") > clock.log.index("end") > clock.log.index((0, 0, 4))
     assert measures["energy_joules"] == 5.0
@@ -116,9 +117,10 @@ def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_long_enough(sec
 
     def train(count):
         tried.append(count * seconds)
-        return tried[-1] + (5.0 if len(tried) == 1 and seconds < 0.1 else 0.0)  # the first one compiles
+        compiling = 5.0 if len(tried) == 1 and seconds < 0.1 else 0.0
+        return {"seconds": tried[-1] + compiling}
 
-    num_steps = protocol.steps_lasting(1.0, train)
+    num_steps = steps_lasting(1.0, train)
     assert tried[-1] + 5.0 >= 0.5
     assert num_steps * seconds >= 1.0 or len(tried) == 1
     assert sum(tried) < 4.0
@@ -150,7 +152,7 @@ def test_steps_are_the_optimisers_own_count_without_those_that_a_scaler_leaves_o
     clock.perf_counter = iter(range(100, 200)).__next__
 
     def steps() -> int:
-        return protocol.train_window(workload, sensors.NO_SENSOR, workload.batches(0))["steps"]
+        return train_window(workload, sensors.NO_SENSOR, workload.batches(0))["steps"]
 
     assert steps() == 6
     workload.scaler.update(2.0**60)

@@ -9,7 +9,8 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import calibration, parity, protocol, sensors, tuned
+from benchbook.measuring import calibration, parity, tuned
+from benchbook.measuring.window import trainer
 from benchbook.studies import datasets
 from benchbook.studies.datasets import shapes
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -47,10 +48,8 @@ def build(name, device=CPU, precision="fp32", compiled=False, **options):
 
 
 def losses(workload, num_steps=2):
-    windows = [
-        protocol.train_window(workload, sensors.NO_SENSOR, [batch])
-        for batch, _ in zip(protocol.endless(workload), range(num_steps), strict=False)
-    ]
+    train = trainer(workload)
+    windows = [train(1) for _ in range(num_steps)]
     assert {window["steps"] for window in windows} <= {0, 1}  # none where float16 overflowed
     return [window["loss"] for window in windows]
 

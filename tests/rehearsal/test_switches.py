@@ -14,7 +14,8 @@ from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.torch import training as runtime
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity, protocol, sensors, tuned
+from benchbook.measuring import parity, sensors, tuned
+from benchbook.measuring.window import train_window
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, run
@@ -209,6 +210,6 @@ def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeyp
     digits = datasets.load("digits")
     settings = Settings(compiled=True, graphs=graphs)
     workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
-    protocol.train_window(workload, sensors.NO_SENSOR, itertools.islice(workload.batches(0), 3))
+    train_window(workload, sensors.NO_SENSOR, itertools.islice(workload.batches(0), 3))
     assert asked == [mode]
     assert len(steps) == (3 if graphs else 0)

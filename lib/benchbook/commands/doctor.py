@@ -24,8 +24,9 @@ from benchbook.frameworks import devices, operations, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, Refused
 from benchbook.judging.parity import TOLERANCES
 from benchbook.machine import condition, identity, layout
-from benchbook.measuring import calibration, parity, protocol, runs, sensors
+from benchbook.measuring import calibration, parity, runs, sensors
 from benchbook.measuring.runs import Run
+from benchbook.measuring.window import train_window, window
 from benchbook.rows import packing, records
 from benchbook.studies.plan import StudyPlan, plans
 
@@ -89,12 +90,12 @@ def check_energy(device: Device) -> Answer:
         if device.features.energy_counter == "rapl" and sensors.RAPL.exists():
             hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
         return MISSING, "no counter can be read", hint
-    with protocol.window(device, sensor) as window:
+    with window(device, sensor) as timed:
         time.sleep(SENSOR_SECONDS)
-    if window.energy.joules is None:
+    if timed.energy.joules is None:
         return MISSING, f"{type(sensor).__name__} did not move in {SENSOR_SECONDS:g} s", f"{ISSUE}: which chip is it?"
-    watts = window.energy.joules / window.seconds
-    return RIGHT, f"{watts:.3g} W at rest ({window.energy.method}, {window.energy.boundary})", ""
+    watts = timed.energy.joules / timed.seconds
+    return RIGHT, f"{watts:.3g} W at rest ({timed.energy.method}, {timed.energy.boundary})", ""
 
 
 def check_products(device: Device) -> Answer:
@@ -142,7 +143,7 @@ def check_study(device: Device, plan: type[StudyPlan]) -> Answer:
     fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
     losses = []
     for _ in range(2):
-        losses.append(protocol.train_window(workload, sensors.NO_SENSOR, [batch])["loss"])
+        losses.append(train_window(workload, sensors.NO_SENSOR, [batch])["loss"])
         workload.restore(fresh)
     evaluation = workload.evaluate()
     loss = None if evaluation.loss is None else float(evaluation.loss)
@@ -283,9 +284,9 @@ def main() -> None:
 
 
 def _seconds(device: Device, operation: operations.Operation, count: int) -> float:
-    with protocol.window(device) as window:
-        window.last = operations.queue(operation, count)
-    return window.seconds
+    with window(device) as timed:
+        timed.last = operations.queue(operation, count)
+    return timed.seconds
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
 from benchbook.measuring import protocol, runs, sensors
-from benchbook.measuring.protocol import Window
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
+from benchbook.measuring.window import Window, window
 from benchbook.rows import records
 
 UNDONE = 0.1  # share of the time that may be left after synchronising: reading one number takes some
@@ -171,8 +171,8 @@ def _append_windows(
     rows = []
     for _ in range(budget.num_windows):
         started_at = runs.now()
-        window = _time(device, operation, count, sensor)
-        rate = count / window.seconds
+        timed = _time(device, operation, count, sensor)
+        rate = count / timed.seconds
         bytes_per_second = rate * work.get("bytes_per_sample", 0)
         if bytes_per_second > most_bytes_per_second:
             message = (
@@ -181,15 +181,15 @@ def _append_windows(
             )
             refused = {"model": work["model"], "settings": stated, "message": message}
             return [*rows, record.append(started_at=started_at, status="unsupported", **refused)]
-        measures = work | window.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
+        measures = work | timed.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
         rows.append(record.append(started_at=started_at, **measures))
     return rows
 
 
 def _time(device: Device, operation: Operation, count: int, sensor: Sensor = NO_SENSOR) -> Window:
-    with protocol.window(device, sensor) as window:
-        window.last = operations.queue(operation, count)
-    return window
+    with window(device, sensor) as timed:
+        timed.last = operations.queue(operation, count)
+    return timed
 
 
 def check_synchronize(

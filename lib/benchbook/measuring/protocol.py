@@ -1,113 +1,31 @@
 """Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
 
-The rules are the project's measuring rules: the device is synchronised once at each end of a window and nowhere inside
-it, the first call is a row of its own, warm-up is kept but never averaged and changes nothing that follows, losses are
-read after the clock has stopped.
+The first call is a row of its own; warm-up is kept but never averaged and changes nothing that follows. See `window`
+for how each is timed.
 """
 
 import itertools
-import math
-import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pandas
 from tqdm import tqdm
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import intervals
 from benchbook.measuring import audit, runs, sensors
 from benchbook.measuring.runs import Run
-from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
+from benchbook.measuring.sensors import Sensor
+from benchbook.measuring.window import endless, status, steps_lasting, train_window, trainer, window
 from benchbook.rows import records
 
-time = SimpleNamespace(**vars(time))  # saved before the user's code runs, which may replace a clock
-PROBE_SECONDS = 0.5  # a window this long shows how long a step is
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 SUSTAINED_SECONDS = 10.0  # of a window in minutes without a pause
 LEAST_SUSTAINED = 6  # windows, so that a short run has a first and a last part, too
-
-
-@dataclass
-class Window:
-    """The measures of a window, taken between two synchronisations.
-
-    Attributes:
-        seconds: wall time of the window.
-        input_seconds: the part of it in which the host waited for input (it may overlap device work).
-        energy: joules with method and boundary.
-        peak_memory_bytes, memory_method: see devices.peak_memory.
-        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
-        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
-    """
-
-    seconds: float = 0.0
-    input_seconds: float = 0.0
-    energy: Energy = field(default_factory=Energy)
-    peak_memory_bytes: int | None = None
-    memory_method: str | None = None
-    page_faults: int | None = None
-    last: Any = None
-
-    def inputs(self, batches: Iterable) -> Iterator:
-        """Yield batches while adding the time spent waiting for each to `input_seconds`."""
-        iterator, clock = iter(batches), time.perf_counter
-        while True:
-            asked = clock()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            finally:
-                self.input_seconds += clock() - asked
-            yield batch
-
-    def columns(self) -> dict:
-        """Return the window as columns of a row."""
-        return {
-            "seconds": self.seconds,
-            "input_seconds": self.input_seconds,
-            "energy_joules": self.energy.joules,
-            "energy_method": self.energy.method,
-            "energy_boundary": self.energy.boundary,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "memory_method": self.memory_method,
-            "page_faults": self.page_faults,
-        }
-
-
-@contextmanager
-def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
-    """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
-
-    Args:
-        device: the device that is synchronised at both ends.
-        sensor: from `sensors.open_sensor`.
-    """
-    measured = Window()
-    device.backend.reset_peak_memory(device)
-    device.backend.synchronize(device)
-    sensor.begin()
-    faults = _page_faults()
-    started = time.perf_counter()
-    yield measured
-    device.backend.synchronize(device, measured.last)
-    measured.seconds = time.perf_counter() - started
-    measured.page_faults = _page_faults() - faults if faults else None
-    measured.energy = sensor.end()
-    measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
-
-
-def _page_faults() -> int:
-    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 @dataclass(frozen=True)
@@ -284,9 +202,9 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit=unit, unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
         for repeat in itertools.count():
-            inputs = _inputs(workload, num_steps, record.common["variant"])
+            windows = _windows(workload, sensor, num_steps, record.common["variant"], bar)
             for part in plan.parts():
-                last = _train(workload, record, sensor, part, inputs, repeat, bar, rates)
+                last = _train(workload, record, part, windows, repeat, rates)
                 if plan.evaluates:
                     with record.during("evaluate"):
                         _evaluate(workload, record, sensor, repeat, last["epoch"])
@@ -316,141 +234,57 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
     """
     if minutes <= 0:
         raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
-    sensor, batches = sensors.open_sensor(workload.device), endless(workload)
-    stream = started(batches)
+    train = trainer(workload, sensors.open_sensor(workload.device))
     length = min(SUSTAINED_SECONDS, minutes * 60 / LEAST_SUSTAINED)
     seconds, num_steps = 0.0, 1
     with record.during("train"):
         while seconds < minutes * 60:
-            measures = train_window(workload, sensor, itertools.islice(stream, num_steps))
+            measures = train(num_steps)
             record.append(epoch=workload.epoch + 1, **measures)
             if measures["status"] == "diverged":
                 break
             seconds += measures["seconds"]
             num_steps = max(1, round(num_steps * length / measures["seconds"]))
-    batches.close()
     return records.read(record.path)
 
 
-def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
-    """Train on the batches inside one window.
-
-    Args:
-        workload: what to train.
-        sensor: from `sensors.open_sensor`.
-        batches: the window's input; the wait for each is `input_seconds`.
-        bar: a progress bar of samples, or None.
-
-    Returns:
-        Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.
-    """
-    started_at, losses, samples = runs.now(), [], 0
-    workload.enter()
-    steps = workload.steps_taken()
-    with window(workload.device, sensor) as timed:
-        for batch in timed.inputs(batches):
-            losses.append(workload.step(batch))
-            count = workload.num_samples(batch)
-            samples += count
-            if bar is not None:
-                bar.update(count)
-        timed.last = losses[-1:]  # of one step's outputs none is ready before the step is done
-    loss = workload.mean_loss(losses)
-    return {
-        "started_at": started_at,
-        "samples": samples,
-        "steps": workload.steps_taken() - steps,
-        "samples_per_second": samples / timed.seconds,
-        "loss": loss,
-        "status": _status(loss),
-        **timed.columns(),
-    }
-
-
-def endless(workload: Workload) -> Iterator:
-    """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
-    for batches in workload.epochs():
-        yield from batches
-        workload.end_epoch()
-
-
-def steps_lasting(seconds: float, train: Callable[[int], float], num_steps: int = 1) -> int:
-    """Return how many steps last so many seconds, by windows that grow until one is long enough to say it.
-
-    Args:
-        seconds: above 0.
-        train: takes so many steps and returns their seconds.
-        num_steps: the least number of steps.
-    """
-    tried = num_steps
-    while (took := train(tried)) < min(seconds / 2, PROBE_SECONDS):
-        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
-    return max(num_steps, math.ceil(tried * seconds / took))
-
-
-def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
-    """Yield windows of training of about so many seconds, see `train_window`; their number of steps is tried first."""
-    batches = endless(workload)
-
-    def train(num_steps: int) -> dict:
-        return train_window(workload, sensor, itertools.islice(batches, num_steps))
-
-    train(1)  # builds kernels
-    num_steps = steps_lasting(seconds, lambda count: train(count)["seconds"])
-    while True:
-        yield train(num_steps)
-
-
-def _steps_of_a_window(workload: Workload, record: Run, sensor, plan: Plan) -> int:
+def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Plan) -> int:
     """Return the steps of a window, 0 for a whole epoch; to try out how many last long enough, train on."""
     if plan.whole_epochs:
         return 0
     least = max(1, round(plan.samples_per_window / workload.batch_size))
     if not plan.window_seconds:
         return least
-    batches = endless(workload)
-    stream = started(batches)
+    train = trainer(workload, sensor)
     with record.during("warmup"):
-        num_steps = steps_lasting(
-            plan.window_seconds,
-            lambda count: record.append(**train_window(workload, sensor, itertools.islice(stream, count)))["seconds"],
-            least,
-        )
-    batches.close()
-    return num_steps
+        return steps_lasting(plan.window_seconds, lambda count: record.append(**train(count)), least)
 
 
-def _inputs(workload: Workload, num_steps: int, variant: str | None) -> Iterator[Iterable]:
-    """Yield the batches of each window: so many steps, or 0 for a whole epoch.
+def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | None, bar: tqdm) -> Iterator[dict]:
+    """Yield windows of so many steps, or, for 0, of a whole epoch.
 
     A whole epoch of the reference starts its loader's processes inside the window, as the article did. Other windows
     find them at work: where they begin by spawn, that takes seconds.
     """
     if num_steps:
-        stream = started(endless(workload))
+        train = trainer(workload, sensor, bar)
         while True:
-            yield itertools.islice(stream, num_steps)
-    elif variant == "reference":
-        while True:
-            yield itertools.chain.from_iterable(map(workload.batches, [workload.epoch]))
-    else:
-        yield from workload.epochs()
+            yield train(num_steps)
+
+    def epoch() -> Iterator:
+        yield from workload.batches(workload.epoch)  # begun when the first batch is asked for
+
+    for batches in iter(epoch, None) if variant == "reference" else workload.epochs():
+        yield train_window(workload, sensor, batches, bar)
 
 
 def _train(
-    workload: Workload,
-    record: Run,
-    sensor,
-    plan: Plan,
-    inputs: Iterator[Iterable],
-    repeat: int,
-    bar: tqdm,
-    rates: list[float],
+    workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int, rates: list[float]
 ) -> dict:
     """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
     with record.during("train"):
         for number in itertools.count(1):
-            measures = train_window(workload, sensor, next(inputs), bar)
+            measures = next(windows)
             epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
             if plan.whole_epochs:
                 workload.end_epoch()
@@ -472,7 +306,7 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
     record.append(
         repeat=repeat,
         epoch=epoch,
-        status="ok" if loss is None else _status(loss),
+        status="ok" if loss is None else status(loss),
         started_at=started_at,
         samples=evaluation.samples,
         samples_per_second=evaluation.samples / timed.seconds,
@@ -482,12 +316,3 @@ def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) 
         flops_per_sample=None,  # the description counts a training step
         **timed.columns(),
     )
-
-
-def _status(loss: float) -> str:
-    return "ok" if math.isfinite(loss) else "diverged"
-
-
-def started(batches: Iterator) -> Iterator:
-    """Fetch the first batch now, so that a window shorter than an epoch does not include the loader's start."""
-    return itertools.chain([next(batches)], batches)

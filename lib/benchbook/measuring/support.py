@@ -16,8 +16,9 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import statistics
 from benchbook.judging.parity import TOLERANCES
-from benchbook.measuring import protocol, runs, sensors
+from benchbook.measuring import runs, sensors
 from benchbook.measuring.runs import Run
+from benchbook.measuring.window import endless, train_window
 
 # The first is what the others are compared with. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = tuple(TOLERANCES)
@@ -102,7 +103,7 @@ def _try(
         workload = build(settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
         batches = _taken(workload, num_steps)
-        first = protocol.train_window(workload, sensors.NO_SENSOR, batches[:1])  # builds kernels as well
+        first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # builds kernels as well
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         if not math.isfinite(loss):
             complaint = "the first loss is not finite"
@@ -121,12 +122,12 @@ def _try(
 def _append_windows(workload: Workload, record: Run, batches: list, tried: str, columns: dict) -> None:
     sensor, settings = sensors.open_sensor(workload.device), record.settings_with(tried=tried)
     for _ in range(NUM_WINDOWS):
-        row = record.append(settings=settings, **columns, **protocol.train_window(workload, sensor, batches))
+        row = record.append(settings=settings, **columns, **train_window(workload, sensor, batches))
         if row["seconds"] > LONG_SECONDS:
             break
 
 
 def _taken(workload: Workload, num_steps: int) -> list:
     """Return the next batches on the device; an epoch with fewer begins again."""
-    batches = itertools.islice(protocol.endless(workload), num_steps)
+    batches = itertools.islice(endless(workload), num_steps)
     return [workload.to_device(batch) for batch in batches]

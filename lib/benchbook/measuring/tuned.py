@@ -37,9 +37,10 @@ from benchbook.judging.confirmation import REFERENCE, TUNED
 from benchbook.judging.intervals import Interval
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import parity, protocol, runs, sensors
+from benchbook.measuring import parity, runs, sensors
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
 from benchbook.rows import manifests, records
 
 LEAST_GAIN = 1.03  # a setting must be faster by this factor; less is noise on most machines
@@ -296,11 +297,11 @@ def _ask(
 def _short(folder: Path, kept: dict, build: Callable, trial: Settings, most: float) -> dict:
     """Return the seconds of a step after one of warm-up; of one that takes longer than `most`, no second is timed."""
     workload = kept[trial] = build(trial)
-    stream = protocol.endless(workload)
+    stream = endless(workload)
 
     def seconds(count: int = 1) -> float:
         batches = list(itertools.islice(stream, count))
-        return protocol.train_window(workload, NO_SENSOR, batches)["seconds"] / count
+        return train_window(workload, NO_SENSOR, batches)["seconds"] / count
 
     seconds()
     single = seconds()
@@ -316,11 +317,11 @@ def _long(folder: Path, kept: dict, build: Callable, trial: Settings, time_limit
     for settings in (Settings(), trial):
         if settings not in kept:
             _short(folder, kept, build, settings, math.inf)
-    streams = {settings: protocol.endless(kept[settings]) for settings in (Settings(), trial)}
+    streams = {settings: endless(kept[settings]) for settings in (Settings(), trial)}
 
     def seconds(settings: Settings, count: int) -> float:
         batches = list(itertools.islice(streams[settings], count))
-        return protocol.train_window(kept[settings], NO_SENSOR, batches)["seconds"]
+        return train_window(kept[settings], NO_SENSOR, batches)["seconds"]
 
     count = max(1, round(TRIAL_SECONDS / seconds(Settings(), 1)))
     while not blocks or (len(blocks) < BLOCKS and time.monotonic() < until):
@@ -366,40 +367,26 @@ def main() -> None:
 
 def _warm(workload: Workload) -> None:
     """Build and compile a workload by some steps, off the clock."""
-    stream = protocol.endless(workload)
+    train = trainer(workload)
     for step in range(WARM_UP_STEPS):
-        window = protocol.train_window(workload, NO_SENSOR, [next(stream)])
-        if step and window["seconds"] > TRIAL_SECONDS:  # the first builds and compiles
+        if train(1)["seconds"] > TRIAL_SECONDS and step:  # the first builds and compiles
             break
 
 
 def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:
     """Append windows of both workloads in turn, each as long as the other's: what slows the machine slows both."""
 
-    def steps_lasting(workload: Workload) -> int:
-        batches = protocol.endless(workload)
-
-        def train(count: int) -> float:
-            return protocol.train_window(workload, NO_SENSOR, itertools.islice(batches, count))["seconds"]
-
-        num_steps = protocol.steps_lasting(seconds, train)
-        batches.close()
-        return num_steps
-
     for workload in workloads.values():
         _warm(workload)
-    num_steps = {side: steps_lasting(workload) for side, workload in workloads.items()}
+    num_steps = {side: steps_lasting(seconds, trainer(workload)) for side, workload in workloads.items()}
     for side, visit in itertools.groupby(ORDER):
         workload = workloads[side]
-        sensor, batches = sensors.open_sensor(workload.device), protocol.endless(workload)
-        stream = protocol.started(batches)
-        columns = workload.description()
+        train, columns = trainer(workload, sensors.open_sensor(workload.device)), workload.description()
         if columns.get("num_workers"):  # whoever prepares batches ahead is as far ahead as in the middle of an epoch
-            protocol.train_window(workload, sensor, itertools.islice(stream, num_steps[side]))
+            train(num_steps[side])
         for _ in visit:
-            window = protocol.train_window(workload, sensor, itertools.islice(stream, num_steps[side]))
-            run.append(**columns, **window, settings=run.settings_with(side=side, promised=promised))
-        batches.close()
+            settings = run.settings_with(side=side, promised=promised)
+            run.append(**columns, **train(num_steps[side]), settings=settings)
 
 
 def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choice | None:

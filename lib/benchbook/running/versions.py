@@ -7,7 +7,6 @@ Both keep what a step frees, where the C library can be told to: else chance dec
 the system in each step, and is slower by up to a half.
 """
 
-import itertools
 import json
 import os
 import statistics
@@ -206,8 +205,7 @@ def main() -> None:
 
     from benchbook.frameworks import devices
     from benchbook.frameworks.workload import Settings
-    from benchbook.measuring import protocol
-    from benchbook.measuring.sensors import NO_SENSOR
+    from benchbook.measuring.window import steps_lasting, trainer
     from benchbook.studies.your_network.plan import Plan, build
 
     choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
@@ -220,13 +218,8 @@ def main() -> None:
     files = [place if isinstance(place, Path) else Path(sys.modules[place].__file__).resolve() for place in named]
     if not any(file.is_relative_to(top) for file in files):
         raise ValueError(f"{', '.join(map(str, files))}: not below {top}; allowed: a network of that repository")
-    stream = protocol.endless(workload)
-
-    def train(num_steps: int) -> dict:
-        return protocol.train_window(workload, NO_SENSOR, itertools.islice(stream, num_steps))
-
-    num_steps = protocol.steps_lasting(WINDOW_SECONDS, lambda count: train(count)["seconds"])
-    print(json.dumps({"num_steps": num_steps}), file=answers, flush=True)
+    train = trainer(workload)
+    print(json.dumps({"num_steps": steps_lasting(WINDOW_SECONDS, train)}), file=answers, flush=True)
     for line in sys.stdin:
         rate = train(int(line))["samples_per_second"]
         print(json.dumps({"samples_per_second": rate}), file=answers, flush=True)

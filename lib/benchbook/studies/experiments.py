@@ -20,6 +20,7 @@ from benchbook.judging.parity import Agreement
 from benchbook.machine import layout, libraries
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.runs import Run
+from benchbook.measuring.window import window, windows_lasting
 from benchbook.studies import figures
 from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
@@ -124,10 +125,10 @@ class Experiment:
         """
         named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
         with self.run.during("setup"):
-            with protocol.window(self.device) as window:
+            with window(self.device) as timed:
                 data = make(*given, **named)
             named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
-            self.run.append(**named, **window.columns())
+            self.run.append(**named, **timed.columns())
         return data
 
     def build(
@@ -253,7 +254,7 @@ class Experiment:
             settings, changed = replace(settings, **changed), {}
         try:
             workload = self.make(**changed, settings=settings)
-            rate = next(protocol.windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
+            rate = next(windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # what a device lacks may raise anything
             return {"samples_per_second": None, "text": textwrap.shorten(runs.refusal(error)["message"], 70)}

@@ -16,9 +16,10 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.measuring import calibration, protocol
+from benchbook.measuring import calibration
 from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
+from benchbook.measuring.window import train_window
 from benchbook.rows import records
 from benchbook.studies.your_network import choices, loading, sizes
 
@@ -255,7 +256,7 @@ def check(workload: Workload, record: Run) -> float:
     shapes = ", ".join(f"{str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}" for part in batch)
     with record.during("warmup"):
         with loading.blamed(f"a step of {workload.description()['model']} on a batch of ({shapes})"):
-            first = rough = protocol.train_window(workload, NO_SENSOR, [batch])
+            first = rough = train_window(workload, NO_SENSOR, [batch])
         if not math.isfinite(first["loss"]):
             raise ValueError(
                 f"the loss of the first step is {first['loss']}; allowed: a finite number. Look at the learning rate,"
@@ -263,7 +264,7 @@ def check(workload: Workload, record: Run) -> float:
             )
         is_eager = workload.device.is_cpu and workload.device.framework == "torch"
         if not is_eager or first["seconds"] < LONG_SECONDS:
-            rough = protocol.train_window(workload, NO_SENSOR, [batch])
+            rough = train_window(workload, NO_SENSOR, [batch])
         record.append(**rough)
     workload.restore(fresh)
     return first["loss"]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import psutil
 
 from benchbook.frameworks.workload import Workload
-from benchbook.measuring import protocol, runs, sensors
+from benchbook.measuring import runs, sensors
 from benchbook.measuring.runs import Run
+from benchbook.measuring.window import windows_lasting
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
 LARGEST = "largest"  # among batch sizes: look for the largest that memory holds
@@ -78,7 +79,7 @@ def _try(
         return None
     try:
         workload = build(batch_size)
-        windows = protocol.windows_lasting(workload, seconds, sensors.open_sensor(workload.device))
+        windows = windows_lasting(workload, seconds, sensors.open_sensor(workload.device))
         for window in itertools.islice(windows, NUM_WINDOWS):
             record.append(settings=settings, batch_size=batch_size, **window)
     except Exception as error:  # a framework may raise anything where memory is short

@@ -1,0 +1,173 @@
+"""One window: so many steps of training, or any other work, timed between two synchronisations.
+
+The device is synchronised once at each end of a window and nowhere inside it; losses are read after the clock has
+stopped.
+"""
+
+import itertools
+import math
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from tqdm import tqdm
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Workload
+from benchbook.measuring import runs
+from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
+
+time = SimpleNamespace(**vars(time))  # saved before the user's code runs, which may replace a clock
+PROBE_SECONDS = 0.5  # a window this long shows how long a step is
+
+
+@dataclass
+class Window:
+    """The measures of a window, taken between two synchronisations.
+
+    Attributes:
+        seconds: wall time of the window.
+        input_seconds: the part of it in which the host waited for input (it may overlap device work).
+        energy: joules with method and boundary.
+        peak_memory_bytes, memory_method: see devices.peak_memory.
+        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
+        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
+    """
+
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    energy: Energy = field(default_factory=Energy)
+    peak_memory_bytes: int | None = None
+    memory_method: str | None = None
+    page_faults: int | None = None
+    last: Any = None
+
+    def inputs(self, batches: Iterable) -> Iterator:
+        """Yield batches while adding the time spent waiting for each to `input_seconds`."""
+        iterator, clock = iter(batches), time.perf_counter
+        while True:
+            asked = clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                self.input_seconds += clock() - asked
+            yield batch
+
+    def columns(self) -> dict:
+        """Return the window as columns of a row."""
+        own = {name: value for name, value in vars(self).items() if name not in ("energy", "last")}
+        return own | {f"energy_{name}": value for name, value in vars(self.energy).items()}
+
+
+@contextmanager
+def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
+    """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
+
+    Args:
+        device: the device that is synchronised at both ends.
+        sensor: from `sensors.open_sensor`.
+    """
+    measured = Window()
+    device.backend.reset_peak_memory(device)
+    device.backend.synchronize(device)
+    sensor.begin()
+    faults = _page_faults()
+    started = time.perf_counter()
+    yield measured
+    device.backend.synchronize(device, measured.last)
+    measured.seconds = time.perf_counter() - started
+    measured.page_faults = _page_faults() - faults if faults else None
+    measured.energy = sensor.end()
+    measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
+
+
+def _page_faults() -> int:
+    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
+    """Train on the batches inside one window.
+
+    Args:
+        workload: what to train.
+        sensor: from `sensors.open_sensor`.
+        batches: the window's input; the wait for each is `input_seconds`.
+        bar: a progress bar of samples, or None.
+
+    Returns:
+        Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.
+    """
+    started_at, losses, samples = runs.now(), [], 0
+    workload.enter()
+    steps = workload.steps_taken()
+    with window(workload.device, sensor) as timed:
+        for batch in timed.inputs(batches):
+            losses.append(workload.step(batch))
+            count = workload.num_samples(batch)
+            samples += count
+            if bar is not None:
+                bar.update(count)
+        timed.last = losses[-1:]  # of one step's outputs none is ready before the step is done
+    loss = workload.mean_loss(losses)
+    return {
+        "started_at": started_at,
+        "samples": samples,
+        "steps": workload.steps_taken() - steps,
+        "samples_per_second": samples / timed.seconds,
+        "loss": loss,
+        "status": status(loss),
+        **timed.columns(),
+    }
+
+
+def status(loss: float) -> str:
+    """Return the status of a window with this loss."""
+    return "ok" if math.isfinite(loss) else "diverged"
+
+
+def endless(workload: Workload) -> Iterator:
+    """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
+    for batches in workload.epochs():
+        yield from batches
+        workload.end_epoch()
+
+
+def trainer(workload: Workload, sensor: Sensor = NO_SENSOR, bar: tqdm | None = None) -> Callable[[int], dict]:
+    """Return a function that trains a window of so many steps, on the batches after those of the window before.
+
+    The first batch is fetched now, so that a window shorter than an epoch does not include the loader's start.
+    """
+    batches = endless(workload)
+    batches = itertools.chain([next(batches)], batches)
+    return lambda num_steps: train_window(workload, sensor, itertools.islice(batches, num_steps), bar)
+
+
+def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int = 1) -> int:
+    """Return how many steps last so many seconds, by windows that grow until one is long enough to say it.
+
+    Args:
+        seconds: above 0.
+        train: trains a window of so many steps, see `trainer`.
+        num_steps: the least number of steps.
+    """
+    tried = num_steps
+    while (took := train(tried)["seconds"]) < min(seconds / 2, PROBE_SECONDS):
+        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
+    return max(num_steps, math.ceil(tried * seconds / took))
+
+
+def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
+    """Yield windows of training of about so many seconds; their number of steps is tried first."""
+    train = trainer(workload, sensor)
+    train(1)  # builds kernels
+    num_steps = steps_lasting(seconds, train)
+    while True:
+        yield train(num_steps)
