@@ -9,14 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import allocator
 from benchbook.frameworks.devices import Device
 
 GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the switch is glibc's")
 # A step fills 14 arrays of 3 MB and one of 48 MB, and frees them.
 STEPS = """
 import resource, sys
-from benchbook.frameworks import devices
+from benchbook.frameworks import allocator
+from benchbook.frameworks.devices import Device
 
 def faults_of_a_step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -27,7 +28,7 @@ def faults_of_a_step():
 for _ in range(3):
     faults_of_a_step()
 if "keep" in sys.argv:
-    devices.keep_memory()
+    allocator.keep_memory(Device("cpu", "a processor"))
     faults_of_a_step()
 print(max(faults_of_a_step() for _ in range(3)) * resource.getpagesize())
 """
@@ -43,7 +44,7 @@ def bytes_asked_anew(*words: str, **variables: str) -> int:
 def test_a_process_that_keeps_its_memory_asks_for_none_anew():
     assert bytes_asked_anew() > 80 * 2**20
     assert bytes_asked_anew("keep") < 2**20
-    assert bytes_asked_anew(**devices.INHERITED) < 2**20
+    assert bytes_asked_anew(**allocator.INHERITED) < 2**20
 
 
 @pytest.mark.parametrize(
@@ -57,12 +58,17 @@ def test_a_process_that_keeps_its_memory_asks_for_none_anew():
     ],
 )
 def test_memory_is_kept_where_steps_give_it_to_a_library_that_can_be_told(monkeypatch, device, library, can):
+    told = []
     monkeypatch.setattr(platform, "libc_ver", lambda: library)
-    assert devices.can_keep_memory(device) is can
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda *given: told.append(given) or 1))
+    monkeypatch.setattr(os, "environ", {})
+    assert allocator.keep_memory(device) is can
+    assert (dict(told), os.environ) == ((allocator.KEEPING, allocator.INHERITED) if can else ({}, {}))
 
 
+@GLIBC
 def test_a_library_that_refuses_is_an_error(monkeypatch):
     """As mallopt(3) has it: 0 is an error."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda parameter, value: 0))
     with pytest.raises(OSError, match="refused"):
-        devices.keep_memory()
+        allocator.keep_memory(Device("cpu", "a processor"))

@@ -6,7 +6,6 @@ Where it is not, the reference is measured.
 import importlib
 import json
 import os
-import platform
 from dataclasses import replace
 
 import numpy
@@ -14,7 +13,7 @@ import pandas
 import pytest
 import torch
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
@@ -243,7 +242,7 @@ def searches(monkeypatch):
         return CHOSEN, pandas.DataFrame([trial], columns=tuned.TRIED)
 
     monkeypatch.setattr(tuned, "fastest", fastest)
-    monkeypatch.setattr(devices, "keep_memory", lambda: None)  # it would last for all tests that follow
+    monkeypatch.setattr(allocator, "keep_memory", lambda device: True)  # it would last for all tests that follow
     return limits
 
 
@@ -296,17 +295,16 @@ def test_what_windows_confirm_is_measured_and_called_tuned(tmp_path, clock, sear
     assert (line["outcome"], line["interval"], line["num_pairs"]) == ("tuned", "interval", 12)
 
 
-@pytest.mark.parametrize(("library", "told"), [("glibc", True), ("", None)])
+@pytest.mark.parametrize(("can", "told"), [(True, True), (False, None)])
 @pytest.mark.parametrize("ratio", [1.2, 0.95])
 def test_a_tuned_kernel_keeps_its_memory_from_its_search_on_where_the_c_library_can(
-    tmp_path, clock, searches, monkeypatch, ratio, library, told
+    tmp_path, clock, searches, monkeypatch, ratio, can, told
 ):
     """Memory that is kept is kept for good: the reference's windows that decide must have it too, or neither."""
-    monkeypatch.setattr(platform, "libc_ver", lambda: (library, ""))
     searched = []
-    monkeypatch.setattr(devices, "keep_memory", lambda: searched.append(len(searches)))
+    monkeypatch.setattr(allocator, "keep_memory", lambda device: searched.append(len(searches)) or can)
     _, rows, _ = choose(tmp_path, clock, ratio)
-    assert searched == ([0] if told else [])
+    assert searched == [0]
     assert rows["settings"].iloc[-1].get("keeps_memory") is told  # nothing faster found says so as well
 
 

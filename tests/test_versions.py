@@ -78,7 +78,9 @@ def repository(tmp_path, monkeypatch):
 
 
 def typed(*words):
+    """Type `measure` with these words; a round that hangs is ended after five minutes."""
     small = ("--image-size", "8", "--num-classes", "10", "--batch-size", "4", "--machine", "desk", "--device", "cpu")
+    small = (*small, "--minutes", "5")
     return CliRunner().invoke(cli.app, ["measure", *words, *small])
 
 

@@ -5,7 +5,6 @@ A device that is not there is an error, never a silent fall back to another one.
 one of its devices is asked for, and not before.
 """
 
-import ctypes
 import fnmatch
 import glob
 import importlib
@@ -36,11 +35,6 @@ SHORT_OF_MEMORY = re.compile(
 )
 PCI = Path("/sys/bus/pci/devices")
 XLA_FLAG = "--xla_force_host_platform_device_count"
-# How many bytes may lie free at the heap's end (-1: any number), and how many large blocks may have pages of their own,
-# which are given back with the block. Source: mallopt(3) for what they mean, glibc's malloc.h for their numbers.
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-KEEPING = {M_TRIM_THRESHOLD: -1, M_MMAP_MAX: 0}
-INHERITED = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}  # the same for processes that begin
 
 
 class DeviceUnavailable(RuntimeError):
@@ -479,28 +473,3 @@ def several(device: Device, device_count: int) -> Device:
         seen = f"allowed: up to {there}, as {device.framework} sees them"
         raise DeviceUnavailable(f"device_count {device_count} on this host; {seen}")
     return replace(device, count=device_count)
-
-
-def can_keep_memory(device: Device) -> bool:
-    """Return whether a framework's memory on this device is the C library's, and that library can be told to keep it.
-
-    macOS and musl have no such switch.
-    """
-    return (
-        device.is_cpu and libraries.FRAMEWORKS[device.framework].frees_to_system and platform.libc_ver()[0] == "glibc"
-    )
-
-
-def keep_memory() -> None:
-    """Keep freed memory in this process, until it ends, and in those that it starts.
-
-    glibc cannot be told to go back: what it had learnt of blocks freed before is lost.
-
-    Raises:
-        OSError: the C library refuses.
-    """
-    mallopt = ctypes.CDLL(None).mallopt
-    for parameter, value in KEEPING.items():
-        if mallopt(parameter, value) != 1:
-            raise OSError(f"mallopt({parameter}, {value}) was refused; allowed: a C library that takes it, as glibc")
-    os.environ |= INHERITED

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import allocator
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation
@@ -129,8 +129,7 @@ def choose(
     Raises:
         ValueError: no time for a search.
     """
-    if devices.can_keep_memory(device):
-        devices.keep_memory()
+    keeps_memory = allocator.keep_memory(device)
     changes = candidates(device) if changes is None else changes
     choice = _chosen_before(run, {REFERENCE: reference, TUNED: tuned})
     is_first = choice is None
@@ -148,7 +147,7 @@ def choose(
             choice = Choice(REFERENCE, reference, plain, choice.trials, choice.confirmed)
     names = STATED & {name for change in changes for name in change}  # where there was a choice
     stated = {name: getattr(choice.settings, name) for name in sorted(names)}
-    if devices.can_keep_memory(device):
+    if keeps_memory:
         stated |= {"keeps_memory": True}  # in either case
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}

@@ -203,15 +203,14 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the user's code prints
     processes.when_gone(os.getppid(), lambda: os._exit(1))
 
-    from benchbook.frameworks import devices
+    from benchbook.frameworks import allocator, devices
     from benchbook.frameworks.workload import Settings
     from benchbook.measuring.window import steps_lasting, trainer
     from benchbook.studies.your_network.plan import Plan, build
 
     choices, top = json.loads(sys.argv[1]), Path(sys.argv[2]).resolve()
     device = devices.pick(choices["device"], devices.choose_framework(choices["framework"]))
-    if devices.can_keep_memory(device):
-        devices.keep_memory()
+    allocator.keep_memory(device)
     names = {each.name for each in fields(Plan)} & choices.keys() - {"device"}
     workload = build(Plan(device, **{name: choices[name] for name in names}), Settings(choices["precision"]))
     named = [loading.find(choices[name], name)[0] for name in loading.NAMED if choices.get(name)]
