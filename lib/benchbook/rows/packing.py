@@ -6,7 +6,6 @@ checked whole before anything of it is written.
 
 import collections
 import contextlib
-import csv
 import functools
 import io
 import json
@@ -28,7 +27,7 @@ from benchbook.rows.crosschecks import RUN
 from benchbook.rows.schema import listed, quoted
 
 LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that can be unpacked piece by piece
+METHODS = {zipfile.ZIP_STORED: "store", zipfile.ZIP_DEFLATED: "deflate"}  # that can be unpacked piece by piece
 PIECE_BYTES = 2**20
 # Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
 # that says may hold folders, hosts and keys.
@@ -60,7 +59,7 @@ def pack(
     Raises:
         PackError: there are no rows, a run has not ended, a file lies where it does not belong, or a file names this
             computer's home or project folder.
-        SchemaError: a row breaks the schema.
+        SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     folder = layout.runs(machine_name)
     if unfinished := sorted(folder.rglob("*.running")):
@@ -69,8 +68,8 @@ def pack(
     if not tables:
         machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
-    beside = [path.with_suffix(".json") for path in tables if path.with_suffix(".json").exists()]
-    contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in [*tables, *beside]}
+    files = [file for path in tables for file in (path, path.with_suffix(".json")) if file.exists()]
+    contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in files}
     rows, _ = checked(contents, say)
     contents = {name: _without_messages(name, content, say) for name, content in contents.items()}
     path = path or layout.outputs() / f"{machine_name}.zip"
@@ -96,16 +95,15 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
         PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
             rows contradict each other, their manifest or what is here; a run is here already, with other content or
             under another name; or the machine's name is taken by another chip.
-        SchemaError: a row breaks the schema.
+        SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     contents = read_zip(path)
     try:
         rows, described = checked(contents, say)
         machine_name = rows["machine"].iloc[0]
-        here = manifests.every(layout.runs(machine_name))
         kinds, kinds_here = (
             {(manifest.get("machine") or {}).get("fingerprint") for manifest in some.values()} - {None}
-            for some in (described, here)
+            for some in (described, manifests.every(layout.runs(machine_name)))
         )
         if len(kinds) == 1 and kinds_here and not kinds & kinds_here:
             machine_name = identity.with_kind(machine_name, min(kinds))
@@ -156,10 +154,7 @@ def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[p
         check_name(name)
         check_private(name, content)
         if name.endswith(".json"):
-            try:
-                described[Path(name).stem] = manifests.check(content, name)
-            except manifests.ManifestError as error:
-                raise PackError(str(error)) from error
+            described[Path(name).stem] = manifests.check(content, name)
     with _unpacked(contents) as folder:
         tables = records.find(folder)
         rows = records.merge(tables)
@@ -180,21 +175,18 @@ def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[p
 
 def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
     """Return a file whose messages do not describe this computer; report each message that is cut."""
-    rows = list(csv.DictReader(io.StringIO(content.decode()))) if name.endswith(".csv") else []
-    is_cut = False
-    for row in (row for row in rows if row.get("message")):
-        known = KNOWN.match(row["message"])
-        kept = known[0] if known else ""
-        if kept != row["message"]:
-            say(f"{name}: of the message {quoted(row['message'])} only {quoted(kept)} is sent")
-            row["message"], is_cut = kept, True
-    if not is_cut:
+    if not name.endswith(".csv"):
         return content
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    rows = records.texts(io.BytesIO(content), name)
+    whole = rows.get("message", pandas.Series(dtype="string")).dropna()
+    kept = whole.map(lambda text: known[0] if (known := KNOWN.match(text)) else "")
+    for message, part in zip(whole[kept != whole], kept[kept != whole], strict=True):
+        say(f"{name}: of the message {quoted(message)} only {quoted(part)} is sent")
+    return content if (kept == whole).all() else _as_csv(rows.assign(message=kept))
+
+
+def _as_csv(rows: pandas.DataFrame) -> bytes:
+    return rows.to_csv(index=False, lineterminator="\n").encode()
 
 
 def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
@@ -203,7 +195,7 @@ def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
     for name, content in contents.items():
         if name.endswith(".csv"):
             rows = records.texts(io.BytesIO(content), name).assign(machine=machine_name)
-            content = rows.to_csv(index=False, lineterminator="\n").encode()
+            content = _as_csv(rows)
         else:
             manifest = json.loads(content)
             if "name" in (manifest.get("machine") or {}):
@@ -263,49 +255,49 @@ def read_zip(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            _check_members(path.name, members)
+            _check_members(members)
             contents = {}
             for member in members:
                 with archive.open(member) as file:  # in pieces: no more is unpacked than its header declares
                     contents[member.filename] = b"".join(iter(functools.partial(file.read, PIECE_BYTES), b""))
             return contents
+    except PackError as error:
+        raise PackError(f"{path.name}: {error}") from error
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise PackError(f"{path} is not a readable zip ({str(error)[:200]})") from error
 
 
-def _check_members(pack_name: str, members: list[zipfile.ZipInfo]) -> None:
+def _check_members(members: list[zipfile.ZipInfo]) -> None:
     for member in members:
-        name, mode = quoted(member.filename), member.external_attr >> 16
-        method = zipfile.compressor_names.get(member.compress_type, f"number {member.compress_type}")
-        if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            raise PackError(f"{pack_name}: {name} is a link or a special file; allowed: plain files")
-        if member.compress_type not in METHODS:
-            raise PackError(f"{pack_name}: {name} has compression method {method}; allowed: store, deflate")
+        name, method = quoted(member.filename), member.compress_type
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise PackError(f"{name} is a link or a special file; allowed: plain files")
+        if method not in METHODS:
+            method = zipfile.compressor_names.get(method, f"number {method}")
+            raise PackError(f"{name} has compression method {method}; allowed: {', '.join(METHODS.values())}")
         if (size := member.file_size) > records.LARGEST_BYTES:
-            raise PackError(f"{pack_name}: {name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
-        check_name(member.filename, f"{pack_name}: ")
+            raise PackError(f"{name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
+        check_name(member.filename)
     names = [member.filename for member in members]
     counts = collections.Counter(name.lower() for name in names)  # to macOS A.csv and a.csv are the same file
     if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise PackError(f"{pack_name}: {quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
+        raise PackError(f"{quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
     if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
-        raise PackError(f"{pack_name}: {size} bytes unpacked; allowed: {LARGEST_BYTES}")
+        raise PackError(f"{size} bytes unpacked; allowed: {LARGEST_BYTES}")
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
-        raise PackError(f"{pack_name}: holds {len(machines)} machines ({listed(machines)}); allowed: one")
+        raise PackError(f"holds {len(machines)} machines ({listed(machines)}); allowed: one")
     if alone := sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names):
-        raise PackError(f"{pack_name}: {alone[0]} has no rows beside it")
+        raise PackError(f"{alone[0]} has no rows beside it")
 
 
-def check_name(name: str, prefix: str = "") -> None:
-    """Refuse a name that is not a path of rows below outputs/runs; prefix begins the message."""
+def check_name(name: str) -> None:
+    """Refuse a name that is not a path of rows below outputs/runs."""
     *folders, file = name.split("/")
     run_id, _, ending = file.rpartition(".")
     if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
-        raise PackError(
-            f"{prefix}{quoted(name)}; allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of"
-            f" {layout.NAME_RULE}"
-        )
+        place = f"<machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
+        raise PackError(f"{quoted(name)}; allowed: {place}")
 
 
 def write_zip(path: Path, contents: dict[str, bytes]) -> None:
