@@ -75,9 +75,9 @@ def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
 
 
 def test_sleep_is_what_one_clock_missed():
-    assert condition.seconds_asleep(awake=(10.0, 40.0), elapsed=(500.0, 530.0)) == 0
-    assert condition.seconds_asleep(awake=(10.0, 40.0), elapsed=(500.0, 4130.0)) == 3600
-    assert condition.seconds_asleep(awake=(10.0, 40.001), elapsed=(500.0, 530.0)) == 0
+    before = {"awake_seconds": 10.0, "elapsed_seconds": 500.0}
+    for ran, passed, slept in ((40.0, 530.0, 0), (40.0, 4130.0, 3600), (40.001, 530.0, 0)):
+        assert condition.seconds_asleep(before, {"awake_seconds": ran, "elapsed_seconds": passed}) == slept
     still, going = condition.clocks()
     assert going >= still - 1
 

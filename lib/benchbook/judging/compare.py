@@ -217,8 +217,7 @@ def _line(pair: Mapping) -> dict:
     )
     ratio = intervals.divide(*(Interval.from_row(side, "samples_per_second") for side in (b, a)))
     wrong = [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]
-    line = {"study": a["study"], "point": a["point"], "ratio": ratio.value, "low": ratio.low}
-    line |= {"high": ratio.high, "interval": ratio.kind}
+    line = {"study": a["study"], "point": a["point"]} | ratio.columns("ratio")
     line["verdict"] = f"{' and '.join(wrong)} trained wrong" if wrong else outcome(ratio)
     width = intervals.weak_prior().session_width  # of machines that measured no point in two sessions
     unknown = a["session"] != b["session"] and {a["session_width"], b["session_width"]} == {width}
@@ -226,7 +225,7 @@ def _line(pair: Mapping) -> dict:
     line["note"] = f"one session each: under {margin:.0%} no side is called faster" if unknown else ""
     shown = {"samples_per_second": "", "machine": "machine_", "device": "device_", "variant": "variant_"}
     shown |= {"verdict": "stability_", "energy_per_sample": "energy_"}
-    for prefix, name in ((prefix, name) for name, prefix in shown.items()):
+    for name, prefix in shown.items():
         line |= {f"{prefix}a": a[name], f"{prefix}b": b[name]}
     return line | _energy(a, b)
 
@@ -250,8 +249,7 @@ def _energy(a: Mapping, b: Mapping) -> dict:
     notes += [f"{name}: {note}" for name, side in (("A", a), ("B", b)) if (note := side["energy_note"])]
     line = {"energy_note": "; ".join(notes)}
     if is_comparable:
-        names = ("energy_per_sample", "energy_low", "energy_high", "energy_interval")
-        ratio = intervals.divide(*(Interval.from_row(side, *names) for side in (b, a)))
-        line |= {"energy_ratio": ratio.value, "energy_low": ratio.low, "energy_high": ratio.high}
-        line["energy_interval"] = ratio.kind
+        energy, *bounds = statistics.ENERGY_COLUMNS
+        ratio = intervals.divide(*(Interval.from_row(side, energy, *bounds) for side in (b, a)))
+        line |= ratio.columns("energy_ratio", *bounds)
     return line

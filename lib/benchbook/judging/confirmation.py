@@ -92,8 +92,8 @@ def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) 
         if line["outcome"] == TUNED and not is_faster(confirmed):
             line["outcome"] = UNCONFIRMED
         if confirmed is not None:
-            line |= {"promised": point.loc[point["phase"] == PHASE, "settings"].iloc[0].get("promised")}
-            line |= {"confirmed": confirmed.value, "low": confirmed.low, "high": confirmed.high}
-            line |= {"interval": confirmed.kind, "num_pairs": int((point["phase"] == PHASE).sum()) // 2}
+            windows = point.loc[point["phase"] == PHASE, "settings"]
+            line |= {"promised": windows.iloc[0].get("promised"), "num_pairs": len(windows) // 2}
+            line |= confirmed.columns("confirmed")
         lines.append(line)
     return pandas.DataFrame(lines, columns=COLUMNS)

@@ -78,6 +78,10 @@ class Interval:
             session_width=0.0 if pandas.isna(width) else float(width),
         )
 
+    def columns(self, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
+        """Return the number as `from_row` reads it from a table's line; the arguments name its columns."""
+        return {value: self.value, low: self.low, high: self.high, kind: self.kind}
+
 
 @dataclass(frozen=True)
 class Prior:

@@ -20,15 +20,14 @@ _DESCRIPTION = [
     *["model", "parameters", "dataset", "dataset_samples", "image_size", "sequence_length", "batch_size"],
     *["num_workers", "device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
-_NUMBERS = ["samples_per_second", "spread", "low", "high", "session_width", "seconds_per_step", "input_share_waited"]
-_NUMBERS += ["waited_low", "waited_high", "accuracy", "energy_per_sample", "energy_low", "energy_high", "idle_watts"]
-_MEASURES = [
-    *["num_kernels", "num_windows", "num_samples", "samples_per_second", "spread", "low", "high", "interval"],
-    "session_width",
-    *["seconds_per_step", "input_share_waited", "waited_low", "waited_high", "accuracy"],
-    *["energy_per_sample", "energy_low", "energy_high", "energy_interval", "energy_method", "energy_boundary"],
-    *["idle_watts", "energy_note", "status", "message"],
-]
+ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
+_COUNTS = ["num_kernels", "num_windows", "num_samples"]
+_TEXTS = ["interval", "energy_interval", "energy_method", "energy_boundary", "energy_note", "status", "message"]
+_MEASURES = [*_COUNTS, "samples_per_second", "spread", "low", "high", "interval", "session_width", "seconds_per_step"]
+_MEASURES += ["input_share_waited", "waited_low", "waited_high", "accuracy", *ENERGY_COLUMNS, "energy_method"]
+_MEASURES += ["energy_boundary", "idle_watts", "energy_note", "status", "message"]
+_NUMBERS = [name for name in _MEASURES if name not in (*_COUNTS, *_TEXTS)]
+_SUSTAINED = [*POINT_KEY, "device", "framework", "variant"]
 # Columns of windows: what is measured, and of what kind it is.
 _MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules", "idle_watts"]
 _KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
@@ -166,8 +165,7 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     timed = timed[timed["run_id"] == timed.groupby(["machine", "point"])["run_id"].transform("max")]
     timed = timed.sort_values(["machine", "point", "index"])
     minutes = timed.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE
-    kept = ["machine", "study", "point", "device", "framework", "variant"]
-    columns = [*kept, "minutes", "samples", "seconds", "samples_per_second"]
+    columns = [*_SUSTAINED, "minutes", "samples", "seconds", "samples_per_second"]
     return timed.assign(minutes=minutes)[columns].reset_index(drop=True)
 
 
@@ -184,18 +182,16 @@ def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
         Columns: machine, study, point, device, framework, variant, minutes (in all), stretch (minutes at each end),
         first, last (images a second), change (a fraction of the first).
     """
-    key = ["machine", "study", "point", "device", "framework", "variant"]
     lines = []
-    for values, run in timed.groupby(key, dropna=False, sort=True):
+    for values, run in timed.groupby(_SUSTAINED, dropna=False, sort=True):
         total = run["minutes"].max()
         stretch = min(1.0, total / 2)
         begun = run["minutes"] - run["seconds"] / MINUTE
         first, last = run[run["minutes"] <= stretch], run[begun >= total - stretch - 1e-9]
         ends = (part if len(part) else run.iloc[[end]] for part, end in ((first, 0), (last, -1)))
         rates = [float(part["samples"].sum() / part["seconds"].sum()) for part in ends]
-        line = dict(zip(key, values, strict=True)) | {"minutes": total, "stretch": stretch}
-        lines.append(line | {"first": rates[0], "last": rates[1], "change": rates[1] / rates[0] - 1})
-    return pandas.DataFrame(lines, columns=[*key, "minutes", "stretch", "first", "last", "change"])
+        lines.append((*values, total, stretch, *rates, rates[1] / rates[0] - 1))
+    return pandas.DataFrame(lines, columns=[*_SUSTAINED, "minutes", "stretch", "first", "last", "change"])
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
@@ -233,14 +229,10 @@ def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mappin
     runs, rates = windows["run_id"], windows["samples_per_second"]
     rate = intervals.interval(rates, runs, known[RATE])
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
-    measures = {
+    measures = rate.columns("samples_per_second") | {
         "num_kernels": len(set(runs)),
         "num_windows": len(runs),
-        "samples_per_second": rate.value,
         "spread": spread(settled(rates, runs)),
-        "low": rate.low,
-        "high": rate.high,
-        "interval": rate.kind,
         "session_width": (known[RATE] or intervals.weak_prior()).session_width,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
@@ -258,16 +250,16 @@ def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mappin
     note = "an estimate from a stated power, not measured" if method == ESTIMATE else ""
     if not note and float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW:
         note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor"
-    return measures | {
-        "energy_per_sample": joules.value,
-        "energy_low": joules.low,
-        "energy_high": joules.high,
-        "energy_interval": joules.kind,
-        "energy_method": method,
-        "energy_boundary": boundary,
-        "idle_watts": float(numpy.median(idle)) if len(idle) else None,
-        "energy_note": note,
-    }
+    return (
+        measures
+        | joules.columns(*ENERGY_COLUMNS)
+        | {
+            "energy_method": method,
+            "energy_boundary": boundary,
+            "idle_watts": float(numpy.median(idle)) if len(idle) else None,
+            "energy_note": note,
+        }
+    )
 
 
 def _present(values: numpy.ndarray) -> numpy.ndarray:

@@ -8,6 +8,7 @@ A steady run must not be flagged: every rule asks for a difference that matters 
 would hardly make. tests/test_verdicts.py counts how often each is wrong.
 """
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,14 +109,8 @@ def has(verdict: object, word: str) -> bool:
     return isinstance(verdict, Verdict) and any(word in (code, REASONS[code][0]) for code, *_ in verdict.reasons)
 
 
-def is_unstable(verdict: object) -> bool:
-    """Return whether a verdict, or a missing one, says unstable, whatever else it says."""
-    return has(verdict, UNSTABLE)
-
-
-def is_unproven(verdict: object) -> bool:
-    """Return whether a verdict, or a missing one, says unproven."""
-    return has(verdict, UNPROVEN)
+is_unstable = functools.partial(has, word=UNSTABLE)  # whatever else it says
+is_unproven = functools.partial(has, word=UNPROVEN)
 
 
 def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
@@ -318,16 +313,12 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
         if before["run_id"] == after["run_id"] and after.get("index") is not None
     ]
     lengths = [after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs]
-    asleep = [
-        condition.seconds_asleep(*((before[name], after[name]) for name in ("awake_seconds", "elapsed_seconds")))
-        for before, after in pairs
-    ]
     disturbances = {
         "thermal": any(map(_is_hot, samples)) or _was_throttled(pairs, sum(lengths)),
         "swap": _growth(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
         "battery": any(sample.get("power_source") == "battery" for sample in samples),
         "low_power": any(sample.get("low_power_mode") for sample in samples),
-        "sleep": sum(asleep) > ASLEEP_SECONDS,
+        "sleep": sum(condition.seconds_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
         "gpu_shared": any(_gpu(sample).get("num_other_processes") for sample in samples),
         "translated": any(sample.get("translated") for sample in samples),
     }
@@ -336,9 +327,8 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
         return
     taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
     limits = {"cpu_shared": contention.OTHERS_SHARE, "cpu_stolen": contention.STOLEN_SHARE}
-    for (code, limit), shares in zip(limits.items(), zip(*taken, strict=True), strict=True):
-        share = sum(share * seconds for share, seconds in zip(shares, lengths, strict=True)) / sum(lengths)
-        if share > limit:
+    for code, share in zip(limits, numpy.average(taken, axis=0, weights=lengths).tolist(), strict=True):
+        if share > limits[code]:
             yield code, share
 
 

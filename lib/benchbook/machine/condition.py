@@ -82,14 +82,10 @@ def samples(described: Mapping[str, dict]) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
 
-def seconds_asleep(awake: tuple[float, float], elapsed: tuple[float, float]) -> float:
-    """Return how long the machine slept between two moments.
-
-    Args:
-        awake: seconds of a clock that stops during sleep, at both moments.
-        elapsed: seconds of a clock that does not stop, at the same moments.
-    """
-    return max(0.0, (elapsed[1] - elapsed[0]) - (awake[1] - awake[0]))
+def seconds_asleep(before: Mapping, after: Mapping) -> float:
+    """Return how long the machine slept between two samples: a clock that stops meanwhile lags one that does not."""
+    awake, elapsed = (after[name] - before[name] for name in ("awake_seconds", "elapsed_seconds"))
+    return max(0.0, elapsed - awake)
 
 
 def clocks() -> tuple[float, float]:

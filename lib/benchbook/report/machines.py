@@ -82,8 +82,7 @@ def _sentences(own: list[dict]) -> list[str]:
     )
     loads = _values(befores, "load_average_1_minute")
     pressures = [pressure for pressure in pressures if pressure in condition.PRESSURES]
-    clocks = ("awake_seconds", "elapsed_seconds")
-    slept = [condition.seconds_asleep(*((run[0][clock], run[-1][clock]) for clock in clocks)) for run in samples if run]
+    slept = [condition.seconds_asleep(run[0], run[-1]) for run in samples if run]
     asleep = [seconds > verdicts.ASLEEP_SECONDS for seconds in slept]
     heat = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
     heat += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
