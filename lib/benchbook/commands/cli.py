@@ -13,7 +13,7 @@ import psutil
 import typer
 
 from benchbook.commands import measure, record, share
-from benchbook.commands.output import say, say_table, short, within
+from benchbook.commands.output import number, say, say_table, short
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
@@ -71,10 +71,7 @@ def study(
     executor: Executor = "local",
     site: SiteFile = None,
     deadline: Annotated[
-        float,
-        typer.Option(
-            help="seconds until this command ends; a point that no longer fits is left out", callback=within(0)
-        ),
+        float, number("seconds until this command ends; a point that no longer fits is left out", 0)
     ] = math.inf,
     verbose: Annotated[bool, typer.Option(help="show the ids of points, as their folders are called")] = False,
 ) -> None:
@@ -85,32 +82,17 @@ def study(
         os.environ[profiles.VERBOSE] = "1"
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
-    cluster_site = cluster.chosen(executor, site)
-    if cluster_site and math.isfinite(deadline):
+    if executor == "slurm" and math.isfinite(deadline):
         raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
-    name = _machine_name(machine, cluster_site)
-    points = _points(profile, like, studies, device, cluster_site)
+    cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
     left_out = []
     if cluster_site:
         lines = cluster.run(points, name, cluster_site, retry, say)
     else:
-        _say_refused()
-        _say_first_use(points)
         say(ORDER)
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
-    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # a kind of node each
-    _print_summary(lines, own)
-    for each in left_out:
-        say(f"Left out: {each.point.title} ({each.reason})")
-    if own and until - time.monotonic() > REPORT_SECONDS:
-        page = _write_report()
-        _print_findings(own[0], list(lines["study"]))
-        say(f"Report: {short(page)}")
-    elif own:
-        say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like and own:
-        _compare_with(like, lines["machine"].iloc[0])
+    _show(lines, left_out, until, like)
     if left_out:
         say("Next: run the same command again; it measures what was left out.")
         raise typer.Exit(SOME_LEFT_OUT)
@@ -130,19 +112,12 @@ def plan(
     machine: MachineName = "",
     device: DeviceKind = "all",
     like: Like = "",
-    price: Annotated[
-        float, typer.Option(help="US dollars for an hour of this machine; 0: none", callback=within(0, 1e6))
-    ] = 0.0,
+    price: Annotated[float, number("US dollars for an hour of this machine; 0: none", 0, 1e6)] = 0.0,
     executor: Executor = "local",
     site: SiteFile = None,
 ) -> None:
     """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
-    cluster_site = cluster.chosen(executor, site)
-    name = _machine_name(machine, cluster_site)
-    points = _points(profile, like, studies, device, cluster_site)
-    if not cluster_site:
-        _say_refused()
-        _say_first_use(points)
+    cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = {
         "point": lines["point"].map(setting),
@@ -199,10 +174,7 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[
         float | None,
-        typer.Option(
-            help="exit 1 if B is slower than A by more than so many percent, 4 if that is undecided",
-            callback=within(0, 100),
-        ),
+        number("exit 1 if B is slower than A by more than so many percent, 4 if that is undecided", 0, 100),
     ] = None,
 ) -> None:
     """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
@@ -262,7 +234,7 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
 
 @app.command(rich_help_panel=MEASURE)
 def doctor(
-    minutes: Annotated[float, typer.Option(help="the longest it may take", callback=within(0, 1e5))] = 10.0,
+    minutes: Annotated[float, number("the longest it may take", 0, 1e5)] = 10.0,
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
     device: DeviceKind = "all",
 ) -> None:
@@ -309,43 +281,61 @@ def _write_report() -> Path:
     return page
 
 
-def _machine_name(machine: str, cluster_site: cluster.Site | None) -> str:
-    """Return the name of the machine that measures, checked before anything is printed."""
-    return cluster.check_name(machine) if cluster_site else identity.identify(machine).name
+def _planned(
+    profile: str, studies: str, machine: str, device: str, like: str, executor: str, site: Path | None
+) -> tuple[cluster.Site | None, str, list[profiles.Point]]:
+    """Return the cluster, if any, the machine's name, and the points of a profile or of another machine.
 
-
-def _points(
-    profile: str, like: str, studies: str, device: str, cluster_site: cluster.Site | None
-) -> list[profiles.Point]:
-    """Return a profile's points, or those of another machine; report points that cannot run here."""
+    Studies and accelerators that are left out are named, and points that wait until kernels are compiled.
+    """
+    cluster_site = cluster.chosen(executor, site)
+    name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
     kinds = cluster_site.kinds if cluster_site else survey.kinds
     if like:
-        return profiles.like(like, studies, device, kinds, say)
-    points = profiles.read(profile, studies, device, kinds)
-    present = {point.study for point in points}
-    absent = [name for name in profiles.studies(profile) if studies == "all" and name not in present]
-    if absent:
-        say(f"Skipped (framework or device missing): {', '.join(absent)}")
-    return points
-
-
-def _say_refused() -> None:
-    """Report accelerators that a framework cannot use, and why."""
+        points = profiles.like(like, studies, device, kinds, say)
+    else:
+        points = profiles.read(profile, studies, device, kinds)
+        present = {point.study for point in points}
+        absent = [each for each in profiles.studies(profile) if studies == "all" and each not in present]
+        if absent:
+            say(f"Skipped (framework or device missing): {', '.join(absent)}")
+    if cluster_site:
+        return cluster_site, name, points
     for framework, answer in survey.ANSWERS.items():
         if answer.refused:
             say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
-
-
-def _say_first_use(points: list[profiles.Point]) -> None:
-    """Say which points have a longer limit, because kernels are compiled before the first of them can be measured."""
-    places = {(point.parameters["device"], point.parameters.get("framework", "torch")) for point in points}
-    for kind, framework in sorted(places):
+    for kind, framework in sorted({point.place for point in points}):
         if survey.compiles_first(kind, framework):
-            minutes = profiles.FIRST_USE_SECONDS // 60
             say(
                 f"{framework} has no binaries for this GPU: its first point waits, once, for up to half an hour, until "
-                f"they are compiled. Its points may take {minutes} minutes longer than the profile says."
+                f"they are compiled. Its points may take {profiles.FIRST_USE_SECONDS // 60} minutes longer than the "
+                "profile says."
             )
+    return None, name, points
+
+
+def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
+    """Print what a session measured and left out, write the report if there is time, and compare with `like`."""
+    from benchbook import studies
+    from benchbook.studies import findings
+
+    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # a kind of node each
+    _print_summary(lines, own)
+    for point, reason in left_out:
+        say(f"Left out: {point.title} ({reason})")
+    if own and until - time.monotonic() > REPORT_SECONDS:
+        page = _write_report()
+        told = [study for name, study in studies.every().items() if name in set(lines["study"]) and study.says]
+        for each in told[:MOST_FINDINGS]:  # the report has those of all machines
+            say(findings.finding(each, own[0]))
+        say(f"Report: {short(page)}")
+    elif own:
+        say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+    if like and own:
+        try:
+            _compare_sides(f"machine:{like}", f"machine:{lines['machine'].iloc[0]}")
+        except ValueError as error:  # none of their points are alike
+            say(f"Not compared with {like}: {error}")
 
 
 def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
@@ -359,39 +349,22 @@ def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
     measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
     shown = []
     for line in measured.to_dict("records"):
-        has_rate = pandas.notna(line["samples_per_second"])
         cells = {"study": studies.title(line["study"])}
         cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
-        rate, low, high, unit = statistics.in_units(line)
-        cells["speed"] = f"{wording.rate(rate)} {unit}/s" if has_rate else None
-        bounds = wording.bounds(low, high, line["interval"], wording.rate) if has_rate else ""
-        cells["95 % interval"] = bounds.removeprefix("95 % interval ")
-        epoch = epochs.get(tuple(line[name] for name in statistics.POINT_KEY)) if has_rate else None
-        cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
-        verdict = line["verdict"]
-        remark = str(verdict) if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else ""
+        cells |= dict.fromkeys(("speed", "95 % interval", "one epoch", "remark"))
+        if pandas.notna(line["samples_per_second"]):
+            rate, low, high, unit = statistics.in_units(line)
+            bounds = wording.bounds(low, high, line["interval"], wording.rate)
+            epoch = epochs.get(tuple(line[name] for name in statistics.POINT_KEY))
+            cells |= {"speed": f"{wording.rate(rate)} {unit}/s", "95 % interval": bounds.removeprefix("95 % interval ")}
+            cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
         if line["status"] != "ok":
-            remark = textwrap.shorten(f"{line['status']}: {line['message']}", REMARK_CHARACTERS, placeholder=" ...")
-        cells["remark"] = remark
+            failure = f"{line['status']}: {line['message']}"
+            cells["remark"] = textwrap.shorten(failure, REMARK_CHARACTERS, placeholder=" ...")
+        elif line["verdict"].is_doubtful:
+            cells["remark"] = str(line["verdict"])
         shown.append(cells)
     say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
-
-
-def _print_findings(evidence: Evidence, studied: list[str]) -> None:
-    """Print the findings of up to three studies on a machine; the report has those of all machines."""
-    from benchbook import studies
-    from benchbook.studies import findings
-
-    for study in [study for name, study in studies.every().items() if name in studied and study.says][:MOST_FINDINGS]:
-        say(findings.finding(study, evidence))
-
-
-def _compare_with(like: str, machine: str) -> None:
-    """Print how a machine compares with the one whose points it ran, if any of their points are alike."""
-    try:
-        _compare_sides(f"machine:{like}", f"machine:{machine}")
-    except ValueError as error:
-        say(f"Not compared with {like}: {error}")
 
 
 def _compare_sides(a: str, b: str) -> pandas.DataFrame:
@@ -400,28 +373,12 @@ def _compare_sides(a: str, b: str) -> pandas.DataFrame:
     rows = records.gather(records.find(folder), say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
     lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
-    _print_comparison(lines, a, b)
-    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
-        if points:
-            shown = "; ".join(map(setting, points))
-            say(f"Not compared, because the other side has no point of these settings: {shown} of {name}")
-    return lines
-
-
-def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
-    shown = pandas.DataFrame(
-        {
-            "setting": lines["point"].map(setting),
-            "A": lines["a"].map(wording.rate),
-            "B": lines["b"].map(wording.rate),
-            "B / A": lines["ratio"].map("{:.3f}".format),
-            "95 % interval": [
-                f"{line.low:.3f} to {line.high:.3f}" + (" (range)" if line.interval == "range" else "")
-                for line in lines.itertuples()
-            ],
-            "verdict": lines["verdict"] + ("; " + lines["note"]).where(lines["note"] != "", ""),
-        }
-    )
+    shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
+    shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
+    shown["B / A"] = lines["ratio"].map("{:.3f}".format)
+    ranges = lines["interval"].map(lambda kind: " (range)" if kind == "range" else "")
+    shown["95 % interval"] = lines["low"].map("{:.3f} to ".format) + lines["high"].map("{:.3f}".format) + ranges
+    shown["verdict"] = lines["verdict"] + ("; " + lines["note"]).where(lines["note"] != "", "")
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
     for line in lines.to_dict("records"):
@@ -435,3 +392,8 @@ def _print_comparison(lines: pandas.DataFrame, a: str, b: str) -> None:
         bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
         times = f"{line['energy_ratio']:.3g} times the energy of A"
         say(f"{setting(line['point'])}: B takes {times} per image ({bounds}{note})")
+    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
+        if points:
+            shown = "; ".join(map(setting, points))
+            say(f"Not compared, because the other side has no point of these settings: {shown} of {name}")
+    return lines

@@ -5,7 +5,6 @@ is started as `python -m benchbook.commands.doctor torch mps`, and prints a line
 begins and after it: what ends the process is found by the check that began.
 """
 
-import functools
 import json
 import math
 import os
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -166,16 +166,11 @@ def answer(check: Callable[[], Answer]) -> Answer:
 
 def checks(device: Device) -> dict[str, Callable[[], Answer]]:
     """Return the checks of a device by name: of the device itself, then of every study in its framework."""
-    tried = {
-        "waiting": lambda: check_waiting(device),
-        "memory": lambda: check_memory(device),
-        "energy": lambda: check_energy(device),
-        "transfers": lambda: check_transfers(device),
-        "products": lambda: check_products(device),
-    }
+    own = (check_waiting, check_memory, check_energy, check_transfers, check_products)
+    tried = {check.__name__.removeprefix("check_"): partial(check, device) for check in own}
     for name, plan in plans().items():
         if device.framework in plan.FRAMEWORKS:
-            tried[name] = functools.partial(check_study, device, plan)
+            tried[name] = partial(check_study, device, plan)
     return tried
 
 

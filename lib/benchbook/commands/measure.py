@@ -8,7 +8,7 @@ from typing import Annotated
 import pandas
 import typer
 
-from benchbook.commands.output import say, within
+from benchbook.commands.output import number, say, short
 from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.awake import awake
@@ -42,16 +42,14 @@ def measure(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="search for the fastest settings first, for two minutes")
     ] = False,
-    kernels: Annotated[int, typer.Option(help="processes to measure in; an interval needs two")] = 1,
+    kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
-    minutes: Annotated[int, typer.Option(help="time limit of a process, or of all with --against")] = 30,
+    minutes: Annotated[int, number("time limit of a process, or of all with --against", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made of chip and memory")] = "",
     against: Annotated[
         str, typer.Option(help="compare with this commit, by turns; exit 1 if slower now, 4 if undecided")
     ] = "",
-    percent: Annotated[
-        float, typer.Option(help="with --against: the percentage that counts as slower", callback=within(0, 99))
-    ] = 5.0,
+    percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
     """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
@@ -60,9 +58,6 @@ def measure(
         if place.endswith(".py"):
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
-    for option, value, most in (("kernels", kernels, 9), ("minutes", minutes, 24 * 60)):
-        if not 1 <= value <= most:
-            raise ValueError(f"{option} {value}; allowed: 1 to {most}")
     choices.check(given)
     if against:
         if tuned or batch_sizes:
@@ -110,9 +105,7 @@ def _say_first(folder: Path, ended: threading.Event) -> None:
         for path in set(folder.glob("*.csv")) - before:
             rates = records.gather([path], lambda line: None)["samples_per_second"].dropna()
             if len(rates):
-                typer.echo(
-                    f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); the measurement continues."
-                )
+                say(f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); the measurement continues.")
                 return
 
 
@@ -121,53 +114,52 @@ def _say_results(points: list, lines) -> None:
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations
     names = [point.name for point in points]
-    peaks = study.rates(evidence).set_index("point")["peak_memory_bytes"]
+    rates = study.rates(evidence)
+    peaks = rates.set_index("point")["peak_memory_bytes"]
     shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
     for line in lines.assign(tokens_per_second=statistics.tokens_per_second(lines)).to_dict("records"):
         if line["status"] != "ok":
-            typer.echo(f"{line['model']}: {line['status']}: {line['message']}")
+            say(f"{line['model']}: {line['status']}: {line['message']}")
             continue
-        rate, point = line["samples_per_second"], line["point"]
+        rate, batch_size, peak = line["samples_per_second"], line["batch_size"], peaks.get(line["point"], 0)
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
-        typer.echo(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
-        said = [f"{1000 * line['batch_size'] / rate:,.3g} ms per step of {line['batch_size']:.0f}"]
-        said += [f"{line['tokens_per_second']:,.3g} tokens/s"] if line["tokens_per_second"] > 0 else []
-        said += [f"{peaks[point] / 2**30:,.3g} GiB of memory"] if peaks.get(point, 0) > 0 else []
-        said += [f"{shares[point]:.0%} of this machine's matrix products"] if shares.get(point, 0) > 0 else []
-        typer.echo(f"  {', '.join(said)}")
-        if line["device"] != "cpu" and peaks.get(point, 0) > 0 and pandas.notna(line["parameters"]):
-            work = networks.Network.from_peak(
-                line["model"], line["parameters"], peaks[point], line["batch_size"], line["precision"]
-            )
+        say(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
+        said = {
+            f"{1000 * batch_size / rate:,.3g} ms per step of {batch_size:.0f}": rate,
+            f"{line['tokens_per_second']:,.3g} tokens/s": line["tokens_per_second"],
+            f"{peak / 2**30:,.3g} GiB of memory": peak,
+            f"{shares.get(line['point'], 0):.0%} of this machine's matrix products": shares.get(line["point"], 0),
+        }
+        say(f"  {', '.join(text for text, value in said.items() if value > 0)}")
+        if line["device"] != "cpu" and peak > 0 and pandas.notna(line["parameters"]):
+            work = networks.Network.from_peak(line["model"], line["parameters"], peak, batch_size, line["precision"])
             held = networks.batches_text(work.largest_batches(networks.MEMORIES, line["precision"]))
-            typer.echo(f"  Largest batch, predicted from this peak: {held or 'unknown'}")
+            say(f"  Largest batch, predicted from this peak: {held or 'unknown'}")
         if line["verdict"].codes(verdicts.UNPROVEN):
-            typer.echo(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
+            say(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
     tried = study.batch_sizes(evidence)
     tried = tried[tried["point"].isin(names)]
     if len(tried):
-        typer.echo(f"{study.batch_sizes_title(tried)}.")
-    rates = study.rates(evidence)
+        say(f"{study.batch_sizes_title(tried)}.")
     measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
     if len(measured):
         table = study.elsewhere(evidence)
         _say_elsewhere(table[table["model"].isin(measured["model"])])
-    folder = layout.runs(lines["machine"].iloc[0]) / STUDY
-    typer.echo(f"Rows: {folder.relative_to(layout.root()) if folder.is_relative_to(layout.root()) else folder}")
+    say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
     if len(measured):
-        typer.echo("Next: `make report` draws it next to other chips; `benchbook compare` compares two of its commits.")
+        say("Next: `make report` draws it next to other chips; `benchbook compare` compares two of its commits.")
 
 
 def _say_elsewhere(table) -> None:
     """Print the record's prediction for this machine, and for other chips."""
     from benchbook.studies.your_network import study
 
-    typer.echo(study.held_out(table))
+    say(study.held_out(table))
     others = table[table["source"] == "predicted"]
     for line in others[others["hours"].notna()].to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
         cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
         spent = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
-        typer.echo(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
+        say(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
     for reason in others["reason"].dropna().unique()[:1]:
-        typer.echo(f"  Other chips: {reason}.")
+        say(f"  Other chips: {reason}.")

@@ -1,7 +1,6 @@
 """Print lines and tables; text of a user or of a row is never read as markup."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas
@@ -43,12 +42,12 @@ def short(path: Path) -> str:
     return str(path.relative_to(layout.root()) if path.is_relative_to(layout.root()) else path)
 
 
-def within(low: float, high: float = math.inf) -> Callable[[typer.CallbackParam, float | None], float | None]:
-    """Return the check of an option that is a number, for typer's `callback`."""
+def number(text: str, low: float, high: float = math.inf) -> typer.models.OptionInfo:
+    """Return an option for a number, with its help and its bounds; one outside raises a ValueError."""
 
     def check(option: typer.CallbackParam, value: float | None) -> float | None:
         if value is not None and not low <= value <= high:
             raise ValueError(f"{option.name} {value:g}; allowed: {low:g} to {high:g}")
         return value
 
-    return check
+    return typer.Option(help=text, callback=check)

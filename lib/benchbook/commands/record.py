@@ -10,7 +10,7 @@ import pandas
 import typer
 
 from benchbook import record
-from benchbook.commands.output import say, say_table, within
+from benchbook.commands.output import number, say, say_table
 from benchbook.judging import wording
 from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
@@ -36,30 +36,15 @@ def predict(
     chip: Annotated[str, typer.Option(help="a name of the chip; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
-    flops: Annotated[
-        float,
-        typer.Option(help="operations of a training step per image, in place of --work", callback=within(0, 1e18)),
-    ] = 0.0,
-    image_size: Annotated[
-        float, typer.Option(help="pixels of a side; 0: the work's own", callback=within(0, 100000))
-    ] = 0.0,
-    sequence_length: Annotated[
-        float, typer.Option(help="tokens of a sequence; 0: the work's own", callback=within(0, 1e7))
-    ] = 0.0,
-    batch_size: Annotated[
-        float, typer.Option(help="of one device; 0: 64 images or 8 sequences", callback=within(0, 1e6))
-    ] = 0.0,
+    flops: Annotated[float, number("operations of a training step per image, in place of --work", 0, 1e18)] = 0.0,
+    image_size: Annotated[float, number("pixels of a side; 0: the work's own", 0, 100000)] = 0.0,
+    sequence_length: Annotated[float, number("tokens of a sequence; 0: the work's own", 0, 1e7)] = 0.0,
+    batch_size: Annotated[float, number("of one device; 0: 64 images or 8 sequences", 0, 1e6)] = 0.0,
     count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
     images: Annotated[
-        float,
-        typer.Option(
-            help="images or sequences to train on; 0: an epoch of ImageNet, or a billion tokens",
-            callback=within(0, 1e15),
-        ),
+        float, number("images or sequences to train on; 0: an epoch of ImageNet, or a billion tokens", 0, 1e15)
     ] = 0.0,
-    price: Annotated[
-        float, typer.Option(help="US dollars per hour of one device; 0: prices on record", callback=within(0, 1e6))
-    ] = 0.0,
+    price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
     prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
     judge: Annotated[Path | None, typer.Option(help="a ledger, to predict with its chips hidden")] = None,

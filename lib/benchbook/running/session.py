@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas
@@ -38,20 +37,7 @@ class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A point that a session has not finished; the next call goes on with it.
-
-    Attributes:
-        point: which.
-        reason: why, for people.
-    """
-
-    point: Point
-    reason: str
-
-
-def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[LeftOut]:
+def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[tuple[Point, str]]:
     """Run every point that is not done yet, on this computer.
 
     A session that was cut short is continued under its own name, so that runs it finished are not repeated.
@@ -63,7 +49,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
         deadline: on the monotonic clock.
 
     Returns:
-        The points that are left for the next call; see `run`.
+        The points that are left for the next call, each with the reason; see `run`.
 
     Raises:
         RuntimeError: another study runs on this machine.
@@ -86,7 +72,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     return left_out
 
 
-def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[LeftOut]:
+def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
     """Run every kernel that is not done yet, in the order of `profiles.rounds`.
 
     A kernel starts if the longest it may take ends before the deadline. A kernel that fails is a row, and done. Runs
@@ -98,7 +84,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         deadline: on the monotonic clock. With one, no time is spent on waiting for a calm machine.
 
     Returns:
-        The points that no longer fitted, and those whose run could not be supervised.
+        The points that no longer fitted, and those whose run could not be supervised, each with the reason.
 
     Raises:
         Stopped: after the `interrupted` row was written.
@@ -118,7 +104,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         wanted = max(0, kernel - len(statuses)) * point.time_limit_seconds
         left = max(0.0, deadline - END_SECONDS - time.monotonic())
         if wanted > left:
-            left_out[point.key] = LeftOut(point, f"needs up to {wanted} s, {left:.0f} s were left")
+            left_out[point.key] = point, f"needs up to {wanted} s, {left:.0f} s were left"
             continue
         line = Line(point, machine_name, kernel, f"{number}/{len(rounds)}")
         begun = time.monotonic()
@@ -136,7 +122,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         except Exception as error:  # the next point may succeed
             if os.environ.get("BENCHBOOK_DEBUG"):
                 raise
-            left_out[point.key] = LeftOut(point, f"{type(error).__name__}: {error}")
+            left_out[point.key] = point, f"{type(error).__name__}: {error}"
             statuses = [type(error).__name__]
         spent[point.key] = time.monotonic() - begun
         known = each_kernel | spent
@@ -181,7 +167,7 @@ def check_room(folder: Path) -> None:
         )
 
 
-def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] = ()) -> pandas.DataFrame:
+def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Point, str]] = ()) -> pandas.DataFrame:
     """Return one line per point, in the profile's order, as `statistics.summarise` gives them, and their verdict.
 
     Args:
@@ -196,7 +182,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[LeftOut] 
     conditions = condition.samples(manifests.every(layout.runs(machine_name)))
     summaries = verdicts.summarise(rows, conditions)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
-    excused = {each.point.key for each in left_out}
+    excused = {point.key for point, _ in left_out}
     missing = [point for point in points if point.key not in measured.keys() | excused]
     if missing:
         raise Missing(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
