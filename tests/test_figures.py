@@ -272,7 +272,7 @@ def test_labels_of_many_lines_do_not_touch_and_the_figure_is_no_taller_without_t
 @pytest.mark.parametrize(("machines", "is_drawn"), [("aba", True), ("abc", False)])
 def test_a_line_needs_two_points(machines, is_drawn):
     table = pandas.DataFrame({"machine": list(machines), "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"})
-    chart = Points("name", "", "", table=lambda _: table, title=lambda *_: "A title", x="batch_size", y="value",
+    chart = Points("name", "", "", table=lambda _: table, title=lambda *_: "A title", x="batch_size", column="value",
                    by=["machine"], xlabel="batch", ylabel="value")  # fmt: skip
     assert (chart.draw(Evidence(make_rows([make_row()]))).figure is not None) == is_drawn
 

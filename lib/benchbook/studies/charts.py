@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pandas
 from matplotlib.axes import Axes
 
+from benchbook.judging import wording
 from benchbook.record.naming import Names
 from benchbook.studies import figures
 from benchbook.studies.study import Chart, Drawing, Evidence
@@ -23,6 +24,7 @@ class Plot(Chart):
     Attributes:
         table: from the evidence to the numbers behind the chart.
         title: from the table to the sentence above the figure; see `findings.Says`.
+        column: that is drawn; empty: that of the title.
         label: columns that tell the lines apart, see `figures.labels`.
         usual: values of these columns that go without saying.
         lines: from the table and the evidence to the lines that are drawn; all without.
@@ -37,6 +39,7 @@ class Plot(Chart):
 
     table: Table
     title: Callable[[pandas.DataFrame, Names], str]
+    column: str = ""
     label: tuple[str, ...] = ()
     usual: Mapping[str, object] = field(default_factory=dict)
     lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
@@ -47,6 +50,8 @@ class Plot(Chart):
     look: dict[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     width: float = 9.0
+
+    value = property(lambda self: self.column or self.title.column, doc="The column that is drawn.")
 
     def draw(self, evidence: Evidence) -> Drawing:
         """Return the chart of some evidence; it has no figure where there is nothing to compare."""
@@ -71,34 +76,41 @@ class Bars(Plot):
     """Bars with their intervals, the best first; see `figures.draw_bars`.
 
     Attributes:
-        column: the bars' lengths.
-        text: what follows a bar: a format string over the line's columns, or a function of the line.
-        parts, least_first: see `figures.draw_bars` and `figures.ranked`.
+        text: what follows a bar: a format string over the line's columns, or a function of the line; without it the
+            value as the title says it, and the line's dollars.
+        parts: see `figures.draw_bars`.
+        least_first: whether less is better, which a title that tells the least says as well.
         formatter: of the lengths at the axis, as `Axis.set_major_formatter` takes it.
     """
 
-    column: str
-    text: str | Callable[[dict], str]
+    text: str | Callable[[dict], str] = ""
     parts: Mapping[str, str] | None = None
     least_first: bool = False
     formatter: Callable[[float, int], str] | None = None
 
-    value = property(lambda self: self.column, doc="The column that is drawn.")
     shows = property(lambda self: f"Bars: {self.xlabel}", doc="What kind of chart it is.")
 
     def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
         """Return how many bars there would be, and inches with room for them."""
         return len(lines), 1.6 + 0.42 * min(len(lines), figures.MOST_BARS)
 
+    def words(self, line: dict) -> str:
+        """Return what follows a line's bar."""
+        if self.text:
+            return self.text(line) if callable(self.text) else self.text.format(**line)
+        dollars = line.get("dollars") or 0
+        return self.title.show(line[self.value]) + (f", {wording.price(dollars)}" if dollars > 0 else "")
+
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
         """Draw a bar for each line."""
-        best = figures.ranked(lines, self.column, least_first=self.least_first)
-        figures.say_left_out(axes, best, lines, "the best")
-        write = self.text if callable(self.text) else lambda line: self.text.format(**line)
-        texts = [write(line) if pandas.notna(line[self.column]) else "" for line in best.to_dict("records")]
+        least_first = self.least_first or getattr(self.title, "best", "") == "least"
+        best = figures.ranked(lines, self.value, least_first=least_first)
+        if len(best) < len(lines):
+            figures.say(axes, f"{len(best)} of {len(lines)} are drawn, the best; the table has all")
+        texts = [self.words(line) if pandas.notna(line[self.value]) else "" for line in best.to_dict("records")]
         labels = figures.labels(best, evidence.names, self.label, self.usual)
         named = {"labels": labels, "texts": texts, "colours": evidence.colours, "parts": self.parts}
-        figures.draw_bars(axes, best, self.column, **named)
+        figures.draw_bars(axes, best, self.value, **named)
         axes.set(xlabel=self.xlabel)
         if self.percent or self.formatter:
             axes.xaxis.set_major_formatter(self.formatter or "{x:.0%}")
@@ -113,7 +125,7 @@ class Points(Plot):
     Each line is called by its name at its end. A machine's lines have its colour and differ in marker and dash.
 
     Attributes:
-        x, y: columns of the table.
+        x: a column of the table; that of the title, or `column`, is at the other axis.
         by: columns in which the points of one line agree.
         ylabel: what the axis is.
         from_zero: whether the axis of y begins at 0, so that small differences look small.
@@ -123,7 +135,6 @@ class Points(Plot):
     """
 
     x: str
-    y: str
     by: list[str]
     ylabel: str
     from_zero: bool = False
@@ -132,12 +143,11 @@ class Points(Plot):
     also: Callable[[Axes, pandas.DataFrame, dict], None] | None = None
     draw_one: ClassVar[Callable] = staticmethod(figures.draw_points)
 
-    value = property(lambda self: self.y, doc="The column that is drawn.")
     shows = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="What kind of chart it is.")
 
     def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
         """Return how many places of x have a point (of the line with the most, if joined), and inches for all names."""
-        there = lines[lines[self.y].notna()]
+        there = lines[lines[self.value].notna()]
         counts = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
         names = len(lines[self.by].drop_duplicates())
         return counts.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * names)
@@ -154,13 +164,13 @@ class Points(Plot):
             shade = figures.colour(points.iloc[0].to_dict(), colours)
             style = {"color": shade, "markersize": 5}
             style["fmt"] = MARKERS[place % len(MARKERS)] + (DASHES[place % len(DASHES)] if self.joined else "")
-            self.draw_one(axes, points, self.x, self.y, style)
+            self.draw_one(axes, points, self.x, self.value, style)
             if self.also:
                 self.also(axes, points, style)
-            drawn = points[points[self.y].notna() & points[self.x].notna()]
+            drawn = points[points[self.value].notna() & points[self.x].notna()]
             if len(drawn):
                 end = drawn.iloc[-1]
-                ends.append((end[self.x], end[self.y], label.replace("\n", ", ") + figures.counted(points), shade))
+                ends.append((end[self.x], end[self.value], label.replace("\n", ", ") + figures.counted(points), shade))
         self._set_axes(axes, lines)
         figures.label_ends(axes, ends)
 

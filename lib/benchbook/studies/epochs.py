@@ -120,7 +120,7 @@ class ArticleEpoch:
         """
         held = [part for part in PARTS if part != "setup" or self.setup_phases]
         parts = {f"{part}_{self.unit}": PARTS[part] for part in held}
-        look = {"column": self.unit, "parts": parts, "least_first": True, "usual": {"dataset": self.dataset}}
+        look = {"parts": parts, "usual": {"dataset": self.dataset}}
         return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
 
     def first_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> pandas.DataFrame:

@@ -169,6 +169,14 @@ def counted(points: pandas.DataFrame) -> str:
     return windows + (f", range of {runs} runs" if runs > 1 else "")
 
 
+def looks(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return how each line is drawn: its view, outcome, whether it is_measured, and the kind of its bounds if any."""
+    each = [(view(line), outcome(line), _is_measured(line), bounds_kind(line)) for line in table.to_dict("records")]
+    look = pandas.DataFrame(each, table.index, columns=["view", "outcome", "is_measured", "bounds"])
+    bounded = table.reindex(columns=["low", "high"]).notna().all(axis=1) & look["outcome"].ne("failed")
+    return look.assign(bounds=look["bounds"].where(bounded))
+
+
 def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
     """Return the lines for which bars are drawn, the best of each view first: all, or the best MOST_BARS of them.
 
@@ -178,35 +186,22 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
         least_first: whether less is better.
     """
     table = table.reset_index(drop=True)
-    lines = table.to_dict("records")
-    order = pandas.DataFrame(
-        {
-            "view": [view(line) == BEST for line in lines],
-            "failed": [outcome(line) == "failed" for line in lines],
-            "measured": list(map(_is_measured, lines)),
-            "value": table[column].astype(float),
-        }
-    )
-    rank = {"kind": "stable", "na_position": "last"}
-    kept = order.sort_values(["measured", "failed", "value"], ascending=[True, True, least_first], **rank)[:MOST_BARS]
-    best = kept.sort_index().sort_values(["view", "failed", "value"], ascending=[True, True, least_first], **rank)
+    look = looks(table)
+    order = look.assign(value=table[column].astype(float), failed=look["outcome"].eq("failed"))
+    rank = {"ascending": [True, True, least_first], "kind": "stable", "na_position": "last"}
+    kept = order.sort_values(["is_measured", "failed", "value"], **rank)[:MOST_BARS]
+    best = kept.sort_index().sort_values(["view", "failed", "value"], **rank)  # SAME is before BEST in the alphabet
     return table.loc[best.index]
 
 
 def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
     """Return what lines are drawn of: published ones, and the first MOST_MACHINES machines; the chart says so."""
-    is_measured = pandas.Series(map(_is_measured, table.to_dict("records")), table.index, dtype=bool)
+    is_measured = looks(table)["is_measured"].astype(bool)
     machines = table.loc[is_measured, "machine"].drop_duplicates()
     if len(machines) <= MOST_MACHINES:
         return table
-    _say(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
+    say(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
     return table[~is_measured | table["machine"].isin(machines[:MOST_MACHINES])]
-
-
-def say_left_out(axes: Axes, drawn: pandas.DataFrame, table: pandas.DataFrame, rule: str) -> None:
-    """Write into a chart how many of a table's lines are drawn and by what rule, if those are not all."""
-    if len(drawn) < len(table):
-        _say(axes, f"{len(drawn)} of {len(table)} are drawn, {rule}; the table has all")
 
 
 def draw_bars(
@@ -235,47 +230,34 @@ def draw_bars(
         colours: of machines.
         parts: columns that a measured bar is made of, with what the legend calls them; the first is the darkest.
     """
-    lines = table.to_dict("records")
-    views = [view(line) for line in lines]
-    both = len(set(views)) > 1
-    places = [len(lines) - 1.0 - rank + VIEW_GAP * (both and seen == SAME) for rank, seen in enumerate(views)]
+    lines, look = table.to_dict("records"), looks(table)
+    both = look["view"].nunique() > 1
+    places = len(lines) - 1.0 - numpy.arange(len(lines)) + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
     drawn = set()
     for line, place, text in zip(lines, places, texts, strict=True):
         drawn |= _draw_bar(axes, line, place, column, text, colour(line, colours), parts or {column: ""})
     for heading in (SAME, BEST) if both else ():
-        top = max(place for place, seen in zip(places, views, strict=True) if seen == heading)
-        look = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
-        axes.text(0.01, top + 0.45, f"{heading}:", **look)
-    bounded = table.set_axis(places)
-    bounded = bounded[_has_bounds(bounded)]
-    kinds = pandas.Series([bounds_kind(line) for line in bounded.to_dict("records")], bounded.index, dtype=object)
-    for kind, part in bounded.groupby(kinds, sort=False):
+        words = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
+        axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **words)
+    for kind, part in table.set_axis(places).groupby(look["bounds"].array, sort=False):
         values = part[[column, "low", "high"]].astype(float)
-        look = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
-        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **look)
-    _label(axes, places, labels)
-    if not axes.patches:
-        axes.set(xlim=(0, 1), xticks=[])
-    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
-    axes.margins(x=0.35)  # room for the words after the bars
-    shade = next((colour(line, colours) for line in lines if _is_measured(line)), COLOURS["line"])
-    shades = [
-        Patch(color=shade, alpha=alpha, label=label)
-        for label, alpha in zip((parts or {}).values(), SHADES, strict=False)
-        if label in drawn
-    ]
-    shades += [Patch(color=COLOURS["published"], label="published")] if "published" in drawn else []
-    _add_legend(axes.figure, shades, drawn, kinds)
-
-
-def _label(axes: Axes, places: list[float], labels: list[str]) -> None:
-    """Write labels to the left of bars; a figure whose labels have many lines becomes taller."""
+        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
+        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
     wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
     lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
     if lines_of_most > LABEL_LINES:
         axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
     axes.set_yticks(places, wrapped, fontsize=8)
     axes.tick_params(axis="y", length=0)
+    if not axes.patches:
+        axes.set(xlim=(0, 1), xticks=[])
+    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
+    axes.margins(x=0.35)  # room for the words after the bars
+    shade = next((colour(line, colours) for line in lines if _is_measured(line)), COLOURS["line"])
+    named = zip((parts or {}).values(), SHADES, strict=False)
+    shades = [Patch(color=shade, alpha=alpha, label=label) for label, alpha in named if label in drawn]
+    shades += [Patch(color=COLOURS["published"], label="published")] if "published" in drawn else []
+    _add_legend(axes.figure, shades, drawn, look["bounds"].dropna())
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
@@ -287,8 +269,9 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         x, y: two of its columns.
         style: for `Axes.errorbar`, with color and fmt, which begins with a marker.
     """
-    outcomes = pandas.Series(map(outcome, points.to_dict("records")), points.index, dtype=object)
-    placed, failed = points[x].notna(), outcomes == "failed"
+    look = looks(points)
+    outcomes, placed = look["outcome"], points[x].notna()
+    failed = outcomes == "failed"
     drawn = points[points[y].notna() & placed & ~failed]
     values = drawn.reindex(columns=[x, y, "low", "high"]).astype(float)
     axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
@@ -302,8 +285,8 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         axes.plot(float(line[x]), 0.03, "X", color=style["color"], transform=foot)
         words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
         axes.text(float(line[x]), 0.07, line["status"].replace("_", " "), **words)
-    kinds = map(bounds_kind, drawn[_has_bounds(drawn)].to_dict("records"))
-    _add_legend(axes.figure, [], {*outcomes[values.index], *outcomes[failed & placed]}, kinds, on_points=True)
+    shown = {*outcomes[drawn.index], *outcomes[failed & placed]}
+    _add_legend(axes.figure, [], shown, look.loc[drawn.index, "bounds"].dropna(), on_points=True)
 
 
 def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) -> None:
@@ -441,16 +424,11 @@ def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:
     return numpy.maximum([values[column] - values["low"], values["high"] - values[column]], 0)
 
 
-def _has_bounds(table: pandas.DataFrame) -> pandas.Series:
-    """Return which lines have bounds and did not fail."""
-    ended = [outcome(line) != "failed" for line in table.to_dict("records")]
-    return table.reindex(columns=["low", "high"]).notna().all(axis=1) & pandas.Series(ended, table.index, dtype=bool)
-
-
 def _is_measured(line: dict) -> bool:
     source = line.get("source")
     return source == "measured" or pandas.isna(source)
 
 
-def _say(axes: Axes, text: str) -> None:
+def say(axes: Axes, text: str) -> None:
+    """Write into a corner of a chart what of its table is not drawn."""
     axes.text(0.99, 0.01, text, ha="right", va="bottom", fontsize=8, style="italic", transform=axes.transAxes)

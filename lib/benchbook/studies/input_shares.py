@@ -75,7 +75,6 @@ def chart(name: str, note: str, shares: charts.Table, label: tuple[str, ...], us
         note,
         table=shares,
         lines=lambda table, evidence: table[table["share"].notna()],
-        column="share",
         bounds=("share_low", "share_high", "share_interval"),
         label=label,
         usual=usual,

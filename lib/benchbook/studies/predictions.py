@@ -181,7 +181,7 @@ CHARTS = (
         lines=lambda pairs, evidence: pairs.assign(machine=pairs["vendor"]),
         title=cores_title,
         x="core_ratio",
-        y="speed_ratio",
+        column="speed_ratio",
         by=["vendor"],
         joined=False,
         also=_draw_rule,

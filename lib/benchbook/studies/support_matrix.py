@@ -80,7 +80,6 @@ CHART = Bars(
     table=table,
     lines=lambda cells, evidence: cells.query(OTHER) if len(cells) else cells,
     title=SAYS,
-    column="speedup",
     label=("study", "framework_version", "precision", "compiled"),
     usual={"compiled": False},
     text="{speedup:.2f}x",

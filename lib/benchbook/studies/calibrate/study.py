@@ -88,7 +88,6 @@ STUDY = Study(
             table=ceilings,
             lines=lambda table, evidence: table[table["model"] == "matmul"],
             title=PRODUCTS,
-            column="rate",
             label=("framework", "precision"),
             usual={"precision": ""},
             text=lambda line: f"{amount(line['rate'])}FLOP/s",

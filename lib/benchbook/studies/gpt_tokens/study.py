@@ -141,10 +141,6 @@ def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
 
 
-def _minutes(minutes: float) -> str:
-    return wording.duration(60 * minutes)
-
-
 RATE = Says(
     "{network} ({variant}, {precision}, batch {batch_size:.0f}) trains {value} tokens a second on {place}",
     "No GPT was trained here yet",
@@ -153,7 +149,11 @@ RATE = Says(
     where="status == 'ok'",
 )
 TARGET = Says(
-    "{network} has a test loss of {target:.3g} after {value}, on {place}", "", "minutes", _minutes, best="least"
+    "{network} has a test loss of {target:.3g} after {value}, on {place}",
+    "",
+    "minutes",
+    lambda minutes: wording.duration(60 * minutes),
+    "least",
 )
 LABEL = ("network", "variant", "precision", "batch_size", "sequence_length", "dataset", "lora_rank", "ladder")
 CURVE_LABEL = ("network", "variant", "precision", "dataset")
@@ -168,10 +168,8 @@ STUDY = Study(
             "Of each network and setting. The table has memory, joules a million tokens and dollars a billion.",
             table=rates,
             title=RATE,
-            column="tokens_per_second",
             label=LABEL,
             usual={"lora_rank": 0, "ladder": ""},
-            text=lambda line: wording.number(line["tokens_per_second"]),
             xlabel="tokens a second, training",
         ),
         Bars(
@@ -180,7 +178,6 @@ STUDY = Study(
             "Each line adds a setting to those of the one before; the batches are the same, on the device.",
             table=ladder,
             title=Says("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
-            column="ratio",
             label=("network", "batch_size", "ladder"),
             usual={"ladder": ""},
             text="{ratio:.2f}x",
@@ -194,7 +191,6 @@ STUDY = Study(
             table=curves,
             title=Says("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
             x="minutes",
-            y="loss",
             by=["machine", "device", "variant", "precision", "network", "dataset", "run_id", "repeat"],
             label=CURVE_LABEL,
             xlabel="minutes of training",
@@ -207,12 +203,7 @@ STUDY = Study(
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["minutes"].notna()],
             title=TARGET,
-            column="minutes",
             label=CURVE_LABEL,
-            text=lambda line: (
-                _minutes(line["minutes"]) + (f", {wording.price(line['dollars'])}" if line["dollars"] > 0 else "")
-            ),
-            least_first=True,
             xlabel="minutes of training to 1.47 (character model) and 1.88 (small)",
         ),
         Points(
@@ -222,7 +213,6 @@ STUDY = Study(
             table=rates,
             title=RATE,
             x="batch_size",
-            y="tokens_per_second",
             by=[name for name in _POINT if name != "batch_size"],
             label=tuple(name for name in LABEL if name != "batch_size"),
             usual={"lora_rank": 0, "ladder": ""},

@@ -211,10 +211,6 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 
-def _hours(hours: float) -> str:
-    return wording.duration(3600 * hours)
-
-
 RATE = Says(
     "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
     "ResNet-50 was not measured here yet",
@@ -241,7 +237,6 @@ STUDY = Study(
             lines=lambda table, evidence: table[table["source"] == "measured"],
             title=RATE,
             x="batch_size",
-            y="images_per_second",
             by=[*_ALIKE, "device_count"],
             label=LABEL,
             xlabel="images in a step, all devices together",
@@ -262,7 +257,6 @@ STUDY = Study(
                 "efficiency",
                 wording.percent,
             ),
-            column="efficiency",
             label=("kind", "batch_size", *LABEL),
             text="{efficiency:.0%} ({ratio:.2f}x of one)",
             percent=True,
@@ -276,7 +270,6 @@ STUDY = Study(
             " for. The answer pages say after how many hours a purchase has paid.",
             table=costs,
             title=COST,
-            column="per_million",
             label=("variant", "precision", "dataset", "kind"),
             usual={"kind": ""},
             text=lambda line: f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour",
@@ -290,14 +283,13 @@ STUDY = Study(
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["hours"].notna()],
             title=Says(
-                "Training to 75.7 % takes {value} on {place}", "No run reached 75.7 %", "hours", _hours, "least"
+                "Training to 75.7 % takes {value} on {place}",
+                "No run reached 75.7 %",
+                "hours",
+                lambda hours: wording.duration(3600 * hours),
+                "least",
             ),
-            column="hours",
             label=("variant", "precision", "dataset"),
-            text=lambda line: (
-                _hours(line["hours"]) + (f", {wording.price(line['dollars'])}" if line["dollars"] > 0 else "")
-            ),
-            least_first=True,
             xlabel="hours of training to a test accuracy of 75.7 %",
         ),
     ),

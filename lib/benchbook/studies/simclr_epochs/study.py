@@ -154,7 +154,6 @@ STUDY = Study(
             table=accuracies,
             title=ACCURACY,
             x="epochs",
-            y="accuracy",
             by=["source", "machine", "device", "variant", "dataset"],
             label=LABEL,
             usual=USUAL,

@@ -173,11 +173,6 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
 
-def _hours_text(line: dict) -> str:
-    dollars = "" if pandas.isna(line["dollars"]) else f", {wording.price(line['dollars'])}"
-    return wording.duration(3600 * line["hours"]) + dollars
-
-
 RATE = Says(
     "{model} (batch {batch_size:.0f}, {precision}) trains {value} samples a second on {place}",
     "No network of your own was measured here yet",
@@ -196,10 +191,8 @@ STUDY = Study(
             "Each network in each setting that was measured; a cross where it failed.",
             table=rates,
             title=RATE,
-            column="samples_per_second",
             label=(*LABEL, "batch_size"),
             usual={"model": ""},
-            text=lambda line: wording.number(line["samples_per_second"]),
             xlabel="samples a second, training",
         ),
         Points(
@@ -208,8 +201,8 @@ STUDY = Study(
             "Two windows each, more of the point's own; bounds are their range. A cross: memory did not hold it.",
             table=batch_sizes,
             title=batch_sizes_title,
+            column="samples_per_second",
             x="batch_size",
-            y="samples_per_second",
             by=["machine", "device", "framework", "model", "precision", "point"],
             label=LABEL,
             xlabel="samples a step",
@@ -226,11 +219,8 @@ STUDY = Study(
             table=elsewhere,
             lines=_timed,
             title=ELSEWHERE,
-            column="hours",
             label=("model", "chip"),
             usual={"chip": "measured"},
-            text=_hours_text,
-            least_first=True,
             xlabel=f"hours for {IMAGES:,} samples",
             look={"xscale": "log"},
         ),
