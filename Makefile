@@ -19,7 +19,7 @@ SLOW ?=
 LAB ?=
 
 UV_VERSION := 0.13.8
-# Which environment: the one that stands in .venv, else the one for this computer; PLATFORM=name decides otherwise.
+# Which environment: the one in .venv, else the one for this computer; PLATFORM=name decides otherwise.
 # A Cloud TPU is known by /dev/accel0 or, from v6e on, as a chip of Google's on the PCI bus that is no network card.
 HOST := $(shell uname -sm | tr ' ' '-')
 # Source of the numbers: jax/_src/hardware_utils.py
@@ -53,7 +53,7 @@ setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requi
 study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
 	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
-plan: $(READY) ## Show the points of PROFILE and the hours they should take, with PRICE=dollars-an-hour also dollars
+plan: $(READY) ## Show the points of PROFILE and how long they should take, with PRICE=dollars-an-hour also dollars
 	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))
 
 report: $(READY) ## Merge all rows into figures, tables and the report
@@ -70,16 +70,16 @@ lint: $(READY) ## Check the style of modules and notebooks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## The measured loop beside a bare one and Keras's own fit: STUDIES="..."; intervals, soak, scale, parity
+bench: $(READY) ## Compare the measured loop with a bare one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity
 	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity,$(STUDIES))); do \
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
 	@for bench in $(filter intervals soak scale parity,$(STUDIES)); do \
 		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py || exit 1; done
 
-lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" hands options on
+lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options on
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
 
-pack: $(READY) ## Zip this machine's rows and manifests, checked, to send: MACHINE=name
+pack: $(READY) ## Check this machine's rows and manifests, and zip them to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"
 
 share: $(READY) ## Show this machine's rows, ask, and send them as a pull request on GitHub: MACHINE=name; DRY=1 sends nothing
@@ -114,7 +114,7 @@ clean: ## Remove environments, caches and everything that is regenerated; rows a
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python 3.11 .venv
-	@echo "Installing the locked packages for $(PLATFORM) (GB on the first run)"
+	@echo "Installing the locked packages for $(PLATFORM) (several GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.ready-* && touch $@
@@ -126,7 +126,7 @@ requirements/%.txt:
 
 $(UV):
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.9 or later" \
-		"(Debian: apt install python3 python3-pip; macOS: xcode-select --install), or say PYTHON=/path" >&2; exit 1; }
+		"(Debian: apt install python3 python3-pip; macOS: xcode-select --install), or set PYTHON=/path" >&2; exit 1; }
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { echo "make: '$(PYTHON) -m pip' is missing; it is needed once, to" \
 		"install uv (Debian: apt install python3-pip; elsewhere: $(PYTHON) -m ensurepip)" >&2; exit 1; }
 	@mkdir -p .uv && $(PYTHON) -m pip install --quiet --target .uv uv==$(UV_VERSION) 2> .uv/pip.log || \

@@ -155,7 +155,7 @@ def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeyp
         ("exception", "RuntimeError: broken on purpose in ~", ["train", "train"]),
         ("early exception", "ValueError: broken before the run began", ["setup"]),
         ("kernel dies", "the kernel died", ["train", "train"]),
-        ("notebook torn", "the kernel died, for the disk is full", ["train", "train"]),
+        ("notebook torn", "the kernel died, because the disk is full", ["train", "train"]),
     ],
 )
 def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, message, phases):

@@ -109,7 +109,7 @@ def test_rows_that_lie_in_another_place_than_they_say_are_not_packed():
 NEITHER = r"allowed: <machine>/<study>/<point>/<run_id>\.csv and \.json"
 REFUSED = [  # members, None standing for good rows; how they are packed; and what is said of it
     ({}, {}, "holds 0 machines"),
-    ({MANIFEST: "{}"}, {}, r"run-1\.json has no rows beside it"),
+    ({MANIFEST: "{}"}, {}, r"run-1\.json has no rows next to it"),
     ({CSV: None, MANIFEST: "[]"}, {}, r"run-1\.json: the whole is \[\]; allowed: an object"),
     ({CSV: None, MANIFEST: "{"}, {}, "is not JSON"),
     ({CSV: None, MANIFEST: '{"machine": 5}'}, {}, r"run-1\.json: machine is 5; allowed: an object"),

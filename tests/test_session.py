@@ -318,4 +318,4 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_pa
         assert found == expected or (expected is None and pandas.isna(found))
     told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
     hours = point.parameters["num_windows"] * point.parameters["window_seconds"] / 3600
-    assert f"At $600 an hour: ${hours * 600:,.2f} for what was estimated, $100 at the very most." in told.output
+    assert f"At $600 an hour: ${hours * 600:,.2f} for the estimate, $100 for the limit." in told.output

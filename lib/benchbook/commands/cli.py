@@ -31,9 +31,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-ORDER = (
-    "Order: a framework is calibrated before the first study that needs it; points of a study take turns (A B, B A)."
-)
+ORDER = "Each framework is calibrated before the first study that uses it; the points of a study alternate (A B B A)."
 SOME_FAILED = 3  # exit status of a study in which some points failed
 SOME_LEFT_OUT = 4  # exit status of a study that the same command continues
 MOST_FINDINGS = 3
@@ -43,11 +41,11 @@ LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
 Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
-MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made of chip and memory")]
+MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
 Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
 SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
-Like = Annotated[str, typer.Option(help="a machine whose points to run, in place of a profile's; then compare")]
+Like = Annotated[str, typer.Option(help="run the points of this machine instead of a profile's, then compare")]
 
 
 @app.callback()
@@ -67,15 +65,15 @@ def study(
     machine: MachineName = "",
     device: DeviceKind = "all",
     like: Like = "",
-    retry: Annotated[bool, typer.Option(help="run points again that ended in a failure")] = False,
+    retry: Annotated[bool, typer.Option(help="run failed points again")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
     deadline: Annotated[
         float, number("seconds until this command ends; a point that no longer fits is left out", 0)
     ] = math.inf,
-    verbose: Annotated[bool, typer.Option(help="show the ids of points, as their folders are called")] = False,
+    verbose: Annotated[bool, typer.Option(help="show the ids of points, which are the names of their folders")] = False,
 ) -> None:
-    """Measure this machine, or nodes of a cluster, then write figures and report."""
+    """Measure this machine, or the nodes of a cluster, and write the report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
     until = begun + deadline
     if verbose:
@@ -116,7 +114,7 @@ def plan(
     executor: Executor = "local",
     site: SiteFile = None,
 ) -> None:
-    """Show a profile's points and the hours they should take, and with a price the dollars; run nothing."""
+    """Show a profile's points and how long they should take, with a price also the dollars; nothing runs."""
     cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = {
@@ -130,13 +128,12 @@ def plan(
     if cluster_site:
         say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
-    hours = wording.duration(lines["seconds"].sum())
-    say(f"{len(lines)} points; {hours} for the {estimated} that this machine has measured before.")
-    say(f"At the very most {wording.duration(most)}.")
+    hours = wording.duration(lines["seconds"].sum(min_count=1))
+    say(f"Estimate for {estimated} of {len(lines)} points: {hours}. Limit for all of them: {wording.duration(most)}.")
     if price > 0:
         costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
-        say(f"At {wording.price(price, 3)} an hour: {least} for what was estimated, {most} at the very most.")
+        say(f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit.")
 
 
 @app.command(rich_help_panel=REPORT)
@@ -170,14 +167,14 @@ def compare(
     a: Annotated[
         str, typer.Argument(help="machine:NAME, session:NAME, commit:START, library:NAME==VERSION or file:PATH")
     ],
-    b: Annotated[str, typer.Argument(help="what to compare with it, named alike")],
+    b: Annotated[str, typer.Argument(help="the other side, in one of the same forms")],
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[
         float | None,
-        number("exit 1 if B is slower than A by more than so many percent, 4 if that is undecided", 0, 100),
+        number("exit 1 if B is slower than A by more than this percentage, 4 if undecided", 0, 100),
     ] = None,
 ) -> None:
-    """Show, point by point, how many times as fast B is as A, and whether that is more than chance."""
+    """Compare two sets of runs point by point: how many times as fast B is as A, with a 95 % interval."""
     from benchbook.report import tables
 
     lines = _compare_sides(a, b)
@@ -204,14 +201,14 @@ def pack(
     machine: MachineName = "",
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
 ) -> None:
-    """Write a zip of this machine's rows and manifests, checked, to send."""
+    """Check this machine's rows and manifests, and write a zip of them to send."""
     path, rows = packing.pack(identity.identify(machine).name, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
 @app.command(rich_help_panel=SHARE)
 def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
-    """Check another machine's zip and unpack it into outputs/runs; a fault in it leaves everything as it was.
+    """Check another machine's zip and unpack it into outputs/runs; if it has a fault, nothing is changed.
 
     A bad zip in a folder is named and does not stop the others.
     """
@@ -234,11 +231,11 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
 
 @app.command(rich_help_panel=MEASURE)
 def doctor(
-    minutes: Annotated[float, number("the longest it may take", 0, 1e5)] = 10.0,
+    minutes: Annotated[float, number("time limit in minutes", 0, 1e5)] = 10.0,
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
     device: DeviceKind = "all",
 ) -> None:
-    """Try every device of every framework on this machine: what is right, wrong and missing, and what to do next."""
+    """Try every framework on every device of this machine; list what is right, wrong and missing, and the next step."""
     from benchbook.commands import doctor as trying
 
     findings = []

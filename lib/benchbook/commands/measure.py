@@ -26,17 +26,24 @@ STATUSES = {compare.NOT_SLOWER: 0, compare.SLOWER: 1, compare.UNDECIDED: 4}
 
 
 def measure(
-    network: Annotated[str, typer.Argument(help="module:callable or file.py:callable, to a torch or Keras network")],
+    network: Annotated[
+        str, typer.Argument(help="module:callable or file.py:callable that returns a torch or Keras network")
+    ],
     framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
-    image_size: Annotated[int, typer.Option(help="pixels a side")] = 224,
+    image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
     channels: Annotated[int, typer.Option(help="of an image")] = 3,
     num_classes: Annotated[int, typer.Option(help="of the labels")] = 1000,
     arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
-    example: Annotated[str, typer.Option(help="file.py:callable(batch_size, seed) to (inputs, target)")] = "",
-    loss: Annotated[str, typer.Option(help="file.py:callable(outputs, target) to a scalar; empty: cross-entropy")] = "",
+    example: Annotated[
+        str, typer.Option(help="file.py:callable; called with (batch_size, seed), it returns (inputs, target)")
+    ] = "",
+    loss: Annotated[
+        str,
+        typer.Option(help="file.py:callable; called with (outputs, target), it returns a scalar; empty: cross-entropy"),
+    ] = "",
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
-    learning_rate: Annotated[float, typer.Option(help="of all steps")] = 0.01,
-    batch_size: Annotated[int, typer.Option(help="samples a step")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="the same for all steps")] = 0.01,
+    batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
     batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
     precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
     tuned: Annotated[
@@ -44,14 +51,15 @@ def measure(
     ] = False,
     kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
-    minutes: Annotated[int, number("time limit of a process, or of all with --against", 1, 24 * 60)] = 30,
-    machine: Annotated[str, typer.Option(help="name of this machine; empty: made of chip and memory")] = "",
+    minutes: Annotated[int, number("time limit in minutes of each process; with --against, of all", 1, 24 * 60)] = 30,
+    machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
     against: Annotated[
-        str, typer.Option(help="compare with this commit, by turns; exit 1 if slower now, 4 if undecided")
+        str,
+        typer.Option(help="measure this commit by turns with your files; exit 1 if they are slower, 4 if undecided"),
     ] = "",
     percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
-    """Measure a network of your own as carefully as a study: what it costs here, and what it would cost elsewhere."""
+    """Measure your network as a study measures its own: its cost here, and a prediction for other chips."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
     for name in loading.NAMED:  # a file is found from any folder
         place, colon, attribute = given[name].rpartition(":")

@@ -33,7 +33,7 @@ SPECIFICATIONS = {
 
 
 def predict(
-    chip: Annotated[str, typer.Option(help="a name of the chip; `benchbook chips` lists them")] = "",
+    chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     flops: Annotated[float, number("operations of a training step per image, in place of --work", 0, 1e18)] = 0.0,
@@ -47,9 +47,11 @@ def predict(
     price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
     prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
-    judge: Annotated[Path | None, typer.Option(help="a ledger, to predict with its chips hidden")] = None,
+    judge: Annotated[
+        Path | None, typer.Option(help="predict the rates of this CSV with their chips hidden, and show the errors")
+    ] = None,
 ) -> None:
-    """Predict rate, time, dollars and joules of a chip for a work, each with its interval and its basis."""
+    """Predict a chip's rate, time, dollars and joules for a study or network, each with its interval and basis."""
     if judge is not None:
         learnt = forecast.of_the_record()
         lines, reasons = model.judge(judge, learnt.model, learnt.residuals)

@@ -42,7 +42,7 @@ def share(
     archive: Annotated[
         Path | None, typer.Argument(help="a zip made by `benchbook pack`; default: a new one of this machine")
     ] = None,
-    machine: Annotated[str, typer.Option(help="name of the machine; empty: made of chip and memory")] = "",
+    machine: Annotated[str, typer.Option(help="name of the machine; empty: made from chip and memory")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be sent and send nothing")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:

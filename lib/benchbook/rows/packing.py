@@ -32,9 +32,9 @@ PIECE_BYTES = 2**20
 # Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
 # that says may hold folders, hosts and keys.
 KNOWN = re.compile(
-    r"the process that measured was gone|the kernel died(, for the disk is full)?|stopped by SIG[A-Z]+"
+    r"the process that measured was gone|the kernel died(, because the disk is full)?|stopped by SIG[A-Z]+"
     r"|took longer than its limit of \d+ s"
-    r"|the kernel was killed, for it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
+    r"|the kernel was killed, because it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
     r"|[A-Z][A-Za-z]{2,60}(?=: )"
 )
 
@@ -288,7 +288,7 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
     if len(machines) != 1:
         raise PackError(f"holds {len(machines)} machines ({listed(machines)}); allowed: one")
     if alone := sorted(name for name in names if name.endswith(".json") and f"{name[:-5]}.csv" not in names):
-        raise PackError(f"{alone[0]} has no rows beside it")
+        raise PackError(f"{alone[0]} has no rows next to it")
 
 
 def check_name(name: str) -> None:

@@ -61,11 +61,11 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
     if unfinished is not None:  # it neither finished nor wrote its own failure
         error = _error_in(notebook)
         if not status and not error and processes.memory_kills() > kills:
-            status, message = "out_of_memory", "the kernel was killed, for it took more memory than there is"
+            status, message = "out_of_memory", "the kernel was killed, because it took more memory than there is"
         if not status:
             status = runs.status_of(*error) if error else "crashed"
         is_full = shutil.disk_usage(folder).free < FULL_BYTES
-        died = "the kernel died, for the disk is full" if is_full else "the kernel died"
+        died = "the kernel died, because the disk is full" if is_full else "the kernel died"
         unfinished.fail(status, message or (": ".join(error) if error else died))
     if notebook.exists():
         kernel.record(notebook)
