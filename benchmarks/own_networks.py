@@ -16,9 +16,9 @@ from pathlib import Path
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, protocol, runs
-from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import train_window
+from benchbook.measuring.writer import Run
 from benchbook.studies.your_network import plan as your_network
 
 SECONDS, ROUNDS = 0.3, 3

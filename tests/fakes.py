@@ -8,8 +8,8 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Evaluation, Workload
 from benchbook.measuring import runs
-from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import Energy
+from benchbook.measuring.writer import Run
 
 CPU = Device("cpu", "a processor")
 

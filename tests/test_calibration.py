@@ -12,7 +12,7 @@ from torch import nn
 
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.torch.training import flops_per_sample
+from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
 from benchbook.measuring import calibration, protocol, sensors
 from benchbook.rows import records

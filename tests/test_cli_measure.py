@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from benchbook.commands import cli, measure
 from benchbook.machine import layout
-from benchbook.measuring import runs
+from benchbook.measuring import failures
 from benchbook.measuring.window import window
 from benchbook.rows import networks, points, records
 from benchbook.running import session
@@ -201,7 +201,7 @@ def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys)
 
 
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
-    message = runs.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
+    message = failures.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
 
 

@@ -209,7 +209,7 @@ def test_a_kind_that_is_added_to_the_table_is_driven_through_what_torch_offers_f
     assert called == ["reset_peak_memory_stats", "synchronize", "max_memory_allocated"]
     assert device.backend.random_state(device)["xpu"] == "a state"
     assert tuned.candidates(device) == [{"channels_last": True}, {"fused": True}, {"compiled": True}]
-    assert isinstance(sensors.open_sensor(device), sensors.NoSensor)
+    assert sensors.open_sensor(device) is sensors.NO_SENSOR
 
 
 @pytest.mark.parametrize(("capability", "has"), [(6.0, False), (7.0, False), (7.5, False), (8.0, True), (12.1, True)])

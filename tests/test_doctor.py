@@ -13,6 +13,7 @@ import torch
 from benchbook.commands import doctor
 from benchbook.commands.doctor import MISSING, RIGHT, WRONG
 from benchbook.frameworks import devices
+from benchbook.frameworks.backend import Refused
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.survey import Answer, Kind
 from benchbook.machine import identity
@@ -171,7 +172,7 @@ def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
 
 @pytest.mark.parametrize(
     ("gpus", "refused", "state"),
-    [(("NVIDIA H200",), None, MISSING), ((), None, RIGHT), ((), devices.Refused("cuda", "a card is here"), MISSING)],
+    [(("NVIDIA H200",), None, MISSING), ((), None, RIGHT), ((), Refused("cuda", "a card is here"), MISSING)],
 )
 def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, refused, state):
     monkeypatch.setattr(devices, "installed", lambda: ("torch",))

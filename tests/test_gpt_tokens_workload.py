@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.torch.training import flops_per_sample
+from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
 from benchbook.measuring import parity

@@ -13,7 +13,7 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.measuring import sensors
-from benchbook.measuring.sensors import Energy, NoSensor, ZeusSensor
+from benchbook.measuring.sensors import Energy, ZeusSensor
 from benchbook.measuring.window import window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
@@ -66,7 +66,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for(monkeypatch, log):
             yield wait
         clock.advance(11)  # a loader takes time to find that it is at its end
 
-    with window(CPU, NoSensor()) as timed:
+    with window(CPU) as timed:
         for _ in range(2):  # two loaders, one after the other
             for _ in timed.inputs(batches()):
                 clock.advance(100)
@@ -105,10 +105,10 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
     if not counted:  # as gVisor answers
         monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_minflt=0))
     memory = mmap.mmap(-1, 1000 * mmap.PAGESIZE)
-    with window(CPU, NoSensor()) as timed:
+    with window(CPU) as timed:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
-    with window(CPU, NoSensor()) as again:
+    with window(CPU) as again:
         for page in range(1000):
             memory[page * mmap.PAGESIZE] = 1
     if counted:
@@ -118,7 +118,7 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
 
 
 def test_exception_in_a_window_is_raised_again(log):
-    with pytest.raises(ZeroDivisionError), window(CPU, NoSensor()):
+    with pytest.raises(ZeroDivisionError), window(CPU):
         _ = 1 / 0
 
 
@@ -153,7 +153,7 @@ def test_sensor_reads_joules_and_names_what_they_cover(method, energies, expecte
     ],
 )
 def test_counter_that_did_not_move_is_missing_not_zero(method, energies):
-    for sensor in (ZeusSensor(Zeus(**energies), method), NoSensor()):
+    for sensor in (ZeusSensor(Zeus(**energies), method), sensors.NO_SENSOR):
         sensor.begin()
         assert sensor.end() == Energy(None, None, None)
 
@@ -247,13 +247,13 @@ def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
     driver(4 if given is not None else 0)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
+    assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
 
 
 @pytest.mark.parametrize("kind", [{"divided": True}, {"readable": False}], ids=str)
 def test_counter_of_a_board_that_is_divided_or_may_not_be_read_is_not_taken(driver, kind):
     driver(2, **kind)
-    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
+    assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
 
 
 @pytest.mark.parametrize(("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)])
@@ -267,7 +267,7 @@ def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(driver, m
 def test_another_library_called_pynvml_leaves_energy_missing(driver, monkeypatch):
     driver(2)
     monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")  # by which Zeus knows NVIDIA's own
-    assert isinstance(sensors.open_sensor(CUDA), NoSensor)
+    assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
 
 
 def test_a_gpu_without_a_counter_of_energy_has_its_power_sampled_ten_times_a_second(driver, monkeypatch):
@@ -326,7 +326,7 @@ def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch)
         return Path(path).open(*arguments)
 
     monkeypatch.setattr(rapl, "open", refuse, raising=False)
-    assert isinstance(sensors.open_sensor(CPU), NoSensor)
+    assert sensors.open_sensor(CPU) is sensors.NO_SENSOR
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ def zeus_finds(monkeypatch, tmp_path):
 
 def test_cpu_without_counters_has_no_sensor_and_zeus_is_not_even_loaded(zeus_finds):
     asked = zeus_finds()
-    assert isinstance(sensors.open_sensor(CPU), NoSensor)
+    assert sensors.open_sensor(CPU) is sensors.NO_SENSOR
     assert asked == []
 
 

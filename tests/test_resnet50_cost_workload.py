@@ -14,7 +14,7 @@ from PIL import Image
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity
+from benchbook.measuring import failures, parity
 from benchbook.studies.datasets import Collection, DatasetUnavailable, Pictures, collect
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
@@ -185,11 +185,9 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path, monkeypat
 
 
 def test_a_batch_that_no_memory_holds_is_out_of_memory():
-    from benchbook.measuring import runs
-
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         resnet50.build(None, CPU, batch_size=10**9)
-    assert runs.status_of(caught.typename, str(caught.value)) == "out_of_memory"
+    assert failures.status_of(caught.typename, str(caught.value)) == "out_of_memory"
 
 
 def test_a_group_takes_each_image_once(pictures):

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from benchbook.machine import condition, identity, layout, processes
-from benchbook.measuring import runs
+from benchbook.measuring import failures, runs
+from benchbook.measuring.writer import now
 from benchbook.rows import points, records
 from benchbook.running import profiles
 from fakes import CPU, run
@@ -108,7 +109,7 @@ def test_rows_are_counted_by_phase_and_repeat_and_have_what_was_described(tmp_pa
             assert json.loads(record.marker.read_text())["phase"] == phase
             record.describe(model="fake", batch_size=8)
             assert json.loads(record.marker.read_text())["common"]["model"] == "fake"
-            record.append(repeat=repeat, seconds=1.0, batch_size=4, started_at=runs.now())
+            record.append(repeat=repeat, seconds=1.0, batch_size=4, started_at=now())
     rows = records.read(record.path)
     assert list(rows["phase"]) == ["train", "train", "evaluate", "train", "train"]
     assert list(rows["index"]) == [0, 1, 0, 0, 2]
@@ -137,7 +138,7 @@ TOO_LITTLE = [  # torch; cuBLAS and cuDNN; Metal under MLX; XLA on a TPU
     ],
 )
 def test_an_error_has_a_status(name, message, status):
-    assert runs.status_of(name, message) == status
+    assert failures.status_of(name, message) == status
 
 
 @pytest.mark.parametrize(
@@ -297,12 +298,12 @@ def test_a_full_disk_leaves_room_for_the_failure_row_and_the_manifest(small_disk
 
 def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
     message = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  x\n"
-    assert runs.last_line(message + "ValueError: a bad image\n") == "ValueError: a bad image"
+    assert failures.last_line(message + "ValueError: a bad image\n") == "ValueError: a bad image"
     traced = 'in user code:\n\n    File "/x/keras.py", line 8, in loss  *\n        raise x\n\n    Misfit: no scalar\n'
-    assert runs.last_line(f"Misfit: {traced}") == "Misfit: no scalar"
-    assert runs.last_line("two\nlines") == "two\nlines"
+    assert failures.last_line(f"Misfit: {traced}") == "Misfit: no scalar"
+    assert failures.last_line("two\nlines") == "two\nlines"
     graph = "Detected at node mul defined at (most recent call last):\n  File x\nIncompatible shapes: [1] vs. [0]\n"
-    assert runs.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
+    assert failures.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
 
 
 def test_zombie_is_not_running(sleeper):

@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy
 
 from benchbook.frameworks import devices, operations, survey
-from benchbook.frameworks.devices import Device, DeviceUnavailable, Refused
+from benchbook.frameworks.backend import Refused
+from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.judging.parity import TOLERANCES
 from benchbook.machine import condition, identity, layout
-from benchbook.measuring import calibration, parity, runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import calibration, failures, parity, sensors
 from benchbook.measuring.window import train_window, window
+from benchbook.measuring.writer import Run
 from benchbook.rows import packing, records
 from benchbook.studies.plan import StudyPlan, plans
 
@@ -85,7 +86,7 @@ def check_memory(device: Device) -> Answer:
 def check_energy(device: Device) -> Answer:
     """Read the energy sensor for some seconds."""
     sensor = sensors.open_sensor(device)
-    if isinstance(sensor, sensors.NoSensor):
+    if sensor is sensors.NO_SENSOR:
         hint = "energy stays empty, or comes from a wall meter's log (BENCHBOOK_METER, see docs/measuring.md)"
         if device.features.energy_counter == "rapl" and sensors.RAPL.exists():
             hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
@@ -161,7 +162,7 @@ def answer(check: Callable[[], Answer]) -> Answer:
     except calibration.NotSynchronized as error:
         return WRONG, str(error), f"no time of this device means anything: publish none, and {ISSUE}"
     except Exception as error:
-        return WRONG, runs.anonymous(f"{type(error).__name__}: {error}")[:500], ISSUE
+        return WRONG, failures.anonymous(f"{type(error).__name__}: {error}")[:500], ISSUE
 
 
 def checks(device: Device) -> dict[str, Callable[[], Answer]]:
@@ -195,7 +196,7 @@ def examine(limit_seconds: float, device: str = "all") -> Iterator[Finding]:
             kinds = survey.kinds(framework)
         except (DeviceUnavailable, RuntimeError) as error:
             hint = f"set up again (make clean, make study); {ISSUE}"
-            yield Finding(framework, "", "installed", WRONG, runs.anonymous(str(error)), hint)
+            yield Finding(framework, "", "installed", WRONG, failures.anonymous(str(error)), hint)
             continue
         yield _accelerator(framework, kinds, survey.ask(framework).refused)
         for kind in kinds if device == "all" else {device} & set(kinds):
@@ -207,7 +208,7 @@ def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None
     if kinds != ("cpu",):
         return Finding(framework, kinds[0], "accelerator", RIGHT, f"{framework} sees {kinds[0]}")
     if refused:
-        return Finding(framework, refused.kind, "accelerator", MISSING, runs.anonymous(refused.reason), HINT)
+        return Finding(framework, refused.kind, "accelerator", MISSING, failures.anonymous(refused.reason), HINT)
     there = [name for name in identity.identify().accelerators if not name.startswith("TPU")]  # JAX asks for itself
     if there:
         seen = f"{', '.join(there)} is here, {framework} sees none"
@@ -243,7 +244,7 @@ def try_device(framework: str, kind: str, deadline: float, module: str = MODULE)
         process.wait()
         limit.cancel()
         errors.seek(0)
-        last = runs.anonymous((errors.readlines() or [""])[-1].strip())[:300]
+        last = failures.anonymous((errors.readlines() or [""])[-1].strip())[:300]
     if late.is_set():
         hint = "run `benchbook doctor` again, with nothing else running"
         yield Finding(framework, kind, begun or "the rest", MISSING, "the time limit was reached", hint)

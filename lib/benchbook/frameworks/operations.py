@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy
 
-from benchbook.frameworks.devices import Device, Operation
+from benchbook.frameworks.backend import Operation
+from benchbook.frameworks.devices import Device
 from benchbook.machine.precisions import PRECISIONS
 
 # By the precisions that are calibrated: what matrices are kept in.

@@ -12,7 +12,8 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing, Refused
+from benchbook.frameworks.backend import Refused
+from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, processes
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
@@ -27,7 +28,7 @@ class Kind:
         kind: as rows name it.
         name: the chip of the first one.
         count: how many there are; for torch on a CPU, the usable cores.
-        compiles_first: see `devices.Backend`.
+        compiles_first: see `backend.Backend`.
         capability: see `Device`.
     """
 
@@ -82,7 +83,7 @@ def device(kind: str, framework: str) -> Device:
 
 
 def compiles_first(kind: str, framework: str) -> bool:
-    """Return whether a framework's first use of a kind of device compiles for minutes; see `devices.Backend`."""
+    """Return whether a framework's first use of a kind of device compiles for minutes; see `backend.Backend`."""
     return any(each.compiles_first for each in ask(framework).kinds if each.kind == kind)
 
 

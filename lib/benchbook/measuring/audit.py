@@ -15,7 +15,7 @@ import numpy
 from benchbook.frameworks.workload import Workload
 from benchbook.judging.parity import AUDITED_SHARE
 from benchbook.measuring import parity
-from benchbook.measuring.runs import Run
+from benchbook.measuring.writer import Run
 from benchbook.rows import records
 
 LOADER_SECONDS = 4.0  # at most, to check the loader's batches

@@ -16,10 +16,10 @@ import pandas
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
-from benchbook.measuring import protocol, runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, protocol, sensors
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
 from benchbook.measuring.window import Window, window
+from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
 UNDONE = 0.1  # share of the time that may be left after synchronising: reading one number takes some
@@ -124,8 +124,8 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
             except Exception as error:
                 if precision == "fp32":
                     raise
-                refusal = runs.refusal(error, 2000)
-                record.append(model="matmul", precision=precision, started_at=runs.now(), **refusal)
+                refusal = failures.refusal(error, 2000)
+                record.append(model="matmul", precision=precision, started_at=now(), **refusal)
 
 
 def measure_memory(device: Device, record: Run, budget: Budget) -> None:
@@ -170,7 +170,7 @@ def _append_windows(
     stated = record.settings_with(**settings)
     rows = []
     for _ in range(budget.num_windows):
-        started_at = runs.now()
+        started_at = now()
         timed = _time(device, operation, count, sensor)
         rate = count / timed.seconds
         bytes_per_second = rate * work.get("bytes_per_sample", 0)

@@ -22,9 +22,9 @@ import pandas
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import identity, processes
-from benchbook.measuring import protocol, runs
+from benchbook.measuring import failures, protocol
 from benchbook.measuring.protocol import Plan
-from benchbook.measuring.runs import Run
+from benchbook.measuring.writer import Run
 from benchbook.rows import marker, records
 
 TIMEOUT_SECONDS = 300.0  # that a process waits for the others, which may compile or read a large data set
@@ -132,7 +132,7 @@ def _run_all(job: Job, folder: Path, log: Path) -> bool:
 def _error(folder: Path, log: Path) -> Exception:
     """Return why the group failed, as an exception that stands for the row's status."""
     errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
-    statuses = [runs.status_of(error["name"], error["message"]) for error in errors]
+    statuses = [failures.status_of(error["name"], error["message"]) for error in errors]
     messages = [f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors]
     for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
         if status in statuses:

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy
 import pandas
 
+from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Optimizer
-from benchbook.frameworks.workload import ParitySubject, Workload
+from benchbook.frameworks.workload import Workload
 from benchbook.judging.parity import Agreement, tolerance_of, verdict
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.measuring import reference, runs
+from benchbook.measuring import failures, reference
 from benchbook.measuring.reference import Step
-from benchbook.measuring.runs import Run
+from benchbook.measuring.writer import Run
 from benchbook.rows import records
 
 FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
@@ -90,7 +91,7 @@ def check(
                 with workload.compared(precision) as subject:
                     _compare_steps(subject, workload.device.framework, record, precision, num_steps, kept, told or {})
         except NotImplementedError as error:
-            record.append(precision=precision, status="unsupported", message=runs.anonymous(str(error))[:2000])
+            record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
     return verdict(rows.iloc[first:])
 

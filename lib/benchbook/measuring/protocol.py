@@ -17,10 +17,10 @@ from tqdm import tqdm
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import intervals
-from benchbook.measuring import audit, runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import audit, sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import endless, status, steps_lasting, train_window, trainer, window
+from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
@@ -169,10 +169,10 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
         Watts, or None where there is no sensor or its counter did not move.
     """
     sensor = sensors.open_sensor(device)
-    if isinstance(sensor, sensors.NoSensor | sensors.EstimateSensor):
+    if sensor is sensors.NO_SENSOR or isinstance(sensor, sensors.EstimateSensor):
         return None  # a stated power is not the idle power
     with record.during("idle"):
-        started_at = runs.now()
+        started_at = now()
         with window(device, sensor) as idle:
             time.sleep(seconds)
         watts = None if idle.energy.joules is None else idle.energy.joules / idle.seconds
@@ -297,7 +297,7 @@ def _train(
 
 
 def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
-    started_at = runs.now()
+    started_at = now()
     workload.enter()
     with window(workload.device, sensor) as timed:
         evaluation = workload.evaluate()

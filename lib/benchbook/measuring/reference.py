@@ -18,7 +18,7 @@ import numpy
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.plain import Arrays, Plain
-from benchbook.measuring import runs
+from benchbook.measuring import failures
 
 # Of operations that float64 does not have, in a network that has just been trained in another precision.
 REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
@@ -60,7 +60,7 @@ def naming_refusals() -> Iterator[None]:
     except Exception as error:
         # TensorFlow's errors share no class with Python's.
         refused = isinstance(error, REFUSALS) or type(error).__module__.startswith("tensorflow")
-        if not refused or runs.status_of(type(error).__name__, str(error)) == "out_of_memory":
+        if not refused or failures.status_of(type(error).__name__, str(error)) == "out_of_memory":
             raise
         first = error
         while first.__cause__ is not None:

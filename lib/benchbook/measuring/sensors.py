@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 from benchbook.frameworks.devices import Device
 from benchbook.machine import meter, nvidia
@@ -31,40 +32,40 @@ class Energy:
     boundary: str | None = None
 
 
-class NoSensor:
-    """Used on a machine without an energy sensor: energy is missing, not zero."""
+class Sensor:
+    """Reads the energy of a window. This one, of a machine without a counter, reads none: missing, not zero."""
 
     def begin(self) -> None:
-        """Begin nothing."""
+        """Begin a window. The caller has synchronised the device."""
 
     def end(self) -> Energy:
-        """Return missing."""
+        """End the window and return its joules."""
         return Energy()
 
 
-NO_SENSOR = NoSensor()
+NO_SENSOR = Sensor()
 
 
-class ZeusSensor:
+@dataclass
+class ZeusSensor(Sensor):
     """Reads the counter that covers one device, through Zeus.
 
-    Args:
+    A counter that did not move is missing, not zero.
+
+    Attributes:
         monitor: a zeus.monitor.ZeusMonitor that watches this device alone.
         method: nvml, apple_ioreport or rapl.
     """
 
-    BOUNDARIES = {"nvml": "board", "apple_ioreport": "soc", "rapl": "package"}  # noqa: RUF012 (a constant)
+    monitor: Any
+    method: str
 
-    def __init__(self, monitor, method: str) -> None:
-        self.monitor = monitor
-        self.method = method
+    BOUNDARIES: ClassVar = {"nvml": "board", "apple_ioreport": "soc", "rapl": "package"}
 
-    def begin(self) -> None:
-        """Begin a window. The caller has synchronised: Zeus itself can do so on CUDA only."""
+    def begin(self) -> None:  # Zeus itself can synchronise on CUDA only
         self.monitor.begin_window("window", sync_execution=False, restart=True)
 
     def end(self) -> Energy:
-        """End the window and return its joules; a counter that did not move is missing, not zero."""
         measurement = self.monitor.end_window("window", sync_execution=False)
         if self.method == "apple_ioreport":  # in millijoules; a part that this chip does not report is None
             soc = measurement.soc_energy
@@ -76,20 +77,19 @@ class ZeusSensor:
         return Energy(joules, self.method, self.BOUNDARIES[self.method]) if joules else Energy()
 
 
-class PowerSensor:
+@dataclass
+class PowerSensor(Sensor):
     """Samples the power of GPUs that have no counter of energy, ten times a second; Zeus would do so without a pause.
 
-    Args:
+    Attributes:
         readers: to the watts of each GPU.
     """
 
-    PERIOD_SECONDS = 0.1
+    readers: list[Callable[[], float]]
 
-    def __init__(self, readers: list[Callable[[], float]]) -> None:
-        self.readers = readers
+    PERIOD_SECONDS: ClassVar = 0.1
 
     def begin(self) -> None:
-        """Begin to sample, in a thread."""
         self.samples: list[tuple[float, float]] = []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
@@ -97,11 +97,10 @@ class PowerSensor:
         self.thread.start()
 
     def end(self) -> Energy:
-        """Return the joules of straight lines between the samples."""
         self.ended.set()
         self.thread.join()
         self._sample()
-        pairs = itertools.pairwise(self.samples)
+        pairs = itertools.pairwise(self.samples)  # straight lines between samples
         joules = sum((after - before) * (one + other) / 2 for (before, one), (after, other) in pairs)
         return Energy(joules, "nvml_power", "board") if joules else Energy()
 
@@ -113,26 +112,27 @@ class PowerSensor:
         self.samples.append((time.perf_counter(), sum(read() for read in self.readers)))
 
 
-class MeterSensor:
+@dataclass
+class MeterSensor(Sensor):
     """Reads a wall meter's log, which the user's own logger goes on writing while this machine trains.
 
-    Args:
+    Energy is missing where the log does not cover the window, or too coarsely.
+
+    Attributes:
         path: see `benchbook.machine.meter`.
         patience: seconds to wait, off the clock, until the log has reached the window's end.
     """
 
-    def __init__(self, path: Path, patience: float = 5.0) -> None:
-        self.path = path
-        self.patience = patience
-        self.begun = 0.0
-        meter.read(path)
+    path: Path
+    patience: float = 5.0
+
+    def __post_init__(self) -> None:
+        meter.read(self.path)
 
     def begin(self) -> None:
-        """Note the time."""
         self.begun = time.time()
 
     def end(self) -> Energy:
-        """Return the joules since `begin`; missing where the log does not cover them, or too coarsely."""
         ended = time.time()
         while True:
             log = meter.read(self.path)
@@ -142,29 +142,23 @@ class MeterSensor:
             time.sleep(0.1)
 
 
-class EstimateSensor:
+@dataclass
+class EstimateSensor(Sensor):
     """Takes the power that the user states as the device's power; rows label the result an estimate.
 
-    Args:
+    Attributes:
         watts: such as the maker's thermal design power.
         boundary: what that power is of.
     """
 
-    def __init__(self, watts: float, boundary: str) -> None:
-        self.watts = watts
-        self.boundary = boundary
-        self.begun = 0.0
+    watts: float
+    boundary: str
 
     def begin(self) -> None:
-        """Note the time."""
         self.begun = time.perf_counter()
 
     def end(self) -> Energy:
-        """Return the stated power over the time since `begin`."""
         return Energy(self.watts * (time.perf_counter() - self.begun), "estimate_tdp", self.boundary)
-
-
-Sensor = NoSensor | ZeusSensor | PowerSensor | MeterSensor | EstimateSensor
 
 
 def open_sensor(device: Device) -> Sensor:
@@ -184,7 +178,7 @@ def open_sensor(device: Device) -> Sensor:
             raise ValueError(f"BENCHBOOK_METER {log!r}; allowed: a file with columns timestamp, watts")
         return MeterSensor(Path(log))
     sensor = _counter(device)
-    if not stated or not isinstance(sensor, NoSensor):
+    if not stated or sensor is not NO_SENSOR:
         return sensor
     try:
         watts = float(stated)
@@ -195,7 +189,7 @@ def open_sensor(device: Device) -> Sensor:
     return EstimateSensor(watts, device.features.energy_boundary)
 
 
-def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
+def _counter(device: Device) -> Sensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # importing Zeus takes seconds
@@ -221,7 +215,7 @@ def _counter(device: Device) -> NoSensor | ZeusSensor | PowerSensor:
         return ZeusSensor(monitor, "nvml")
     if monitor.soc_is_present and hasattr(monitor.soc.get_total_energy_consumption(), "cpu_total_mj"):
         return ZeusSensor(monitor, "apple_ioreport")
-    return ZeusSensor(monitor, "rapl") if monitor.cpu_indices and len(monitor.cpus) else NoSensor()
+    return ZeusSensor(monitor, "rapl") if monitor.cpu_indices and len(monitor.cpus) else NO_SENSOR
 
 
 def _packages() -> list[int]:

@@ -16,9 +16,9 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import statistics
 from benchbook.judging.parity import TOLERANCES
-from benchbook.measuring import runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import endless, train_window
+from benchbook.measuring.writer import Run
 
 # The first is what the others are compared with. bf16 and fp16 keep the weights so as well, without autocast.
 PRECISIONS = tuple(TOLERANCES)
@@ -115,7 +115,7 @@ def _try(
         record.append(status="diverged", message=complaint, settings=stated, **columns)
         return loss
     except Exception as error:  # a missing compiler or kernel may raise any error
-        record.append(settings=stated, **columns, **runs.refusal(error))
+        record.append(settings=stated, **columns, **failures.refusal(error))
         return None
 
 

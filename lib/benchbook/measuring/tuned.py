@@ -37,10 +37,10 @@ from benchbook.judging.confirmation import REFERENCE, TUNED
 from benchbook.judging.intervals import Interval
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import parity, runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, parity, sensors
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
+from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, records
 
 LEAST_GAIN = 1.03  # a setting must be faster by this factor; less is noise on most machines
@@ -354,7 +354,7 @@ def _ask_apart(end: float, folder: Path, build: Callable, question: str, *given)
     if done.returncode == 0:
         return json.loads(answer.read_text())
     ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
-    words = runs.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
+    words = failures.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
     return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {words}"[:300], "ratio": math.nan}
 
 

@@ -19,8 +19,8 @@ from tqdm import tqdm
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
-from benchbook.measuring import runs
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
+from benchbook.measuring.writer import now
 
 time = SimpleNamespace(**vars(time))  # saved before the user's code runs, which may replace a clock
 PROBE_SECONDS = 0.5  # a window this long shows how long a step is
@@ -36,7 +36,7 @@ class Window:
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see devices.peak_memory.
         page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
-        last: set in the `with` block to the output of the work queued last; see `devices.Backend`.
+        last: set in the `with` block to the output of the work queued last; see `backend.Backend`.
     """
 
     seconds: float = 0.0
@@ -105,7 +105,7 @@ def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None
     Returns:
         Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.
     """
-    started_at, losses, samples = runs.now(), [], 0
+    started_at, losses, samples = now(), [], 0
     workload.enter()
     steps = workload.steps_taken()
     with window(workload.device, sensor) as timed:

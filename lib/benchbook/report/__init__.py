@@ -20,7 +20,7 @@ from filelock import FileLock
 from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import layout
-from benchbook.measuring.runs import last_line
+from benchbook.measuring.failures import last_line
 from benchbook.record import articles, claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
 from benchbook.report.answers import page

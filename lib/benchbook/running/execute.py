@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 
 from benchbook.machine import layout, processes, slurm, temporary
 from benchbook.machine.processes import Stopped
-from benchbook.measuring import runs
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, runs
+from benchbook.measuring.writer import Run
 from benchbook.rows import marker, points, records
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
@@ -63,7 +63,7 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
         if not status and not error and processes.memory_kills() > kills:
             status, message = "out_of_memory", "the kernel was killed, because it took more memory than there is"
         if not status:
-            status = runs.status_of(*error) if error else "crashed"
+            status = failures.status_of(*error) if error else "crashed"
         is_full = shutil.disk_usage(folder).free < FULL_BYTES
         died = "the kernel died, because the disk is full" if is_full else "the kernel died"
         unfinished.fail(status, message or (": ".join(error) if error else died))

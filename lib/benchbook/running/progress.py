@@ -6,7 +6,7 @@ import time
 
 from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout
-from benchbook.measuring.runs import Run
+from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 

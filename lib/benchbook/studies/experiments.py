@@ -18,9 +18,9 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import wording
 from benchbook.judging.parity import Agreement
 from benchbook.machine import layout, libraries
-from benchbook.measuring import parity, protocol, runs, tuned
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, parity, protocol, runs, tuned
 from benchbook.measuring.window import window, windows_lasting
+from benchbook.measuring.writer import Run
 from benchbook.studies import figures
 from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
@@ -257,7 +257,7 @@ class Experiment:
             rate = next(windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # what a device lacks may raise anything
-            return {"samples_per_second": None, "text": textwrap.shorten(runs.refusal(error)["message"], 70)}
+            return {"samples_per_second": None, "text": textwrap.shorten(failures.refusal(error)["message"], 70)}
 
 
 def begin(study: str, parameters: dict) -> Experiment:

@@ -1,4 +1,4 @@
-"""What JAX answers: cpu, cuda, tpu; see `frameworks.devices.Backend`.
+"""What JAX answers: cpu, cuda, tpu; see `frameworks.backend.Backend`.
 
 Of an operation that a device is calibrated with, `previous` is an unused argument, so that a computation waits for the
 one before it, and its memory takes the output.
@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy
 
-from benchbook.frameworks.devices import Backend, Device, Operation
+from benchbook.frameworks.backend import Backend, Operation
+from benchbook.frameworks.devices import Device
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import Precision
 

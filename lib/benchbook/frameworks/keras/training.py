@@ -14,17 +14,20 @@ import ml_dtypes  # NumPy's bfloat16 and its like, as TensorFlow and JAX have th
 import numpy
 
 from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
+from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
-from benchbook.frameworks.workload import Evaluation, ParitySubject, Settings, Workload
+from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
-# Keras's classes whose work is multiplications, and how often each number of a kernel is used: once for every
-# position of the output, or, where a convolution is transposed, of the input.
-_OF_OUTPUT = ("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense")
-_OF_INPUT = ("Conv2DTranspose",)
-_SEPARABLE = ("SeparableConv2D",)
-_NONE = ("BatchNormalization", "LayerNormalization", "Embedding")
+# Keras's classes whose work is multiplications: their kernels, and the side of which each position uses every number of
+# a kernel once: the output, or, where a convolution is transposed, the input.
+PRODUCTS = dict.fromkeys(("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense"), ("output", "kernel"))
+PRODUCTS |= {
+    "Conv2DTranspose": ("input", "kernel"),
+    "SeparableConv2D": ("output", "depthwise_kernel", "pointwise_kernel"),
+}
+WITHOUT_PRODUCTS = ("BatchNormalization", "LayerNormalization", "Embedding")
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
@@ -248,11 +251,8 @@ def flops_per_sample(model: Any) -> float:
         above = any(trained_above.get(parent, False) for parent in _parents(layer))
         trained = bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
-        parts = _forward(layer)
-        if parts:
-            # Inside a layer of two convolutions the second depends on the first.
-            passes = [1 + trained + (above or (trained and position > 0)) for position in range(len(parts))]
-            total += sum(count * part for count, part in zip(passes, parts, strict=True))
+        for place, part in enumerate(_forward(layer)):  # of two convolutions in a layer the second depends on the first
+            total += part * (1 + trained + (above or (trained and place > 0)))
     return float(total)
 
 
@@ -267,14 +267,11 @@ def _parents(layer: Any) -> list[str]:
 def _forward(layer: Any) -> list[int]:
     """Return the operations of each product in a layer, forward, for one sample."""
     kind = type(layer).__name__
-    if kind in _OF_OUTPUT:
-        return [2 * math.prod(layer.output.shape[1:-1]) * math.prod(layer.kernel.shape)]
-    if kind in _OF_INPUT:
-        return [2 * math.prod(layer.input.shape[1:-1]) * math.prod(layer.kernel.shape)]
-    if kind in _SEPARABLE:
-        kernels = layer.depthwise_kernel, layer.pointwise_kernel
-        return [2 * math.prod(layer.output.shape[1:-1]) * math.prod(kernel.shape) for kernel in kernels]
-    if layer.weights and not any(ancestor.__name__ in _NONE for ancestor in type(layer).__mro__):
-        allowed = ", ".join((*_OF_OUTPUT, *_OF_INPUT, *_SEPARABLE, *_NONE))
+    if kind in PRODUCTS:
+        side, *kernels = PRODUCTS[kind]
+        positions = math.prod(getattr(layer, side).shape[1:-1])
+        return [2 * positions * math.prod(getattr(layer, kernel).shape) for kernel in kernels]
+    if layer.weights and not any(ancestor.__name__ in WITHOUT_PRODUCTS for ancestor in type(layer).__mro__):
+        allowed = ", ".join((*PRODUCTS, *WITHOUT_PRODUCTS))
         raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {allowed}")
     return []

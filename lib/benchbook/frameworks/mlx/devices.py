@@ -1,4 +1,4 @@
-"""MLX's devices: cpu, and metal on Apple silicon; see `frameworks.devices.Backend`.
+"""MLX's devices: cpu, and metal on Apple silicon; see `frameworks.backend.Backend`.
 
 MLX computes nothing until an array is evaluated. So waiting has two halves: whatever has not been handed over yet is
 evaluated (`mx.eval` of the last output), and the device's stream is waited for (`mx.synchronize`). Of products whose
@@ -17,7 +17,8 @@ from typing import Any
 import mlx.core as mx
 import numpy
 
-from benchbook.frameworks.devices import Backend, Device, Operation
+from benchbook.frameworks.backend import Backend, Operation
+from benchbook.frameworks.devices import Device
 
 # MLX multiplies float32 through TF32 units where an Apple GPU has them, unless this is 0 when it first multiplies.
 TF32_SWITCH = "MLX_ENABLE_TF32"

@@ -14,8 +14,9 @@ from mlx.utils import tree_map
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
+from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
-from benchbook.frameworks.workload import ParitySubject, Settings, Workload
+from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 Loss = Callable[[mx.array, mx.array], mx.array]

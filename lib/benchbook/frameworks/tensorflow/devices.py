@@ -1,4 +1,4 @@
-"""TensorFlow's devices: cpu, cuda, and metal on macOS; see `frameworks.devices.Backend`.
+"""TensorFlow's devices: cpu, cuda, and metal on macOS; see `frameworks.backend.Backend`.
 
 Each operation that a device is calibrated with allocates its output.
 """
@@ -13,7 +13,8 @@ from typing import Any
 import numpy
 import tensorflow
 
-from benchbook.frameworks.devices import Backend, Device, Operation, has_binaries
+from benchbook.frameworks.backend import Backend, Operation, has_binaries
+from benchbook.frameworks.devices import Device
 from benchbook.machine.precisions import Precision
 
 

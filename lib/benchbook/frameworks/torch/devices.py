@@ -1,4 +1,4 @@
-"""What torch answers, and the operations that a device is calibrated with; see `frameworks.devices.Backend`.
+"""What torch answers, and the operations that a device is calibrated with; see `frameworks.backend.Backend`.
 
 What torch offers for any accelerator is asked of `torch.accelerator`; only cuda and mps have something of their own.
 Outputs of operations are allocated once.
@@ -7,7 +7,8 @@ Outputs of operations are allocated once.
 import numpy
 import torch
 
-from benchbook.frameworks.devices import Backend, Device, Operation, has_binaries
+from benchbook.frameworks.backend import Backend, Operation, has_binaries
+from benchbook.frameworks.devices import Device
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
 

@@ -12,8 +12,8 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays
-from benchbook.frameworks.workload import ParitySubject
 
 # Layers that drop parts at random in training and, set to inference, drop none: what their names have in them.
 RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")

@@ -3,16 +3,14 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
-from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
@@ -303,32 +301,3 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
                 group[name].copy_(saved[name])
             else:
                 group[name] = saved[name]
-
-
-def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "meta") -> float:
-    """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
-
-    A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
-    Matrix products, convolutions and attention are counted, as is usual; element-wise work is not. Of a convolution,
-    each gradient costs what its forward pass costs; torch's own formula counts a kernel's gradient once for every pair
-    of groups, which makes depthwise networks look many times as costly (MobileNetV2: seven times; torch 2.10).
-
-    Args:
-        model: a torch network; it is not changed.
-        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its numbers do not matter.
-        device: cpu for a network that looks at numbers and so cannot be counted on the meta device.
-    """
-
-    def convolution_backward(gradient, images, kernel, *rest, out_shape):
-        transposed, mask = rest[4], rest[7]
-        return sum(mask[:2]) * conv_flop_count(images, kernel, gradient, transposed)
-
-    twin, batch = copy.deepcopy(model), inputs
-    if device == "meta":
-        twin, batch = twin.to_empty(device="meta"), [torch.empty_like(part, device="meta") for part in inputs]
-    formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    plain = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # the CPU's fused one is not counted
-    with plain, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
-        outputs = twin(*batch)
-        sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
-    return counter.get_total_flops() / len(inputs[0])

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays, take_over
-from benchbook.frameworks.torch.training import TorchWorkload, flops_per_sample
+from benchbook.frameworks.torch.runtime import ResidentArrays, flops_per_sample, take_over
+from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import (
     ADAM_EPSILON,

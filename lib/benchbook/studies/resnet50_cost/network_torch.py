@@ -15,16 +15,8 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch import replicas
-from benchbook.frameworks.torch.runtime import take_over
-from benchbook.frameworks.torch.training import (
-    STORED,
-    Batch,
-    TorchWorkload,
-    compute,
-    flops_per_sample,
-    move,
-    prepare,
-)
+from benchbook.frameworks.torch.runtime import flops_per_sample, take_over
+from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, move, prepare
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost import inputs
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from benchbook.frameworks.plain import SGD, Arrays, Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, order_generator
-from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, flops_per_sample
+from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, flops_per_sample, order_generator
+from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views

@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook.frameworks.plain import Adam, Plain
-from benchbook.frameworks.torch.runtime import order_generator
-from benchbook.frameworks.torch.training import Batch, TorchWorkload, flops_per_sample
+from benchbook.frameworks.torch.runtime import flops_per_sample, order_generator
+from benchbook.frameworks.torch.training import Batch, TorchWorkload
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.network_torch import inputs
 from benchbook.studies.vae_stability.plan import Plan

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchbook.machine import identity
-from benchbook.measuring import runs
+from benchbook.measuring import failures
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
 HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
@@ -142,10 +142,10 @@ def blamed(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = type(error).__name__
-        if runs.status_of(kind, str(error)) == "out_of_memory":
+        if failures.status_of(kind, str(error)) == "out_of_memory":
             raise
         hint = f"; {HINT}" if isinstance(error, ImportError) else ""
-        raise Misfit(f"{what} raised {kind}: {runs.last_line(str(error))}{hint}") from error
+        raise Misfit(f"{what} raised {kind}: {failures.last_line(str(error))}{hint}") from error
 
 
 def keywords(arguments: str) -> dict[str, Any]:

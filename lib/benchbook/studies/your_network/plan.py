@@ -17,9 +17,9 @@ from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import calibration
-from benchbook.measuring.runs import Run
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import train_window
+from benchbook.measuring.writer import Run
 from benchbook.rows import records
 from benchbook.studies.your_network import choices, loading, sizes
 

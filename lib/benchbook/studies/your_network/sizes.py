@@ -6,9 +6,9 @@ from collections.abc import Callable
 import psutil
 
 from benchbook.frameworks.workload import Workload
-from benchbook.measuring import runs, sensors
-from benchbook.measuring.runs import Run
+from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import windows_lasting
+from benchbook.measuring.writer import Run
 
 TRIED = "batch_size"  # what a row was measured for, in its settings as `tried`
 LARGEST = "largest"  # among batch sizes: look for the largest that memory holds
@@ -83,6 +83,6 @@ def _try(
         for window in itertools.islice(windows, NUM_WINDOWS):
             record.append(settings=settings, batch_size=batch_size, **window)
     except Exception as error:  # a framework may raise anything where memory is short
-        record.append(settings=settings, batch_size=batch_size, **runs.refusal(error))
+        record.append(settings=settings, batch_size=batch_size, **failures.refusal(error))
         return None
     return window

@@ -1,0 +1,55 @@
+"""What a failure's row says: its status, and a message that can be published."""
+
+import re
+from pathlib import Path
+
+from benchbook.machine import layout
+
+# What torch on a CPU, XLA, cuBLAS and cuDNN, and Metal say of memory that is short, in errors of no type of their own.
+SHORT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|RESOURCE_EXHAUSTED|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+    r"|unlikely to have enough memory|Insufficient Memory|maximum allowed buffer size|unable to allocate",
+    re.IGNORECASE,
+)
+STATUSES = {
+    "OutOfMemoryError": "out_of_memory",
+    "MemoryError": "out_of_memory",
+    "ResourceExhaustedError": "out_of_memory",
+    "DeviceUnavailable": "unavailable",
+    "FrameworkMissing": "unavailable",
+    "DatasetUnavailable": "unavailable",
+    "NotImplementedError": "unsupported",
+    "KeyboardInterrupt": "interrupted",
+}
+
+
+def status_of(error_name: str, message: str) -> str:
+    """Return the status that an exception stands for."""
+    return "out_of_memory" if SHORT_OF_MEMORY.search(message) else STATUSES.get(error_name, "crashed")
+
+
+def refusal(error: Exception, most_characters: int = 300) -> dict:
+    """Return status and message of a row about a refused trial, which is a result and not a failure of the run."""
+    name = type(error).__name__
+    status = "out_of_memory" if status_of(name, str(error)) == "out_of_memory" else "unsupported"
+    return {"status": status, "message": anonymous(f"{name}: {error}")[:most_characters]}
+
+
+def anonymous(message: str) -> str:
+    """Return a message without colours, with project and home folders shortened: rows are published.
+
+    Of `path/to/file.py:callable`, code of the user's own, the file's name stays, as in a point's parameters.
+    """
+    message = re.sub(r"\x1b\[[0-9;]*m", "", message)
+    message = re.sub(r"[^\s'\"(]*[/\\]([^/\\\s'\"]+\.py:[A-Za-z_])", r"\1", message)
+    return message.replace(str(layout.root()), ".").replace(str(Path.home()), "~")
+
+
+def last_line(message: str) -> str:
+    """Return a message without the traceback that it quotes, as a worker's or TensorFlow's: its last line says it.
+
+    The run's log keeps the rest.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip() and "[[{{node" not in line]
+    quotes = any(words in message for words in ("(most recent call last)", "in user code:"))
+    return lines[-1] if quotes else message

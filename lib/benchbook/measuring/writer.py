@@ -1,0 +1,142 @@
+"""Write the rows of one execution of a point, and its manifest when it ends.
+
+While a run is under way a marker file, `<run_id>.running`, holds what a failure row needs: identity, phase and the
+process.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from benchbook.machine import condition
+from benchbook.measuring import failures
+from benchbook.rows import marker, records
+
+RESERVED_BYTES = 2**18  # a failure row and a manifest take less
+
+
+@dataclass
+class Run:
+    """The rows of one execution of a point.
+
+    Attributes:
+        folder: the point's folder.
+        run_id: name of this execution; unique in the project.
+        common: columns that are the same in every row.
+        phase: where the run is now.
+        manifest: what does not change within a run, and the machine's condition.
+        ended_by_another: whether this stands for a run of another process.
+    """
+
+    folder: Path
+    run_id: str
+    common: dict
+    phase: str = "setup"
+    manifest: dict = field(default_factory=dict)
+    ended_by_another: bool = False
+    _indices: Counter | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Return the CSV that holds the rows."""
+        return self.folder / f"{self.run_id}.csv"
+
+    @property
+    def marker(self) -> Path:
+        """Return the file that exists while the run is under way."""
+        return self.folder / f"{self.run_id}.running"
+
+    def describe(self, **columns) -> None:
+        """Add columns that every later row shares, such as a workload's description."""
+        self.common |= columns
+        self.mark()
+
+    def tell(self, **settings) -> None:
+        """Add what was chosen during the run to the settings of later rows."""
+        self.describe(settings=self.settings_with(**settings))
+
+    def settings_with(self, **more) -> dict:
+        """Return the settings of the rows with more, for a row of its own."""
+        return self.common.get("settings", {}) | more
+
+    @property
+    def reserve(self) -> Path:
+        """Return the file that keeps room on the disk for the failure row."""
+        return self.folder / f"{self.run_id}.reserve"
+
+    def mark(self) -> None:
+        """Write the marker, so that a failure row can be written even by others, and keep room for that row."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.reserve.exists():
+            self.reserve.write_bytes(bytes(RESERVED_BYTES))
+        state = {"phase": self.phase, "common": self.common, "manifest": self.manifest}
+        marker.write(self.marker, state)
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Name the phase of a `with` block; an exception in it becomes a failure row and is raised again."""
+        self.phase = phase
+        self._sample()
+        self.mark()
+        try:
+            yield
+        except BaseException as error:
+            name = type(error).__name__
+            self.fail(failures.status_of(name, str(error)), f"{name}: {error}")
+            raise
+
+    def append(self, *, repeat: int = 0, status: str = "ok", **measures) -> dict:
+        """Append one row of the current phase, with the next free index, and return it."""
+        row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
+        row["index"] = self._next_index(repeat)
+        records.append(self.path, row)
+        self._indices[self.phase, repeat] = row["index"] + 1
+        if "seconds" in measures:
+            self._sample(repeat=repeat, index=row["index"])
+        return row
+
+    def fail(self, status: str, message: str) -> None:
+        """Append a failure row for the current phase, without measures, and end the run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.reserve.unlink(missing_ok=True)
+        records.cut_torn_line(self.path)
+        self.append(status=status, message=failures.anonymous(failures.last_line(message))[:2000], started_at=now())
+        self.end()
+
+    def end(self) -> None:
+        """Complete the manifest and remove the marker: nothing more is to come."""
+        if self.manifest:
+            self.manifest["condition_after"] = condition.read()
+            if not self.ended_by_another:
+                self.manifest["process_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
+            marker.replace(self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True))
+        self.marker.unlink(missing_ok=True)
+        self.reserve.unlink(missing_ok=True)
+
+    def forget_indices(self) -> None:
+        """Count rows anew from the file: another process has appended to it."""
+        self._indices = None
+
+    def _sample(self, **window: int) -> None:
+        """Keep the machine's condition at one end of a training window; no clock runs here."""
+        if self.manifest and self.phase == "train":
+            self.manifest.setdefault("conditions", []).append(window | condition.sample())
+
+    def _next_index(self, repeat: int) -> int:
+        """Return the next free index; the file is read once, for it may hold rows of the process that died."""
+        if self._indices is None:
+            there = records.read(self.path) if self.path.exists() and self.path.stat().st_size else None
+            self._indices = Counter() if there is None else Counter(zip(there["phase"], there["repeat"], strict=True))
+        return self._indices[self.phase, repeat]
+
+
+def now() -> str:
+    """Return the time as rows write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
