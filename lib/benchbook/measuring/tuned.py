@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -53,13 +53,7 @@ LEAST_SECONDS = 10.0  # that a process of a trial has before it is ended
 TRIAL_STEPS = 3  # that a trial is compared with float64: what is chosen is compared in all steps afterwards
 WARM_UP_STEPS = 3  # fewer where one is as long as a window
 HOPELESS = 0.5  # a setting this slow in single steps, as bfloat16 without instructions for it, is timed no further
-TRIED = [
-    *(field.name for field in fields(Settings)),
-    "outcome",
-    "ratio",
-    "seconds",
-    "reason",
-]  # columns of the table of trials
+TRIED = [*(field.name for field in fields(Settings)), "outcome", "ratio", "seconds", "reason"]  # of the table of trials
 BRINGS = {"graphs": {"compiled": True}}  # a graph is made of compiled code, whether or not compiling alone was faster
 
 ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that decide
@@ -296,18 +290,14 @@ def _ask(
 def _short(folder: Path, kept: dict, build: Callable, trial: Settings, most: float) -> dict:
     """Return the seconds of a step after one of warm-up; of one that takes longer than `most`, no second is timed."""
     workload = kept[trial] = build(trial)
-    stream = endless(workload)
-
-    def seconds(count: int = 1) -> float:
-        batches = list(itertools.islice(stream, count))
-        return train_window(workload, NO_SENSOR, batches)["seconds"] / count
-
-    seconds()
-    single = seconds()
+    batches = endless(workload)
+    _seconds(workload, batches, 1)
+    single = _seconds(workload, batches, 1)
     if single > most and not (trial.compiled or trial.fused):  # a network or optimiser may be compiled twice
         return {"seconds_per_step": single}
     count = max(1, round(SHORT_SECONDS / single))
-    return {"seconds_per_step": min(single, *(seconds(count) for _ in range(2 if count > 1 else 1)))}
+    longer = (_seconds(workload, batches, count) / count for _ in range(2 if count > 1 else 1))
+    return {"seconds_per_step": min(single, *longer)}
 
 
 def _long(folder: Path, kept: dict, build: Callable, trial: Settings, time_limit_seconds: float) -> dict:
@@ -316,16 +306,16 @@ def _long(folder: Path, kept: dict, build: Callable, trial: Settings, time_limit
     for settings in (Settings(), trial):
         if settings not in kept:
             _short(folder, kept, build, settings, math.inf)
-    streams = {settings: endless(kept[settings]) for settings in (Settings(), trial)}
-
-    def seconds(settings: Settings, count: int) -> float:
-        batches = list(itertools.islice(streams[settings], count))
-        return train_window(kept[settings], NO_SENSOR, batches)["seconds"]
-
-    count = max(1, round(TRIAL_SECONDS / seconds(Settings(), 1)))
+    reference, tried = ((kept[settings], endless(kept[settings])) for settings in (Settings(), trial))
+    count = max(1, round(TRIAL_SECONDS / _seconds(*reference, 1)))
     while not blocks or (len(blocks) < BLOCKS and time.monotonic() < until):
-        blocks.append([seconds(settings, count) for settings in (Settings(), trial, trial, Settings())])
+        blocks.append([_seconds(*each, count) for each in (reference, tried, tried, reference)])
     return {"ratio": gain(numpy.array(blocks))}
+
+
+def _seconds(workload: Workload, batches: Iterator, count: int) -> float:
+    """Return the seconds of so many steps, on batches that are made before."""
+    return train_window(workload, NO_SENSOR, list(itertools.islice(batches, count)))["seconds"]
 
 
 def _parity(folder: Path, kept: dict, build: Callable, trial: Settings, num_steps: int) -> dict:

@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy
 
-from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, to_host
-from benchbook.frameworks.workload import Settings
+from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.machine.precisions import PRECISIONS
 
 
@@ -20,13 +19,7 @@ class Network:
     """What both frameworks share.
 
     Args:
-        make_model: to a Keras model, in the dtype policy then in force.
-        make_optimizer: to a Keras optimiser.
-        loss: outputs and targets to a scalar, in keras.ops.
-        accuracy: outputs and targets to a fraction, in keras.ops.
-        device: where to compute.
-        settings: precision, and whether TensorFlow uses XLA; JAX always does.
-        seed: of the weights and of dropout.
+        workload: whose network it is.
 
     Attributes:
         misplaced: how often each operation of a training step is computed on another device than the chosen one; the
@@ -36,29 +29,20 @@ class Network:
 
     FUNCTIONS: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        make_model: Callable,
-        make_optimizer: Callable,
-        loss: Callable[[Array, Array], Array],
-        accuracy: Callable[[Array, Array], Array],
-        device: Device,
-        settings: Settings,
-        seed: int = 1,
-    ) -> None:
-        self.keras = import_keras(device.framework)
-        self.loss, self.accuracy, self.device = loss, accuracy, device
-        self.precision, self.compiled = settings.precision, settings.compiled
+    def __init__(self, workload: KerasWorkload) -> None:
+        self.loss, self.accuracy, self.device = workload.loss, workload.accuracy, workload.device
+        self.precision, self.compiled = workload.settings.precision, workload.settings.compiled
+        self.keras = import_keras(self.device.framework)
         self.misplaced: dict[str, int] = {}
         kept = PRECISIONS[self.precision]
         self.is_float64 = kept.stored == "float64"
         self._without: dict[str, Callable] = {}  # functions compiled without dropout, by the names of FUNCTIONS
         policy, state = self.keras.config.dtype_policy(), random.getstate()
-        random.seed(seed)  # where Keras takes the seeds of initialisers and dropout from
+        random.seed(workload.seed)  # where Keras takes the seeds of initialisers and dropout from
         try:
-            with arithmetic(device, self.precision), self.scope():
+            with arithmetic(self.device, self.precision), self.scope():
                 self.keras.config.set_dtype_policy(POLICIES[self.precision])
-                self.model, self.optimizer = make_model(), make_optimizer()
+                self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
                 if kept.needs_scaling:  # else small gradients vanish in float16
                     self.optimizer = self.keras.optimizers.LossScaleOptimizer(self.optimizer)
                 self.optimizer.build(self.model.trainable_variables)

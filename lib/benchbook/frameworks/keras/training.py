@@ -125,7 +125,8 @@ class KerasWorkload(Workload):
         train_batches: to batches that are all of one shape: another one is compiled anew.
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
         plain: what training is compared with; None: it cannot be checked.
-        settings: precision and compilation; Keras leaves no choice of memory format or of a fused optimiser.
+        settings: precision, and whether TensorFlow uses XLA, as JAX always does; Keras leaves no choice of memory
+            format or of a fused optimiser.
         seed: of weights and dropout.
 
     Raises:
@@ -144,15 +145,7 @@ class KerasWorkload(Workload):
             raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
         import_keras(self.device.framework)
         training = importlib.import_module(f"benchbook.frameworks.{self.device.framework}.training")
-        self.network = training.KerasNetwork(
-            device=self.device,
-            make_model=self.make_model,
-            make_optimizer=self.make_optimizer,
-            loss=self.loss,
-            accuracy=self.accuracy,
-            settings=self.settings,
-            seed=self.seed,
-        )
+        self.network = training.KerasNetwork(self)
 
     @property
     def model(self):

@@ -11,7 +11,6 @@ import numpy
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 
-from benchbook.frameworks.devices import Device
 from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
 from benchbook.frameworks.parity import ParitySubject
@@ -19,7 +18,6 @@ from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
-Loss = Callable[[mx.array, mx.array], mx.array]
 # As torch's GradScaler has them.
 FIRST_SCALE, STEPS_TO_DOUBLE = 2.0**16, 2000
 
@@ -31,33 +29,18 @@ class Network:
     waits for the last loss has waited for all work of all steps.
 
     Args:
-        device: where.
-        model: in training mode.
-        optimizer: MLX's.
-        loss: outputs in float32 and targets to the mean loss.
-        settings: precision, whether a step goes through `mx.compile`, and attention in one operation.
-        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
-
-    Raises:
-        NotImplementedError: settings that MLX does not have.
+        workload: whose network it is.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        model: nn.Module,
-        optimizer: optimizers.Optimizer,
-        loss: Loss,
-        settings: Settings,
-        most_norm: float = 0.0,
-    ) -> None:
+    def __init__(self, workload: "MlxWorkload") -> None:
+        self.device, self.loss, self.settings = workload.device, workload.loss, workload.settings
+        self.most_norm, settings = workload.most_norm, self.settings
         had = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
         if settings != Settings(**had):
             raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(had)}")
         if settings.precision not in STORED:
             raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
-        self.device, self.model, self.optimizer, self.loss, self.settings = device, model, optimizer, loss, settings
-        self.most_norm = most_norm
+        model, optimizer = self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
         model.computed = COMPUTED[settings.precision]  # for inputs that are whole numbers and say no precision
         self.enter()
         kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
@@ -238,11 +221,11 @@ class MlxWorkload(Workload):
         make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
         make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
         loss: outputs in float32 and labels to the mean loss.
-        most_norm: see `Network`.
+        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
         epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
         sample_shape: of one sample as the network takes it, whose operations are counted; empty: they are known.
         make_plain: makes what training is compared with, in torch: MLX has no convolution in float64. It imports torch.
-        settings: precision and compilation.
+        settings: precision, whether a step goes through `mx.compile`, and attention in one operation.
 
     Raises:
         NotImplementedError: settings that MLX does not have.
@@ -257,8 +240,7 @@ class MlxWorkload(Workload):
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
-        made = self.make_model(), self.make_optimizer()
-        self.network = Network(self.device, *made, self.loss, self.settings, self.most_norm)
+        self.network = Network(self)
         if self.sample_shape:
             counted = flops_per_sample(self.network.model, mx.zeros((1, *self.sample_shape)))
             self.columns = self.columns | {"flops_per_sample": counted}
