@@ -10,7 +10,7 @@ import numpy
 import pandas
 from scipy.optimize import minimize
 
-from benchbook.record import model
+from benchbook.record import model, rates
 
 FITTED = tuple(name for name in model.SPREADS if name != "free")
 ORIGINS = (model.RECORD, model.ARTICLES)
@@ -20,7 +20,7 @@ def fit(lines: pandas.DataFrame) -> dict[str, float]:
     """Return the spread of each kind of columns and the noise of each origin that make the lines likeliest."""
     learnt = model.Model(lines)
     products = {kind: numpy.zeros((len(lines), len(lines))) for kind in (*FITTED, "free")}
-    for kind, columns in model.blocks(learnt.encoder, learnt.observations):
+    for kind, columns in learnt.blocks(learnt.observations):
         products[kind] += columns @ columns.T
     origins = learnt.observations["origin"]
     parts = [products[kind] for kind in FITTED] + [numpy.diag(origins.eq(name).to_numpy(float)) for name in ORIGINS]
@@ -40,6 +40,6 @@ def fit(lines: pandas.DataFrame) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    lines = model.of_publications()
+    lines = rates.of_publications()
     for name, spread in fit(lines[lines["sequence_length"].isna()]).items():
         print(f"{name}: {spread:.3f}")

@@ -33,7 +33,7 @@ from benchbook.machine import layout
 from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
 from benchbook.record.forecast import Question
-from benchbook.record.model import Unknown
+from benchbook.record.rates import Unknown
 from benchbook.report import aggregation, answers, claim_outcomes
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchbook import record
 from benchbook.commands.cli import app
 from benchbook.record import articles, chips
-from benchbook.record.model import Unknown
+from benchbook.record.rates import Unknown
 from benchbook.rows import records
 
 

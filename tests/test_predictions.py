@@ -13,10 +13,11 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate, forecast
+from benchbook.record import articles, chips, estimate, forecast, rates
 from benchbook.record import model as judged
 from benchbook.record.forecast import Forecaster, Question, of_the_record
-from benchbook.record.model import NOISE, SPREADS, Model, Unknown
+from benchbook.record.model import NOISE, SPREADS, Model
+from benchbook.record.rates import Unknown
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 from rows import COMMITTED, make_rows
@@ -49,7 +50,7 @@ def test_the_record_is_predicted_as_well_as_is_said(errors):
         (judged.PUBLICATION, 0.25, 2.5),
         (judged.BOTH, 0.25, 2.5),
     ):
-        lines = errors.loc[situation, judged.RECORD]
+        lines = errors.loc[situation, rates.RECORD]
         own, rules = lines.loc[predictions.MODEL], lines.drop(index=predictions.MODEL)
         assert own["median_error"] <= error
         assert own["half_width"] <= half
@@ -60,7 +61,7 @@ def test_the_record_is_predicted_as_well_as_is_said(errors):
 
 def test_language_models_are_predicted_as_well_as_is_said_and_change_nothing_of_images(forecaster):
     sequences = forecaster.sequences
-    assert set(sequences.residuals["place"]) <= set(sequences.lines.index)
+    assert set(sequences.published["place"]) <= set(sequences.lines.index)
     assert forecaster.model.observations["sequence_length"].isna().all()
     for situation, error in ((judged.PUBLICATION, 0.5), (judged.BOTH, 0.5)):
         said = judged.measures(sequences.published[sequences.published["situation"].eq(situation)])
@@ -71,10 +72,10 @@ def test_language_models_are_predicted_as_well_as_is_said_and_change_nothing_of_
 
 def test_what_is_no_whole_training_of_a_counted_network_says_nothing_of_one():
     figures = record.read()
-    reasons = judged.reasons(figures)[figures["sequence_length"].notna()]
+    reasons = rates.of_record(figures[figures["sequence_length"].notna()])[1]
     for word in ("second time", "shorter than", "nobody counted"):
         assert reasons.str.contains(word).any()
-    assert not judged.of_publications()["network"].str.contains("LoRA").any()
+    assert not rates.of_publications()["network"].str.contains("LoRA").any()
 
 
 def test_intervals_hold_nine_tenths_over_all_lines_and_over_publications(forecaster):
@@ -84,10 +85,10 @@ def test_intervals_hold_nine_tenths_over_all_lines_and_over_publications(forecas
 
 
 def test_one_publication_with_many_lines_counts_as_much_as_any_other():
-    scores = numpy.array([*[1.0] * 900, *range(2, 12)], dtype=float)
-    publications = numpy.array(["many"] * 900 + [f"few {number}" for number in range(10)])
+    scores = pandas.Series([*[1.0] * 900, *range(2, 12)], dtype=float)
+    publications = pandas.Series(["many"] * 900 + [f"few {number}" for number in range(10)])
     assert judged.quantile(scores, publications) == 10.0  # of eleven publications ten stay below
-    assert judged.quantile(scores, numpy.arange(910)) == 1.0
+    assert judged.quantile(scores, publications.index) == 1.0
 
 
 def test_one_known_rate_of_a_chip_narrows_its_interval(forecaster):
@@ -103,7 +104,7 @@ def test_one_known_rate_of_a_chip_narrows_its_interval(forecaster):
 
 def test_the_constants_are_those_that_the_script_fits():
     fitted = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "fit_spreads.py")["fit"]
-    lines = judged.of_publications()
+    lines = rates.of_publications()
     spreads = fitted(lines[lines["sequence_length"].isna()])
     assert spreads == pytest.approx({name: (SPREADS | NOISE)[name] for name in spreads}, rel=0.02)
 
@@ -157,7 +158,7 @@ def test_outside_what_is_known_it_is_refused_by_name(forecaster, question, missi
 
 def test_an_answer_says_where_intervals_hold_too_rarely(forecaster):
     (note,) = (note for note in forecaster.ask(Question("P100", "resnet50", "fp16"), TODAY).notes if "hidden" in note)
-    assert judged.PLAIN_HALF in note
+    assert rates.PLAIN_HALF in note
     assert "held 65%" in note
     assert not any("hidden" in note for note in forecaster.ask(Question("V100", "resnet50", "fp16"), TODAY).notes)
 
@@ -177,7 +178,7 @@ def test_several_devices_are_slower_than_as_many_times_one_and_less_certain(fore
     one, eight = (forecaster.rate(Question("A100 40GB SXM", "resnet50", "amp_fp16", count=count)) for count in (1, 8))
     assert 0.8 < eight.value / (8 * one.value) < 1
     assert eight.high / eight.low > one.high / one.low
-    assert forecast.scale(forecaster.efficiencies, 1) == (0.0, 0.0)
+    assert forecast.scale(forecaster.figures, 1) == (0.0, 0.0)
 
 
 def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
@@ -216,21 +217,21 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
             "model": ["matmul", "matmul", "copy"], "precision": ["fp32", "fp16", None], "rate": [1e13, 5e13, 4e11],
         }
     )  # fmt: skip
-    best = judged.best_rates(ceilings)
-    reached = judged.reached_by(best, {"machine": "desk", "device": "cuda", "precision": "amp_fp16"})
-    assert reached["family"] == judged.HALF
+    best = rates.best_rates(ceilings)
+    reached = rates.reached_by(best, {"machine": "desk", "device": "cuda", "precision": "amp_fp16"})
+    assert reached["family"] == rates.HALF
     point, plain = {"machine": "m", "device": "d", "precision": "fp16"}, {"fp32": 1e13, "fp16": 1.1e13, "copy": 4e11}
-    assert judged.reached_by({("m", "d"): plain}, point)["family"] == judged.PLAIN_HALF
+    assert rates.reached_by({("m", "d"): plain}, point)["family"] == rates.PLAIN_HALF
     assert numpy.exp(reached["peak"]) == pytest.approx(50)
     assert numpy.exp(reached["bandwidth"]) == pytest.approx(400)
     assert best.keys() == {("desk", "cuda")}
-    assert judged.reached_by({("m", "d"): {"fp32": 1e13}}, point) is None
+    assert rates.reached_by({("m", "d"): {"fp32": 1e13}}, point) is None
 
 
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
     own = forecaster.model.observations
-    own = own[own["chip"].eq("NVIDIA RTX 4090")].head(1).assign(publication=judged.HERE, setting="here")
-    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6, origin=judged.HERE))
+    own = own[own["chip"].eq("NVIDIA RTX 4090")].head(1).assign(publication=rates.HERE, setting="here")
+    slow = Forecaster(own.assign(rate=own["rate"] / 4, flops_per_sample=1e6, origin=rates.HERE))
     with pytest.raises(Unknown, match="operations an image"):  # what is measured here widens no range
         slow.rate(Question("RTX 4090", "mnist_speedup"))
     question = Question("RTX 4090", "resnet50", "amp_fp16")
@@ -238,9 +239,9 @@ def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
 
 
 def test_16_bits_without_matrix_units_are_a_family_of_their_own():
-    families = {chip: judged.chip_figures(chip, "amp_fp16")["family"] for chip in ("P100", "M1", "V100", "T4")}
-    assert families == {"P100": judged.PLAIN_HALF, "M1": judged.PLAIN_HALF, "V100": "half", "T4": "half"}
-    assert numpy.exp(judged.chip_figures("RTX 3090", "amp_fp16")["peak"]) == pytest.approx(71.37)
+    families = {chip: rates.chip_figures(chip, "amp_fp16")["family"] for chip in ("P100", "M1", "V100", "T4")}
+    assert families == {"P100": rates.PLAIN_HALF, "M1": rates.PLAIN_HALF, "V100": "half", "T4": "half"}
+    assert numpy.exp(rates.chip_figures("RTX 3090", "amp_fp16")["peak"]) == pytest.approx(71.37)
 
 
 @pytest.mark.parametrize("work", ["resnet50_cost", "segmentation_scaling"])
@@ -263,10 +264,11 @@ def test_one_question_has_one_answer_alone_or_among_others(forecaster):
 
 def test_every_unusable_rate_of_the_record_has_a_reason():
     figures = record.read()
-    rates = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)]
-    reasons = judged.reasons(figures)
-    assert list(reasons.index) == list(rates.index)
-    assert list(judged.of_record(figures).index) == list(reasons.index[reasons == ""])
+    lines, reasons = rates.of_record(figures)
+    single = figures.index[figures["rate"].gt(0) & figures["device_count"].eq(1)]
+    assert sorted([*lines.index, *reasons.index]) == list(single)
+    assert reasons.ne("").all()
+    assert len(lines) > len(reasons)
 
 
 def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, forecaster):
@@ -278,8 +280,8 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
     paths = [tmp_path / name for name in ("own.csv", "faster.csv")]
     pandas.concat([own, new]).to_csv(paths[0], index=False)
     pandas.concat([faster, new]).to_csv(paths[1], index=False)
-    (lines, reasons), (again, _) = (judged.judge(path, forecaster.model, forecaster.residuals) for path in paths)
-    assert again["predicted"].tolist() == pytest.approx(lines["predicted"].tolist()), "the printed rate stays unknown"
+    (lines, reasons), (again, _) = (judged.judge(path, forecaster.model, forecaster.published) for path in paths)
+    assert again["mean"].tolist() == pytest.approx(lines["mean"].tolist()), "the printed rate stays unknown"
     assert set(lines["chip"]) == {"NVIDIA RTX 3090"}
     assert reasons.str.contains("Huawei Ascend 910B2 no fp32 figure").any()
     assert list(lines["situation"])[-1] == judged.BOTH
@@ -289,7 +291,7 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
 
 def test_the_report_says_what_the_judge_says(forecaster, errors):
     table = errors.reset_index()
-    first = errors.loc[(judged.CHIP, judged.RECORD, predictions.MODEL)]
+    first = errors.loc[(judged.CHIP, rates.RECORD, predictions.MODEL)]
     assert f"{100 * first['median_error']:.0f} %" in predictions.error_title(table)
 
 
@@ -316,7 +318,7 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
 def test_charts_show_the_judges_numbers(errors):
     drawings = [chart.draw(Evidence(make_rows([]))) for chart in predictions.CHARTS]
     drawn = sorted(bar.get_width() for bar in drawings[0].figure.axes[0].patches)
-    shown = errors.loc[[judged.CHIP, judged.BOTH], judged.RECORD, :]
+    shown = errors.loc[[judged.CHIP, judged.BOTH], rates.RECORD, :]
     assert drawn == pytest.approx(sorted(shown["median_error"]))
     dots = [line for line in drawings[1].figure.axes[0].lines if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in dots) == len(drawings[1].table)
@@ -327,6 +329,6 @@ def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkey
     assert predictions.learn(Evidence.of_machine()) is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
     lines = predictions.learn(Evidence.of_machine()).model.observations
-    here = lines[lines["origin"] == judged.HERE]
+    here = lines[lines["origin"] == rates.HERE]
     assert set(here["vendor"]) == {"CPU"}, "the rows in the repository are of a CPU, by its own calibration"
     assert here["peak"].nunique() == 1

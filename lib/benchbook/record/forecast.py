@@ -12,8 +12,9 @@ import numpy
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record import articles, chips, estimate, model
-from benchbook.record.model import BATCH, DATE, HERE, RECORD, Model, Unknown
+from benchbook.record import articles, chips, estimate, model, rates
+from benchbook.record.model import Model
+from benchbook.record.rates import HERE, RECORD, Unknown
 from benchbook.rows import networks, records
 
 IMAGENET = 1_281_167  # training images
@@ -117,65 +118,38 @@ class Forecaster:
         """Learn from the record.
 
         Args:
-            further: more observations, as `model.of_record` lays them out, such as a machine's own.
+            further: more observations, as `rates.of_record` lays them out, such as a machine's own.
             of_sequences: learn from language models as well, to predict these alone: they are few, and would make what
                 is predicted of networks of images worse.
         """
         self.figures = articles.read()
         self.figures["product"] = self.figures["chip"].map(chips.product)
         self.further, self.of_sequences = further, of_sequences
-        lines = model.together(model.of_publications(), further)
+        lines = rates.together(rates.of_publications(), further)
         self.model = Model(lines if of_sequences else lines[lines["sequence_length"].isna()])
+        # The rates that are of the kind of work that is predicted: images, or sequences.
+        self.lines = self.model.observations
+        self.lines = self.lines[self.lines["sequence_length"].notna() == of_sequences]
 
     @functools.cached_property
-    def residuals(self) -> pandas.DataFrame:
-        """Return what the record's rates would have been predicted as; see `model.residuals`.
+    def published(self) -> pandas.DataFrame:
+        """Return the record's rates as they would have been predicted; see `model.judged`.
 
         Intervals rest on what was published alone: a machine's own rows are too few, and of one publication.
         """
         if self.further is not None:
             alone = of_the_record()
-            return alone.sequences.residuals if self.of_sequences else alone.residuals
-        table = model.residuals(self.model)
-        return table[table["place"].isin(self.lines.index)].reset_index(drop=True)
+            return alone.sequences.published if self.of_sequences else alone.published
+        return model.judged(self.model, self.lines.index)
+
+    @functools.cached_property
+    def _reaches(self) -> dict[str, float]:
+        return {situation: model.reach(alike) for situation, alike in self.published.groupby("situation")}
 
     @functools.cached_property
     def sequences(self) -> "Forecaster":
         """Return what predicts networks of sequences."""
         return Forecaster(self.further, of_sequences=True)
-
-    @property
-    def lines(self) -> pandas.DataFrame:
-        """Return the rates that are of the kind of work that is predicted: images, or sequences."""
-        lines = self.model.observations
-        return lines[lines["sequence_length"].notna() == self.of_sequences]
-
-    @functools.cached_property
-    def published(self) -> pandas.DataFrame:
-        """Return every known rate as it would have been predicted; see `model.published`."""
-        return model.published(self.residuals)
-
-    @functools.cached_property
-    def _reaches(self) -> dict[str, float]:
-        return {situation: model.reach(self.residuals, situation) for situation in model.SITUATIONS}
-
-    @functools.cached_property
-    def efficiencies(self) -> pandas.DataFrame:
-        """Return what each publication's several devices reached of as many times one.
-
-        Returns:
-            Columns: article, product, network, computed, count, efficiency (1 is as many times one), per_doubling (the
-            logarithm of the efficiency that a doubling of devices keeps).
-        """
-        figures = self.figures
-        rates = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].le(MOST)]
-        best = rates.groupby([*SAME, "device_count"], dropna=False)["rate"].max().reset_index()
-        one = best[best["device_count"] == 1].drop(columns="device_count").rename(columns={"rate": "one"})
-        more = best[best["device_count"].ge(2)].merge(one, on=SAME)
-        efficiency = (more["rate"] / (more["one"] * more["device_count"])).astype(float)
-        kept = more[["article", "product", "network", "computed"]]
-        kept = kept.assign(count=more["device_count"].astype(int), efficiency=efficiency)
-        return kept.assign(per_doubling=numpy.log(efficiency) / numpy.log2(kept["count"]))
 
     @functools.cached_property
     def drawn(self) -> pandas.DataFrame:
@@ -189,13 +163,13 @@ class Forecaster:
         """
         figures, lines = self.figures, []
         energy = figures[figures["metric"].eq("energy_per_image") & figures["phase"].isin(["train", "total"])]
-        rates = {_setting(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
+        timed = {_setting(line): line["rate"] for line in figures[figures["rate"].gt(0)].to_dict("records")}
         for line in energy[energy["refused"].eq("")].to_dict("records"):
             details = json.loads(line["settings"])
             stated = re.search(r"J / (\d+) images", line["note"])
             epochs = float(details.get("epochs") or 0) if details.get("dataset") == "imagenet" else 0.0
             images, seconds = float(stated[1]) if stated else epochs * IMAGENET, details.get("seconds")
-            rate = images / seconds if images and seconds else rates.get(_setting(line))
+            rate = images / seconds if images and seconds else timed.get(_setting(line))
             if rate:
                 kept = {"product": line["product"], "network": line["network"]}
                 kept |= {"watts": line["value"] * rate / (line["device_count"] or 1)}
@@ -208,12 +182,11 @@ class Forecaster:
         """Return how many rates of products, works and networks are known; makers measured here, operations, sizes."""
         lines = self.lines
         counts = {name: lines[name].value_counts().to_dict() for name in ("product", "work", "network")}
-        operations = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"]
-        counts["operations"] = {"least": operations.min(), "most": operations.max()}
-        here = lines[lines["publication"].eq(HERE)]["vendor"].value_counts().to_dict()
-        pairs = lines.groupby(["product", "family"]).size().to_dict()
+        counts["operations"] = lines.loc[lines["origin"].eq(RECORD), "flops_per_sample"].agg(["min", "max"]).to_dict()
+        counts["here"] = lines.loc[lines["publication"].eq(HERE), "vendor"].value_counts().to_dict()
+        counts["plain"] = lines.loc[lines["family"].eq(rates.PLAIN_HALF), "product"].value_counts().to_dict()
         sizes = lines.dropna(subset="image_size").groupby("network")["image_size"].agg(lambda own: own.mode().iloc[0])
-        return counts | {"here": here, "pairs": pairs, "sizes": sizes.to_dict()}
+        return counts | {"sizes": sizes.to_dict()}
 
     def rate(self, question: Question) -> Range:
         """Return images or sequences a second of all devices together.
@@ -242,23 +215,19 @@ class Forecaster:
         said, targets = {}, {}
         for place, question in enumerate(questions):
             try:
-                targets[place] = self.target(question) | {"growth": scale(self.efficiencies, question.count)}
+                targets[place] = self.target(question) | {"growth": scale(self.figures, question.count)}
             except Unknown as reason:
                 said[place] = reason
         if targets:
             table = pandas.DataFrame(list(targets.values()))
-            table = table.astype(dict.fromkeys(("flops_per_sample", *model.SIZES), float))
+            table = table.astype(dict.fromkeys(("flops_per_sample", *rates.SIZES), float))
             for (place, target), mean, deviation in zip(targets.items(), *self.model.predict(table), strict=True):
                 middle = float(mean) + target["growth"][0]
                 far = math.hypot(self._reaches[target["situation"]] * float(deviation), target["growth"][1])
                 bounds = [math.exp(log) for log in (middle, middle - far, middle + far)]
                 said[place] = self._launched(questions[place], Range(*bounds, self._basis(target)))
-        plain = [
-            place
-            for place, target in targets.items()
-            if target["family"] == model.PLAIN_HALF
-            and (target["product"], model.PLAIN_HALF) not in self._known["pairs"]
-        ]
+        without = {place: target for place, target in targets.items() if target["family"] == rates.PLAIN_HALF}
+        plain = [place for place, target in without.items() if target["product"] not in self._known["plain"]]
         fp32 = self.rates([replace(questions[place], precision="fp32") for place in plain]) if plain else []
         for place, other in zip(plain, fp32, strict=True):
             said[place] = max(said[place], other, key=lambda rate: rate.value)
@@ -269,7 +238,7 @@ class Forecaster:
         """Return the seconds of the shortest step on record, of one device and a stated batch size."""
         figures = self.figures
         kept = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].eq(1)]
-        kept = kept[~kept["network"].isin(model.TINY)]
+        kept = kept[~kept["network"].isin(rates.TINY)]
         return float((kept["batch_size"] / kept["rate"]).min())
 
     def _launched(self, question: Question, rate: Range) -> Range:
@@ -277,7 +246,7 @@ class Forecaster:
 
         Without a batch size the rate is one at which chips are busy.
         """
-        if not question.batch_size or networks.canonical(question.work) in model.TINY:
+        if not question.batch_size or networks.canonical(question.work) in rates.TINY:
             return rate
         most = question.count * question.batch_size / self.shortest_step
         share = min(1.0, most / rate.value)
@@ -290,17 +259,16 @@ class Forecaster:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
         if question.precision not in records.PRECISIONS:
             raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
-        figures = model.chip_figures(question.chip, question.precision, asked=True)
+        figures = rates.chip_figures(question.chip, question.precision, asked=True)
         if question.precision == "tf32" and not chips.has_tf32(figures["chip"]):
             raise Unknown(f"{figures['chip']} has no units for TF32; ask for fp32")
         here = figures["vendor"] in self._known["here"]
         situation = model.PUBLICATION if figures["product"] in self._known["product"] else model.BOTH
-        return dict.fromkeys(model.COLUMNS) | figures | self._work(question) | {
-            "publication": HERE if here else NEW, "setting": NEW, "framework": "pytorch", "date": DATE,
-            "batch_size": question.batch_size or (SEQUENCES if self.of_sequences else BATCH),
-            "loader": 0.0, "no_update": 0.0, "origin": RECORD,
-            "situation": model.ONE_KNOWN if here else situation,
-        }  # fmt: skip
+        line = rates.line(
+            figures, self._work(question), publication=HERE if here else NEW, setting=NEW, framework="pytorch",
+            batch_size=question.batch_size or (SEQUENCES if self.of_sequences else None), origin=RECORD,
+        )  # fmt: skip
+        return line | {"situation": model.ONE_KNOWN if here else situation}
 
     def ask(self, question: Question, today: datetime.date, hourly: float | None = None, own=None) -> Answer:
         """Return all that can be said to a question.
@@ -376,9 +344,9 @@ class Forecaster:
             )
 
     def _work(self, question: Question) -> dict:
-        """Return the work of a question as `model.work_of` has it, if anything on record is like it."""
+        """Return the work of a question as `rates.work_of` has it, if anything on record is like it."""
         if question.flops_per_sample:
-            given = model.work_of("given", question.image_size)
+            given = rates.work_of("given", question.image_size)
             self.check_operations("the network given", question.flops_per_sample)
             return given | {"flops_per_sample": question.flops_per_sample}
         if not question.work:
@@ -389,7 +357,7 @@ class Forecaster:
         elif work.name not in self._known["network"]:
             names = sorted(set(networks.table().index) | set(self._known["network"]))
             raise Unknown(f"work {question.work!r}; allowed: {', '.join(names)}, or the operations of an image")
-        return model.work_of(work.name, work.image_size or self._known["sizes"].get(work.name), work.sequence_length)
+        return rates.work_of(work.name, work.image_size or self._known["sizes"].get(work.name), work.sequence_length)
 
     def _basis(self, target: dict) -> str:
         product, (network, *size) = target["product"], target["work"].split(", ")
@@ -401,7 +369,7 @@ class Forecaster:
         if "fp32_tflops" not in chips.specification(target["chip"]):
             text += (
                 "; its fp32 peak was not published and is taken as its peak in 16 bits divided by"
-                f" {model.usual_ratio():.2g}, the median of other chips"
+                f" {rates.usual_ratio():.2g}, the median of other chips"
             )
         return text
 
@@ -440,13 +408,14 @@ def of_the_record() -> Forecaster:
     return Forecaster()
 
 
-def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
+def scale(figures: pandas.DataFrame, count: int) -> tuple[float, float]:
     """Return by how much so many devices are faster than one, in logarithms, and how far that may be off.
 
-    The distance holds 90 % of the record's cases, chips left out one at a time.
+    A doubling of devices keeps the median of what it keeps in the publications that print one device and several of it.
+    The distance holds 90 % of these cases, chips left out one at a time.
 
     Args:
-        table: from `Forecaster.efficiencies`.
+        figures: of the record, with their products.
         count: of devices.
 
     Raises:
@@ -456,14 +425,16 @@ def scale(table: pandas.DataFrame, count: int) -> tuple[float, float]:
         return 0.0, 0.0
     if not 1 < count <= MOST:
         raise Unknown(f"{count} devices; the record's figures of one publication reach from 1 to {MOST}")
-    doublings = math.log2(count)
-    off = [
-        abs(group["per_doubling"] - table.loc[table["product"] != product, "per_doubling"].median())
-        for product, group in table.groupby("product")
-    ]
-    off = numpy.sort(pandas.concat(off).to_numpy()) * doublings
-    far = off[min(len(off), math.ceil(model.LEVEL * (len(off) + 1))) - 1]
-    return math.log(count) + float(table["per_doubling"].median()) * doublings, float(far)
+    known = figures[figures["rate"].gt(0) & figures["refused"].eq("") & figures["device_count"].le(MOST)]
+    best = known.groupby([*SAME, "device_count"], dropna=False)["rate"].max().reset_index()
+    one = best[best["device_count"] == 1].drop(columns="device_count").rename(columns={"rate": "one"})
+    more = best[best["device_count"].ge(2)].merge(one, on=SAME)
+    kept = numpy.log((more["rate"] / (more["one"] * more["device_count"])).astype(float))
+    kept /= numpy.log2(more["device_count"].astype(int))
+    off = [(own - kept.drop(own.index).median()).abs() for _, own in kept.groupby(more["product"])]
+    doublings, off = math.log2(count), numpy.sort(pandas.concat(off).to_numpy())
+    far = off[min(len(off), math.ceil(model.LEVEL * (len(off) + 1))) - 1] * doublings
+    return math.log(count) + float(kept.median()) * doublings, float(far)
 
 
 def _setting(line: dict) -> tuple:

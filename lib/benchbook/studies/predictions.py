@@ -5,10 +5,11 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import wording
-from benchbook.record import chips, model
+from benchbook.record import chips, model, rates
 from benchbook.record.forecast import Forecaster, Question, of_the_record
-from benchbook.record.model import ARTICLES, BOTH, CHIP, FAMILIES, FEWEST, ONE_KNOWN, RECORD, Unknown
+from benchbook.record.model import BOTH, CHIP, ONE_KNOWN
 from benchbook.record.naming import Names
+from benchbook.record.rates import RECORD, Unknown
 from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.study import Evidence, once
@@ -31,7 +32,7 @@ COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "ba
 @once
 def learn(evidence: Evidence) -> Forecaster:
     """Return what the record and the measured rows say together."""
-    own = model.of_points(evidence.summary, evidence.ceilings)
+    own = rates.of_points(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
 
 
@@ -69,17 +70,12 @@ def errors(evidence: Evidence) -> pandas.DataFrame:
     for situation, some in of_the_record().published.groupby("situation", sort=False):
         said = by_rules[situation in (CHIP, ONE_KNOWN)].loc[some["place"]].set_index(some.index)
         some = some.assign(**said.sub(some["printed"], axis=0))[said[RULES[1]].notna()]
-        groups = {RECORD: some["origin"].eq(RECORD), ARTICLES: some["origin"].eq(ARTICLES)}
-        groups |= {name: some["family"].eq(name) for name in FAMILIES}
-        groups |= {name: some["vendor"].eq(name) for name in sorted(set(some["vendor"]))}
-        for group, chosen in groups.items():
-            own, head = some[chosen], {"situation": situation, "group": group}
-            if len(own) < FEWEST:
-                continue
+        for group, own in model.groups(some, ("origin", "family", "vendor")):
+            head = {"situation": situation, "group": group}
             parts.append(head | {"rule": MODEL} | model.measures(own))
             for rule in RULES:
                 off = own[[rule, "publication"]].dropna().rename(columns={rule: "off"})
-                half = float(numpy.exp(model.quantile(off["off"].abs().to_numpy(), off["publication"].to_numpy())))
+                half = float(numpy.exp(model.quantile(off["off"].abs(), off["publication"])))
                 parts.append(head | {"rule": rule} | model.measures(off) | {"half_width": half})
     return pandas.DataFrame(parts)
 

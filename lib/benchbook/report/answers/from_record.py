@@ -11,7 +11,7 @@ from benchbook import record
 from benchbook.judging import wording
 from benchbook.record import chips
 from benchbook.record.forecast import Forecaster, Question, Range
-from benchbook.record.model import Unknown
+from benchbook.record.rates import Unknown
 from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks
 

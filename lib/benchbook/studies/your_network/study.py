@@ -1,6 +1,7 @@
 """The results of a user's own network: how fast it trains here, in which batches, and what other chips would take."""
 
 import datetime
+import math
 
 import pandas
 
@@ -8,6 +9,7 @@ from benchbook.judging import statistics, wording
 from benchbook.measuring import support
 from benchbook.record import estimate, forecast, model
 from benchbook.record.naming import Names
+from benchbook.record.rates import Unknown, of_points
 from benchbook.rows import records
 from benchbook.studies import predictions
 from benchbook.studies.charts import Bars, Points
@@ -142,13 +144,14 @@ def _held_out(evidence: Evidence, best: dict) -> dict:
     points, learnt = evidence.points(NAME), forecast.of_the_record()
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
     try:
-        target = model.of_point(point, evidence.ceilings)
+        target = of_points(point, evidence.ceilings, asked=True)
         learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
-    except model.Unknown as reason:
+    except Unknown as reason:
         return {"reason": str(reason)}
-    judged = model.predict_hidden(target, learnt.model, learnt.residuals).iloc[0]
+    judged = model.predict_hidden(target, learnt.model, learnt.published).iloc[0]
+    rate, low, high = (math.exp(judged[name]) for name in ("mean", "low", "high"))
     basis = f"its {judged['precision']} figures, {judged['situation']}"
-    return {"samples_per_second": judged["predicted"], "low": judged["low"], "high": judged["high"], "basis": basis}
+    return {"samples_per_second": rate, "low": low, "high": high, "basis": basis}
 
 
 def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
@@ -157,7 +160,7 @@ def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
     question = forecast.Question(chip, precision=best["precision"], images=IMAGES, **numbers)
     try:
         answer = predictions.learn(evidence).ask(question, datetime.date.today())
-    except model.Unknown as reason:
+    except Unknown as reason:
         return {"reason": str(reason)}
     dollars = estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None
     rate = {"samples_per_second": answer.rate.value, "low": answer.rate.low, "high": answer.rate.high}
