@@ -26,16 +26,14 @@ def test_a_chip_is_recognised_by_the_names_that_people_and_drivers_use(name, chi
     assert chips.resolve(name) == chip
 
 
-@pytest.mark.parametrize("name", ["RTX 4090 Laptop GPU", "RTX 9090", "M1 Max 28-core GPU", ""])
-def test_a_chip_that_is_not_in_the_list_is_refused_and_not_taken_for_another(name):
-    with pytest.raises(chips.UnknownChip, match="benchbook chips"):
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("RTX 4090 Laptop GPU", "NVIDIA RTX 4090"), ("RTX 9090", ""), ("M1 Max 28-core GPU", ""), ("", "")],
+)
+def test_a_chip_that_is_not_in_the_list_is_refused_with_the_nearest_and_not_taken_for_another(name, named):
+    with pytest.raises(chips.UnknownChip, match=f"{named}.*benchbook chips"):
         chips.resolve(name)
     assert chips.canonical(name) == name
-
-
-def test_a_refusal_names_the_nearest_chips():
-    with pytest.raises(chips.UnknownChip, match="NVIDIA RTX 4090"):
-        chips.resolve("RTX 4090 Laptop")
 
 
 def test_m1_max_with_24_and_with_32_gpu_cores_are_two_chips_of_one_product():
@@ -61,7 +59,16 @@ def test_every_name_leads_to_one_chip_and_every_chip_to_itself():
 
 def test_what_is_printed_is_above_0_and_has_a_source():
     printed = chips.table()
-    measures = ["cores", *chips.RATES, "memory_gb", "bandwidth_gb_s", "tdp_watts", "launch_price_usd"]
+    measures = [
+        "cores",
+        "fp32_tflops",
+        "fp16_tflops",
+        "matrix_tflops",
+        "memory_gb",
+        "bandwidth_gb_s",
+        "tdp_watts",
+        "launch_price_usd",
+    ]
     assert (printed[measures].min() > 0).all()
     assert printed["source"].notna().all()
 

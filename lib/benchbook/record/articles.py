@@ -143,14 +143,9 @@ def _batch(details: dict) -> float:
 def _computed(line: dict) -> str | None:
     """Return the precision that was computed; "fp32" of GPUs that take TF32 for it without being asked is tf32."""
     printed = line["precision"]
-    if printed in records.PRECISIONS:
-        computed = printed
-    elif printed in PRECISIONS:
-        computed = PRECISIONS[printed]
-    elif printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
+    computed = printed if printed in records.PRECISIONS else PRECISIONS.get(printed)
+    if computed is None and printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
         computed = "tf32"
-    else:
-        return None
     return "fp32" if computed == "tf32" and not chips.has_tf32(line["chip"]) else computed
 
 
@@ -168,18 +163,16 @@ def _rates(figures: pandas.DataFrame) -> pandas.Series:
 
 def _mark(line: dict, share_of_peak: float) -> str:
     """Return the caveats of a figure."""
-    marks = []
-    if line["article"].startswith("MLPerf"):
-        marks.append(UNOFFICIAL)
-    if "no licence" in line["note"]:
-        marks.append("the source states no licence")
-    if line["precision"].startswith("fp32") and line["computed"] == "tf32":
-        marks.append(f"printed as {line['precision']}, computed in TF32 or taken for it")
-    if "the vendor's own" in line["note"]:
-        marks.append("the vendor's own")
-    if ABOVE < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s":
-        marks.append(f"{share_of_peak:.1f} times the printed peak, as convolutions that save multiplications can be")
-    return "; ".join(marks)
+    as_tf32 = line["precision"].startswith("fp32") and line["computed"] == "tf32"
+    above = ABOVE < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s"
+    marks = {
+        UNOFFICIAL: line["article"].startswith("MLPerf"),
+        "the source states no licence": "no licence" in line["note"],
+        f"printed as {line['precision']}, computed in TF32 or taken for it": as_tf32,
+        "the vendor's own": "the vendor's own" in line["note"],
+        f"{share_of_peak:.1f} times the printed peak, as convolutions that save multiplications can be": above,
+    }
+    return "; ".join(mark for mark, holds in marks.items() if holds)
 
 
 def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series:

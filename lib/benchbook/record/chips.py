@@ -16,7 +16,6 @@ import pandas
 from benchbook.machine import layout
 
 TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units
-RATES = ("fp32_tflops", "fp16_tflops", "matrix_tflops")
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 # The chips that predictions are shown for.
@@ -68,9 +67,7 @@ def listed(name: object) -> str:
 
 def canonical(name: str | None) -> str | None:
     """Return the one name of a chip, or the name itself where it is in no list, as that of a new CPU."""
-    if not isinstance(name, str):
-        return None
-    return _names().get(_words(name), name)
+    return listed(name) or (name if isinstance(name, str) else None)
 
 
 @functools.cache

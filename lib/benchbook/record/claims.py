@@ -142,9 +142,8 @@ def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
     if not claim["other"]:
         needed = set(names_in(claim["formula"]))
         for (machine, chip), group in measured.items():
-            if not needed <= set(group["name"]):
-                continue
-            yield machine, group, own is not None and chip == own[0]
+            if needed <= set(group["name"]):
+                yield machine, group, own is not None and chip == own[0]
         return
     other = _printed(claim["other"], groups)
     for (machine, chip), (second, second_chip) in itertools.permutations(measured, 2):

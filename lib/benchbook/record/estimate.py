@@ -14,7 +14,7 @@ import pandas
 from benchbook.machine import layout
 from benchbook.record import chips
 
-HOURS_PER_MONTH = 365 * 24 / 12
+HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
 JOULES_PER_KWH = 3.6e6
 NOT_AT_THE_WALL = {
@@ -41,10 +41,9 @@ def hourly(price: dict) -> float:
     Raises:
         ValueError: the price is not one of time.
     """
-    hours = {"hour": 1, "month": HOURS_PER_MONTH}
-    if price["per"] not in hours:
-        raise ValueError(f"a price per {price['per']!r}; allowed: {', '.join(hours)}")
-    return price["amount"] / hours[price["per"]]
+    if price["per"] not in HOURS:
+        raise ValueError(f"a price per {price['per']!r}; allowed: {', '.join(HOURS)}")
+    return price["amount"] / HOURS[price["per"]]
 
 
 def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
@@ -124,15 +123,8 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No line where no
         price was read.
     """
-    lines = [_of(chip, _offers(today)).drop_duplicates("provider")]
-    if own is not None:
-        mine = own[own["kind"].isin(["on_demand", "reserved"]) & own["currency"].eq("USD")]
-        mine = _named(mine["machine"], mine, today).assign(
-            provider=mine["machine"] + ", " + mine["kind"],
-            usd_per_hour=[hourly(line) for line in mine.to_dict("records")],
-        )
-        lines.insert(0, _of(chip, mine))
-    return pandas.concat(lines, ignore_index=True).reindex(columns=OFFERS)
+    listed = _of(chip, _offers(today)).drop_duplicates("provider")
+    return pandas.concat([_own(chip, own, ("on_demand", "reserved"), today), listed], ignore_index=True)[OFFERS]
 
 
 def usual(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -168,11 +160,23 @@ def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
         Columns: chip, usd, date, age_years, includes, source. No line where no price was read.
     """
     launched = _launches(today)
-    lines = [_of(chip, _purchases(today)), launched[launched["chip"] == chip]]
-    if own is not None:
-        mine = own[own["kind"].eq("purchase") & own["currency"].eq("USD")]
-        lines.insert(0, _of(chip, _named(mine["machine"], mine, today).rename(columns={"amount": "usd"})))
-    return pandas.concat(lines, ignore_index=True).reindex(columns=PURCHASES)
+    listed = [_of(chip, _purchases(today)), launched[launched["chip"] == chip]]
+    return pandas.concat([_own(chip, own, ("purchase",), today), *listed], ignore_index=True)[PURCHASES]
+
+
+def _own(
+    chip: str, prices: pandas.DataFrame | None, kinds: tuple[str, ...], today: datetime.date
+) -> pandas.DataFrame | None:
+    """Return the user's prices of a chip in US dollars, as offers and as purchases."""
+    if prices is None:
+        return None
+    own = in_dollars(prices[prices["kind"].isin(kinds)])
+    own = _named(own["machine"], own, today).assign(
+        provider=own["machine"] + ", " + own["kind"],
+        usd=own["amount"],
+        usd_per_hour=own["amount"] / own["per"].map(HOURS),
+    )
+    return _of(chip, own)
 
 
 def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:

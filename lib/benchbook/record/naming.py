@@ -75,9 +75,8 @@ class Names:
         Returns:
             Columns: machine, name.
         """
-        return pandas.DataFrame(
-            {"machine": list(self.machines), "name": list(map(str, self.machines.values()))}, dtype=str
-        )
+        names = [(machine, str(name)) for machine, name in self.machines.items()]
+        return pandas.DataFrame(names, columns=["machine", "name"], dtype=str)
 
     def machine(self, machine: str) -> str:
         """Return a machine's name; one that is not among them keeps its id."""
@@ -98,8 +97,8 @@ class Names:
             return self.machine(machine)
         if (machine, device) not in self.chips:
             return f"{self.machine(machine)}, {device_word(device)}"
-        count = self._count(line)
-        return (f"{count} x " if count > 1 else "") + self._chip(machine, device)
+        count, chip = self._chips(line)
+        return f"{count} x {chip}" if count > 1 else chip
 
     def in_sentence(self, line: dict) -> str:
         """Return a machine with its device as a sentence names it: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
@@ -114,16 +113,13 @@ class Names:
             return with_article(self.machine(machine))
         if (machine, device) not in self.chips:
             return self.machines[machine].in_sentence(device_word(device))
-        count = self._count(line)
-        return f"{count} {self._chip(machine, device)}" if count > 1 else with_article(self._chip(machine, device))
+        count, chip = self._chips(line)
+        return f"{count} {chip}" if count > 1 else with_article(chip)
 
-    def _chip(self, machine: str, device: str) -> str:
-        return self.chips[machine, device] + (f" ({machine})" if machine in self.shared else "")
-
-    @staticmethod
-    def _count(line: dict) -> int:
-        count = line.get("device_count")
-        return int(count) if pandas.notna(count) else 1
+    def _chips(self, line: dict) -> tuple[int, str]:
+        machine, count = line["machine"], line.get("device_count")
+        mark = f" ({machine})" if machine in self.shared else ""
+        return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + mark
 
 
 def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
