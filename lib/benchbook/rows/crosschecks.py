@@ -84,11 +84,10 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
         firsts = table.loc[wrong, "run_id"].drop_duplicates().index
         found += [(place, reason.format_map(table.loc[place])) for place in firsts]
     found += [doubt for check in (copies, names_alike) for doubt in check(rows)]
-    lines = rows.groupby("run_id", sort=False).cumcount() + 2
-    doubts = rows.loc[[place for place, _ in found], RUN].reset_index(drop=True)
-    doubts = doubts.assign(line=[lines[place] for place, _ in found], reason=[reason for _, reason in found])
-    doubts = doubts.sort_values(["run_id", "line"], kind="stable").drop_duplicates(["run_id", "reason"])
-    return doubts.reindex(columns=COLUMNS).reset_index(drop=True)
+    places = rows[RUN].assign(line=rows.groupby("run_id", sort=False).cumcount() + 2)
+    doubts = pandas.DataFrame(found, columns=["place", "reason"]).join(places, on="place")
+    doubts = doubts.sort_values(["run_id", "line"], kind="stable")[COLUMNS]
+    return doubts.drop_duplicates(["run_id", "reason"], ignore_index=True)
 
 
 def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
@@ -223,16 +222,15 @@ def _operations(table: pandas.DataFrame) -> pandas.Series:
         for name in ("matrix_size", "trainable", "network")
     )
     names = table["model"].astype(object) + frozen.eq(False).map({True: "_frozen", False: ""})
-    works = table[["parameters", "image_size", "sequence_length"]].assign(name=names.where(own.isna()))
-    distinct = works.drop_duplicates()
-    counts = [_counted(**work) for work in distinct.astype(object).where(distinct.notna(), None).to_dict("records")]
-    found = works.merge(distinct.assign(counted=pandas.Series(counts, distinct.index, dtype=float)), how="left")
-    found = found["counted"].set_axis(table.index)
-    return found.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
+    works = table[["parameters", "image_size", "sequence_length"]].astype(object).assign(name=names.where(own.isna()))
+    counts = [_counted(*work) for work in works.where(works.notna(), None).itertuples(index=False, name=None)]
+    counted = pandas.Series(counts, table.index, dtype=float)
+    return counted.where(table["model"].ne("matmul").fillna(True), 2 * sizes.astype(float) ** 3)
 
 
+@functools.cache  # a network has many rows
 def _counted(
-    name: str | None, parameters: int | None, image_size: int | None, sequence_length: int | None
+    parameters: float | None, image_size: float | None, sequence_length: float | None, name: str | None
 ) -> float | None:
     """Return a network's operations; of images at a size of which every layer halves them without a remainder."""
     if name not in networks.table().index or networks.table()["parameters"][name] != parameters:
@@ -281,9 +279,9 @@ def _add_parity(table: pandas.DataFrame) -> None:
     """Add which parity steps are missing, repeated or not requested."""
     compared = table[table["phase"].eq("parity") & ~table["failed"]]
     steps: dict[tuple, Counter] = {}
-    for run_id, precision, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
+    for *key, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
         if settings.get("step") is not None and "audited_samples" not in settings:  # the first again, later
-            steps.setdefault((run_id, precision), Counter()).update([settings["step"]])
+            steps.setdefault(tuple(key), Counter()).update([settings["step"]])
     asked = compared.drop_duplicates("run_id").set_index("run_id")["their_parity"].dropna().to_dict()
     odd = {
         key
@@ -292,16 +290,14 @@ def _add_parity(table: pandas.DataFrame) -> None:
         or len(set(counts.values())) > 1
         or asked.get(key[0], 0) not in (0, len(counts))
     }
-    keys = pandas.Series(zip(table["run_id"], table["precision"], strict=True), table.index)
-    table["odd_steps"] = table["phase"].eq("parity") & keys.isin(odd)
-    trained = table[table["trained"]].drop_duplicates("run_id").set_index("run_id")["precision"]
-    table["training"] = table["run_id"].map(trained)
+    run = table["run_id"]
+    is_odd = [key in odd for key in zip(run, table["precision"], strict=True)]
+    table["odd_steps"] = table["phase"].eq("parity") & numpy.array(is_odd)
+    table["training"] = run.map(table[table["trained"]].drop_duplicates("run_id").set_index("run_id")["precision"])
     runs = {run_id: set(own) for run_id, own in compared.groupby("run_id")["precision"]}
-    pairs = zip(table["run_id"], table["training"], strict=True)
-    table["compared"] = [
-        pandas.isna(training) or training in runs.get(run_id, {training}) for run_id, training in pairs
-    ]
-    table["no_parity"] = (table["their_parity"] > 0) & ~table["run_id"].isin(runs)
+    pairs = zip(run, table["training"], strict=True)
+    table["compared"] = [pandas.isna(own) or own in runs.get(run_id, {own}) for run_id, own in pairs]
+    table["no_parity"] = (table["their_parity"] > 0) & ~run.isin(runs)
 
 
 def _add_tuning(table: pandas.DataFrame) -> None:
