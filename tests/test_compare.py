@@ -117,11 +117,6 @@ def test_the_faster_side_is_named_with_its_interval():
     assert line["ratio"] == pytest.approx(line["b"] / line["a"])
 
 
-def test_runs_of_the_same_code_show_no_difference():
-    line = pair(windows(session="s1"), windows(seed=1, session="s2"))
-    assert (line["verdict"], line["interval"]) == ("no difference shown", "interval")
-
-
 def test_sessions_are_known_to_differ_where_points_were_repeated():
     a, b = windows(session="s1", commit="a"), windows(1100, seed=1, session="s2", commit="b")
     alone = compare.table(make_rows(a), make_rows(b)).iloc[0]

@@ -45,13 +45,28 @@ def test_the_last_session_is_the_one_that_started_last():
     assert set(statistics.newest(make_rows(rows[::-1]))["session"]) == {"a"}
 
 
-def test_an_interruption_is_forgotten_once_the_point_went_on_and_a_crash_is_not():
-    broken = {"samples_per_second": None, "samples": None, "seconds": None, "run_id": "1"}
-    later = windows([100], run_id="2")
-    for status, expected in {"interrupted": "ok", "crashed": "crashed"}.items():
-        rows = [*windows([100], run_id="1"), make_row(**broken, status=status, index=1), *later]
-        assert statistics.summarise(make_rows(rows))["status"].tolist() == [expected]
-        assert statistics.summarise(make_rows(rows[:-1]))["status"].tolist() == [status]
+def failure(status, message=None, **columns):
+    """Return the row of a run that ended so."""
+    return make_row(samples_per_second=None, samples=None, seconds=None, status=status, message=message, **columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([*windows([100, 200]), failure("out_of_memory", "9 GB", index=2)], ("out_of_memory", "9 GB", 2)),
+        ([failure("unavailable", "no cuda", phase="setup", batch_size=None)], ("unavailable", "no cuda", 0)),
+        ([*windows([100, 200]), make_row(index=2, status="diverged")], ("diverged", None, 3)),
+        ([*windows([100]), failure("interrupted", index=1)], ("interrupted", None, 1)),
+        ([*windows([100]), failure("interrupted", index=1), *windows([100], run_id="run-2")], ("ok", None, 2)),
+        ([*windows([100]), failure("crashed", index=1), *windows([100], run_id="run-2")], ("crashed", None, 2)),
+    ],
+)
+def test_a_failure_is_its_points_outcome_unless_a_later_run_went_on_after_an_interruption(rows, expected):
+    summary = statistics.summarise(make_rows([*rows, *windows([5], point="another")])).set_index("point")
+    line = summary.loc["reference-cpu"]
+    message = None if pandas.isna(line["message"]) else line["message"]
+    assert (line["status"], message, line["num_windows"]) == expected
+    assert pandas.isna(line["samples_per_second"]) == (expected[2] == 0)
 
 
 def test_a_summary_has_the_medians_of_the_training_windows_alone():
@@ -87,31 +102,6 @@ def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
         for repeat, epoch, accuracy in tests
     ]
     assert statistics.summarise(make_rows([*windows([100]), *rows]))["accuracy"].tolist() == [0.6]
-
-
-def test_a_failure_gives_its_point_status_and_message_and_keeps_the_windows_before_it():
-    failure = {"samples": None, "seconds": None, "samples_per_second": None, "status": "out_of_memory"}
-    rows = [*windows([100, 200]), make_row(index=2, message="allocating 9 GB", **failure)]
-    line = statistics.summarise(make_rows(rows)).iloc[0]
-    assert (line["status"], line["message"], line["num_windows"]) == ("out_of_memory", "allocating 9 GB", 2)
-
-
-def test_a_point_that_only_failed_is_a_line_without_a_rate():
-    failure = make_row(phase="setup", samples_per_second=None, batch_size=None, status="unavailable", message="no cuda")
-    summary = statistics.summarise(make_rows([failure, *windows([5], point="another")])).set_index("point")
-    assert summary.loc["reference-cpu", ["status", "message", "num_windows"]].tolist() == ["unavailable", "no cuda", 0]
-    assert pandas.isna(summary.loc["reference-cpu", "samples_per_second"])
-
-
-def test_a_diverged_window_makes_its_point_diverged():
-    rows = [*windows([100, 200]), make_row(index=2, status="diverged"), make_row(phase="evaluate", accuracy=0.1)]
-    assert statistics.summarise(make_rows(rows))["status"].tolist() == ["diverged"]
-
-
-def test_no_rows_make_an_empty_summary_with_the_points_key():
-    summary = statistics.summarise(make_rows([]))
-    assert summary.empty
-    assert list(summary)[:3] == ["machine", "study", "point"]
 
 
 # The second exact line, -2 + 3 x size, starts below zero: the best through zero, of relative errors, has this slope.
@@ -155,11 +145,6 @@ def test_a_machines_other_points_make_an_interval_wider_or_narrower():
     assert line["high"] / line["low"] > 1.1 * alone["high"] / alone["low"]
     given = statistics.summarise(make_rows(own), intervals.priors(rows)).iloc[0]
     assert given[["low", "high", "session_width"]].tolist() == line[["low", "high", "session_width"]].tolist()
-
-
-def test_the_rate_of_several_kernels_is_the_geometric_mean_of_their_medians():
-    rows = [*windows([100, 100, 900], run_id="run-1"), *windows([400, 400, 400, 400], run_id="run-2")]
-    assert statistics.summarise(make_rows(rows))["samples_per_second"].tolist() == [pytest.approx(200.0)]
 
 
 def test_waiting_and_joules_have_bounds_over_windows():
