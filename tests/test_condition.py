@@ -282,11 +282,14 @@ def test_processes_that_a_container_hides_are_not_counted():
     assert nvidia.num_others([2**22 + 7], own=[os.getpid()]) is None
 
 
-def test_no_nvidia_driver_gives_no_gpus(monkeypatch):
+@pytest.mark.parametrize("lacking", ["library", "driver"])
+def test_without_nvidias_library_or_driver_there_are_no_gpus(monkeypatch, lacking):
     def refuse():
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    if lacking == "library":
+        monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvidia.gpus() == nvidia.states() == nvidia.names() == []
     assert "gpus" not in condition.sample()
 

@@ -3,7 +3,6 @@ import json
 import platform
 import re
 import socket
-import sys
 from types import SimpleNamespace
 
 import psutil
@@ -123,11 +122,6 @@ def test_usable_cores_are_those_this_process_may_use(monkeypatch):
     assert identity.usable_cores() == 3
     monkeypatch.delattr(identity.os, "sched_getaffinity")
     assert identity.usable_cores() == identity.os.cpu_count()
-
-
-def test_without_the_library_that_asks_gpus_there_are_none(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvidia.names() == []
 
 
 CPUINFO = """processor\t: 0
