@@ -201,11 +201,10 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
     judged = judged.loc[~resumed, [*POINT_KEY, "status", "message"]]
     diverged, failures = judged[judged["status"] == "diverged"], judged[~judged["status"].isin(records.TRAINED)]
-    ends = {}
-    for some in (diverged, failures):  # a failure speaks before a divergence
-        for *key, status, message in some.itertuples(index=False, name=None):
-            ends[tuple(key)] = {"status": status, "message": message}
-    return ends
+    ends = pandas.concat([diverged, failures]).itertuples(
+        index=False, name=None
+    )  # a failure speaks before a divergence
+    return {tuple(key): {"status": status, "message": message} for *key, status, message in ends}
 
 
 def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:

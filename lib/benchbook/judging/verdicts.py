@@ -161,16 +161,15 @@ def summarise(
     named = confirmation.table(rows, priors).set_index(POINT_KEY)["outcome"].to_dict()
     measured = statistics.newest(rows[rows["source"] == "measured"])
     reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
-    verdicts, variants = [], summary["variant"].to_list()
-    statuses, messages = summary["status"].to_list(), summary["message"].to_list()
-    for place, (*key, count) in enumerate(summary[[*POINT_KEY, "num_windows"]].itertuples(index=False, name=None)):
-        verdict = Verdict((*stabilities.get(tuple(key), Verdict()).reasons, *reasons.get(tuple(key), ())))
-        verdicts.append(verdict if count else None)
-        variants[place] = named.get(tuple(key), variants[place])
-        if verdict.kind == WRONG and statuses[place] == "ok":
-            statuses[place], messages[place] = WRONG, verdict.text(WRONG)
-    parts = {"verdict": verdicts, "variant": variants, "status": statuses, "message": messages}
-    return summary.assign(**{name: pandas.Series(part, summary.index, dtype="object") for name, part in parts.items()})
+    lines = []
+    for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict("records"):
+        key = tuple(line[name] for name in POINT_KEY)
+        verdict = Verdict((*stabilities.get(key, Verdict()).reasons, *reasons.get(key, ())))
+        line |= {"verdict": verdict if line["num_windows"] else None, "variant": named.get(key, line["variant"])}
+        is_wrong = verdict.kind == WRONG and line["status"] == "ok"
+        lines.append(line | ({"status": WRONG, "message": verdict.text(WRONG)} if is_wrong else {}))
+    judged = pandas.DataFrame(lines, summary.index, ["verdict", "variant", "status", "message"], dtype=object)
+    return summary.assign(**judged)
 
 
 def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:

@@ -149,10 +149,8 @@ def visible(given: str | None, uuids: list[str]) -> list[int]:
 
 def _visible(ask: Ask, handles: list) -> list[int]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
-        return list(range(len(handles)))
     places = visible(given, [ask("DeviceGetUUID", handle) or "" for handle in handles])
-    if places or not given.startswith("MIG-"):
+    if places or not (given or "").startswith("MIG-"):
         return places
     words = {word.strip() for word in given.split(",")}  # newer names of instances do not hold their GPU's
     for place, handle in enumerate(handles):

@@ -83,10 +83,8 @@ def is_over(job: str) -> bool:
 
 def ending(job: str) -> tuple[str, str] | None:
     """Return status and message of a run whose job Slurm ended or is ending; None if it did not."""
-    if not job:
-        return None
     try:
-        name = state(job)
+        name = state(job) if job else ""
     except Unreachable:
         return None
     name = "CANCELLED" if name == "COMPLETING" else name
