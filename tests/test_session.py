@@ -23,8 +23,6 @@ from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from processes import environment_of_tests, is_kernel, study
 
-MEASURED = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured"}
-
 
 def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
@@ -65,67 +63,60 @@ def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> su
 @pytest.mark.notebook
 def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(project, tmp_path):
     """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
-    outputs, choice = tmp_path / "outputs", ("--profile", "smoke", "--studies", "toy", "--machine", "desk")
-    folder = outputs / "runs" / "desk" / "toy"
-    killed = study(outputs, *choice, PYTHONPATH=str(project / "lib"), TOY_HANGS="controlled")
-    wait_for(lambda: list(folder.glob("controlled-*/*.csv")), killed)
-    family = psutil.Process(killed.pid).children(recursive=True)
-    kernels = [process for process in family if is_kernel(process)]
-    for process in [*family, psutil.Process(killed.pid)]:
-        if process not in kernels:  # a kernel is left behind, as after a real kill -9
-            process.kill()
-    killed.communicate()
-    before = {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")}
-    assert len(kernels) == len(before) == 1
-
-    again = make_study(project, outputs, "MACHINE=desk")
-    text = again.communicate(timeout=600)[0]
-    assert again.returncode == 0, text
-    assert not psutil.wait_procs(kernels, timeout=10)[1]
-    assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
-    rows = records.merge(records.find(folder))
-    assert rows["session"].nunique() == 1
-    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 2, "reference": 1}
-    interrupted = rows[rows["status"] == "interrupted"]
-    assert interrupted["variant"].tolist() == ["controlled"]
-    whole = rows[rows["run_id"] != interrupted["run_id"].item()]
-    assert set(whole["status"]) == {"ok"}
-    phases = ["compile", "warmup", "train", "train", "evaluate"]
-    assert whole.groupby("variant")["phase"].apply(list).to_dict() == {"controlled": phases, "reference": phases}
-    assert not list(folder.rglob("*.running"))
-    assert "2/2" in text
-
-    pages = "".join(path.read_text() for path in (outputs / "report").glob("*.html"))
-    for shown in ('id="toy-losses"', "How soon is a line found?", "A line was fitted in 4 windows"):
-        assert shown in pages
-    assert len(list((outputs / "report" / "notebooks").glob("desk-toy-*.html"))) == 2
-
-
-@pytest.mark.notebook
-def test_a_killed_make_takes_its_study_along_and_the_next_one_names_what_its_deadline_leaves_out(project, tmp_path):
     outputs, hang = tmp_path / "outputs", {"TOY_HANGS": "controlled"}
     folder = outputs / "runs" / "007" / "toy"
+
     make = make_study(project, outputs, "MACHINE=007", "DEADLINE=3600", **hang)
     wait_for(lambda: list(folder.glob("controlled-*/*.csv")), make)
-    [study_of_make] = psutil.Process(make.pid).children()  # itself, no shell around it
-    family = [study_of_make, *study_of_make.children(recursive=True)]
+    family = psutil.Process(make.pid).children(recursive=True)
+    before = {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")}
+    assert len(psutil.Process(make.pid).children()) == len(before) == 1  # the study itself, no shell around it
     make.kill()
-    text = make.communicate(timeout=60)[0]  # until the study has ended, too
-    assert "Stopped (SIGTERM)" in text
+    assert "Stopped (SIGTERM)" in make.communicate(timeout=60)[0]  # the study ends with its make
     assert not psutil.wait_procs(family, timeout=20)[1]
-    before = records.merge(records.find(folder))
-    assert before.loc[before["status"] != "ok", ["variant", "status"]].to_numpy().tolist() == [
-        ["controlled", "interrupted"]
-    ]
 
     again = make_study(project, outputs, "MACHINE=007", "DEADLINE=50", **hang)  # a point may take 120
     text = again.communicate(timeout=120)[0]
     assert f"Error {cli.SOME_LEFT_OUT}" in text
     assert "Left out: A line: controlled, CPU (needs up to 120 s, " in text
     assert "run the same command again" in text
-    assert len(records.merge(records.find(folder))) == len(before)
-    assert (folder.parent / ".session").read_text() == before["session"].unique().item()
+    rows = records.merge(records.find(folder))
+    assert rows["run_id"].nunique() == 2
+    assert (folder.parent / ".session").read_text() == rows["session"].unique().item()
     assert not (outputs / "report").exists()
+
+    choice = ("--profile", "smoke", "--studies", "toy", "--machine", "007")
+    killed = study(outputs, *choice, PYTHONPATH=str(project / "lib"), **hang)
+    wait_for(lambda: len(list(folder.glob("controlled-*/*.csv"))) == 2, killed)
+    family = [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]
+    kernels = [process for process in family if is_kernel(process)]
+    for process in family:
+        if process not in kernels:  # a kernel is left behind, as after a real kill -9
+            process.kill()
+    killed.communicate()
+    assert len(kernels) == 1
+
+    last = make_study(project, outputs, "MACHINE=007")
+    text = last.communicate(timeout=600)[0]
+    assert last.returncode == 0, text
+    assert "2/2" in text
+    assert not psutil.wait_procs(kernels, timeout=10)[1]
+    assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
+    rows = records.merge(records.find(folder))
+    assert rows["session"].nunique() == 1
+    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 3, "reference": 1}
+    interrupted = rows[rows["status"] == "interrupted"]
+    assert interrupted["variant"].tolist() == ["controlled"] * 2
+    whole = rows[~rows["run_id"].isin(interrupted["run_id"])]
+    assert set(whole["status"]) == {"ok"}
+    phases = ["compile", "warmup", "train", "train", "evaluate"]
+    assert whole.groupby("variant")["phase"].apply(list).to_dict() == {"controlled": phases, "reference": phases}
+    assert not list(folder.rglob("*.running"))
+
+    pages = "".join(path.read_text() for path in (outputs / "report").glob("*.html"))
+    for shown in ('id="toy-losses"', "How soon is a line found?", "A line was fitted in 4 windows"):
+        assert shown in pages
+    assert len(list((outputs / "report" / "notebooks").glob("007-toy-*.html"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -251,71 +242,62 @@ def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, status, same
     assert done.exists() is same
 
 
-def test_time_is_estimated_from_this_machines_own_rows(tmp_path, monkeypatch):
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """Return what writes a run's only window on this machine, and how long its process took where that is told."""
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = identity.identify().name
-    point = profiles.read("paper", "mnist_speedup")[0]
-    assert session.estimate_seconds([point], name)["seconds"].isna().all()
-    folder = layout.runs(name) / "mnist_speedup" / "p"
-    row = MEASURED | {"study": "mnist_speedup", "machine": name}
-    row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": point.parameters["device"]}
-    row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "dataset_samples": 60_000, "batch_size": 64}
-    folder.mkdir(parents=True)
-    records.append(folder / "Z-r.csv", row | {"samples": 60_000, "seconds": 30.0, "samples_per_second": 2000.0})
-    (folder / "Z-r.json").write_text(json.dumps({"process_seconds": 42.0}))
+
+    def measured(study: str, run_id: str, process_seconds: float | None = None, **columns) -> None:
+        row = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured", "machine": name}
+        row |= {"study": study, "run_id": run_id, "point": "p", "variant": "reference", "device": "cpu"}
+        row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 1.0} | columns
+        path = layout.runs(name) / study / "p" / f"{run_id}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records.append(path, row)
+        if process_seconds:
+            path.with_suffix(".json").write_text(json.dumps({"process_seconds": process_seconds}))
+
+    return measured
+
+
+def estimate(point: Point) -> float:
+    return session.estimate_seconds([point], identity.identify().name)["seconds"].iloc[0]
+
+
+def test_time_is_estimated_from_this_machines_own_rows(desk):
+    point = profiles.read("paper", "mnist_speedup", "cpu")[0]
+    assert pandas.isna(estimate(point))
+    epoch = {"dataset_samples": 60_000, "batch_size": 64, "samples_per_second": 2000.0}
+    desk("mnist_speedup", "Z-r", 42.0, samples=60_000, seconds=30.0, **epoch)
     images = 6 * 60_000  # repeats of an epoch, in each of three kernels that take 12 s beside
-    expected = pytest.approx(3 * (images / 2000 + 12 + session.START_SECONDS))
-    assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
+    assert estimate(point) == pytest.approx(3 * (images / 2000 + 12 + session.START_SECONDS))
     for number, seconds in ((1, 500.0), (2, 100.0), (3, 110.0), (4, 120.0)):  # of this very point, the first long ago
-        again = row | {"run_id": f"Z-{number}", "point": point.name, "seconds": 1.0}
-        records.append(folder / f"Z-{number}.csv", again | {"samples": 2000, "samples_per_second": 2000.0})
-        (folder / f"Z-{number}.json").write_text(json.dumps({"process_seconds": seconds}))
-    expected = pytest.approx(3 * (110 + session.START_SECONDS))
-    assert session.estimate_seconds([point], name)["seconds"].iloc[0] == expected
+        desk("mnist_speedup", f"Z-{number}", seconds, point=point.name, samples=2000, **epoch)
+    assert estimate(point) == pytest.approx(3 * (110 + session.START_SECONDS))
 
 
-def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name = identity.identify().name
+def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(desk):
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
-    folder = layout.runs(name) / "resnet50_cost" / "p"
-    folder.mkdir(parents=True)
-    row = MEASURED | {"study": "resnet50_cost", "machine": name}
-    row |= {"device": "cpu", "phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 1.0}
-    row |= {"batch_size": 8}
     for framework, image_size, rate in (("torch", 64, 100.0), ("torch", 112, 40.0), ("jax", 224, 1.0)):
-        ids = {"run_id": f"r-{framework}-{image_size}", "point": f"p-{framework}-{image_size}"}
-        told = ids | {"framework": framework, "variant": "reference", "image_size": image_size}
-        records.append(folder / f"{ids['run_id']}.csv", row | told | {"samples_per_second": rate})
-    windows = {"num_repeats": 1, "num_windows": 1, "samples_per_window": 1000, "framework": "torch"}
-    windows |= {"window_seconds": 0.0}
-    for image_size, rate in ((112, 40.0), (64, 100.0), (224, (100 * (64 / 224) ** 2 + 40 / 4) / 2)):
-        planned = replace(point, parameters=point.parameters | windows | {"image_size": image_size})
-        found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
-        assert found == pytest.approx(1000 / rate)
-    rest = {"image_size": 112, "samples_per_window": 0, "num_images": 400, "num_repeats": 3, "cooldown_seconds": 5}
-    by_time = {"window_seconds": 50.0}
-    cases = [({}, 3 * 400 / 40 + 2 * 5), ({"sustained_minutes": 10, "num_repeats": 1}, 600), (by_time, 3 * 50 + 2 * 5)]
+        told = {"framework": framework, "image_size": image_size, "batch_size": 8, "samples_per_second": rate}
+        desk("resnet50_cost", f"r-{framework}-{image_size}", point=f"p-{framework}-{image_size}", **told)
+    one = {"num_repeats": 1, "num_windows": 1, "samples_per_window": 1000, "framework": "torch", "window_seconds": 0.0}
+    sizes = ((112, 40.0), (64, 100.0), (224, (100 * (64 / 224) ** 2 + 40 / 4) / 2))
+    cases = [({"image_size": image_size}, 1000 / rate) for image_size, rate in sizes]
+    epochs = {"image_size": 112, "samples_per_window": 0, "num_images": 400, "num_repeats": 3, "cooldown_seconds": 5}
+    cases += [(epochs, 3 * 400 / 40 + 2 * 5), (epochs | {"window_seconds": 50.0}, 3 * 50 + 2 * 5)]
+    cases += [(epochs | {"sustained_minutes": 10, "num_repeats": 1}, 600)]
     for told, seconds in cases:
-        planned = replace(point, parameters=point.parameters | windows | rest | told)
-        assert session.estimate_seconds([planned], name)["seconds"].iloc[0] == pytest.approx(seconds)
+        assert estimate(replace(point, parameters=point.parameters | one | told)) == pytest.approx(seconds)
 
 
-def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    name = identity.identify().name
+def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(desk):
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
-    row = MEASURED | {"study": "resnet50_cost", "machine": name}
-    row |= {"run_id": "Z-r", "point": "p", "variant": "reference", "device": "cpu", "batch_size": 8}
-    row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 8.0}
-    folder = layout.runs(name) / "resnet50_cost" / "p"
-    folder.mkdir(parents=True)
-    records.append(folder / "Z-r.csv", row | {"samples_per_second": 10.0})
+    desk("resnet50_cost", "Z-r", batch_size=8, seconds=8.0, samples_per_second=10.0)
     whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1, "window_seconds": 0.0}
-    for dataset, expected in (("imagenet", 90 * 1_281_167 / 10), ("image_folder", None)):
-        planned = replace(point, parameters=point.parameters | whole | {"dataset": dataset})
-        found = session.estimate_seconds([planned], name)["seconds"].iloc[0]
-        assert found == expected or (expected is None and pandas.isna(found))
+    assert estimate(replace(point, parameters=point.parameters | whole | {"dataset": "imagenet"})) == 9 * 1_281_167
+    assert pandas.isna(estimate(replace(point, parameters=point.parameters | whole | {"dataset": "image_folder"})))
     told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
     hours = point.parameters["num_windows"] * point.parameters["window_seconds"] / 3600
     assert f"At $600 an hour: ${hours * 600:,.2f} for the estimate, $100 for the limit." in told.output

@@ -288,14 +288,7 @@ def _planned(
     cluster_site = cluster.chosen(executor, site)
     name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
     kinds = cluster_site.kinds if cluster_site else survey.kinds
-    if like:
-        points = profiles.like(like, studies, device, kinds, say)
-    else:
-        points = profiles.read(profile, studies, device, kinds)
-        present = {point.study for point in points}
-        absent = [each for each in profiles.studies(profile) if studies == "all" and each not in present]
-        if absent:
-            say(f"Skipped (framework or device missing): {', '.join(absent)}")
+    points = (profiles.like if like else profiles.read)(like or profile, studies, device, kinds, say)
     if cluster_site:
         return cluster_site, name, points
     for framework, answer in survey.ANSWERS.items():

@@ -57,8 +57,7 @@ def predict(
         lines, reasons = model.judge(judge, learnt.model, learnt.published)
         summary = model.summarise(lines)
         if as_json:
-            refused = reasons.value_counts().to_dict()
-            say(json.dumps({"errors": _plain(summary), "refused": refused}, indent=2))
+            _say_json({"errors": summary, "refused": reasons.value_counts().to_dict()})
         else:
             _print_judgement(summary, lines, reasons)
         return
@@ -71,8 +70,7 @@ def predict(
     own = None if prices is None else articles.prices(prices)
     answer = predictions.learn(Evidence.of_machine()).ask(question, datetime.date.today(), price or None, own)
     if as_json:
-        values = {name: _plain(value) for name, value in vars(answer).items()}
-        say(json.dumps(values, indent=2, ensure_ascii=False))
+        _say_json(vars(answer))
     else:
         _print_answer(answer)
 
@@ -84,7 +82,7 @@ def chips(
     """List the chips of the record with their published specifications; rates are in TFLOP/s."""
     chosen = listed.search(text)
     if as_json:
-        say(json.dumps(_plain(chosen), indent=2, ensure_ascii=False))
+        _say_json(chosen)
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
     say_table(f"{len(chosen)} chips; a cell is empty if no source has the figure", shown)
@@ -96,7 +94,7 @@ def sources(
     """List the record's sources: how many figures each has, what they mean, and what was refused and why."""
     listed_sources, refused = record.sources(), record.refused()
     if as_json:
-        say(json.dumps({"sources": _plain(listed_sources), "refused": _plain(refused)}, indent=2, ensure_ascii=False))
+        _say_json({"sources": listed_sources, "refused": refused})
         return
     shown = listed_sources[["article", "figures", "marked", "refused", "licence", "means"]]
     say_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown)
@@ -165,8 +163,10 @@ def _dated(line: dict) -> str:
     return f", price of {line['date']}, {line['age_years']:.1f} years old"
 
 
-def _plain(value):
-    """Return a value as JSON has it: a table as a list of its lines, what is missing as null."""
-    if isinstance(value, pandas.DataFrame):
-        return json.loads(value.to_json(orient="records"))
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+def _say_json(value: object) -> None:
+    """Print a value as JSON: a table as a list of its lines, what is missing as null."""
+
+    def plain(part: object) -> object:
+        return json.loads(part.to_json(orient="records")) if isinstance(part, pandas.DataFrame) else asdict(part)
+
+    say(json.dumps(value, default=plain, indent=2, ensure_ascii=False))

@@ -28,8 +28,7 @@ def newest(runs: Path) -> list[Path]:
 
     A notebook that no run on this computer made is left out: it would be published as if it had been run here.
     """
-    digests = kernel.recorded()
-    own = (path for path in sorted(runs.glob("*/*/*/*.ipynb")) if kernel.has(path, digests))
+    own = kernel.recorded(sorted(runs.glob("*/*/*/*.ipynb")))
     return list({path.parent: path for path in own}.values())
 
 

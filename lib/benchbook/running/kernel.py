@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -21,14 +22,8 @@ from benchbook.machine import layout, processes, temporary
 
 def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
     """Return the command that executes a notebook in a process of its own."""
-    return [
-        sys.executable,
-        "-m",
-        "benchbook.running.kernel",
-        str(notebook),
-        str(executed),
-        json.dumps(parameters or {}),
-    ]
+    given = (str(notebook), str(executed), json.dumps(parameters or {}))
+    return [sys.executable, "-m", "benchbook.running.kernel", *given]
 
 
 def record(notebook: Path) -> None:
@@ -37,14 +32,10 @@ def record(notebook: Path) -> None:
         file.write(f"{_digest(notebook)}\n")
 
 
-def recorded() -> set[str]:
-    """Return the SHA-256 of every notebook that was recorded."""
-    return set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
-
-
-def has(notebook: Path, digests: set[str]) -> bool:
-    """Return whether a notebook equals a recorded one byte by byte."""
-    return _digest(notebook) in digests
+def recorded(notebooks: Iterable[Path]) -> list[Path]:
+    """Return those notebooks that equal a recorded one byte by byte."""
+    digests = set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
+    return [notebook for notebook in notebooks if _digest(notebook) in digests]
 
 
 def _digest(notebook: Path) -> str:
@@ -71,10 +62,8 @@ def main() -> None:
         settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
         # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
         settings.NotebookClient.shutdown_kernel = "immediate"
-        notebook, executed = (
-            path.replace("{", "{{").replace("}", "}}") for path in (notebook, executed)
-        )  # no templates
-        papermill.execute_notebook(notebook, executed, json.loads(parameters), progress_bar=False, config=settings)
+        paths = (path.replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
+        papermill.execute_notebook(*paths, json.loads(parameters), progress_bar=False, config=settings)
 
 
 if __name__ == "__main__":

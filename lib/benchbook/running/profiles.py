@@ -33,6 +33,7 @@ FIRST_USE_SECONDS = 45 * 60
 LIKE_FACTOR, LIKE_MINUTES = 10, 30
 
 Kinds = Callable[[str], tuple[str, ...]]  # from a framework to the kinds of device that it has where points will run
+Say = Callable[[str], object]  # takes a line for the user
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class Point:
         return f"{title(self.study)}: {setting(self.name)}"
 
 
-def read(profile: str, studies: str = "all", device: str = "all", kinds: Kinds = survey.kinds) -> list[Point]:
+def read(
+    profile: str, studies: str = "all", device: str = "all", kinds: Kinds = survey.kinds, say: Say = lambda line: None
+) -> list[Point]:
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
@@ -84,6 +87,7 @@ def read(profile: str, studies: str = "all", device: str = "all", kinds: Kinds =
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
         kinds: default: those of this computer.
+        say: called with a line that names the studies that are left out.
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
@@ -101,17 +105,20 @@ def read(profile: str, studies: str = "all", device: str = "all", kinds: Kinds =
     points, missing = {}, None
     for study in chosen:
         try:
-            points |= {(study, point.name): point for point in points_of(study, content[study], device, kinds)}
+            points |= {point.key: point for point in points_of(study, content[study], device, kinds)}
         except devices.DeviceUnavailable as error:
             missing = error
             if studies != "all":
                 raise
     if missing and not points:
         raise missing
+    absent = [study for study in content if study not in {point.study for point in points.values()}]
+    if studies == "all" and absent:
+        say(f"Skipped (framework or device missing): {', '.join(absent)}")
     return _calibrate_when_needed(list(points.values()))
 
 
-def like(machine: str, studies: str, device: str, kinds: Kinds, say: Callable[[str], object]) -> list[Point]:
+def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> list[Point]:
     """Return the points of a machine's last sessions, to be run here: those on an accelerator on the one that is here.
 
     Args:
@@ -181,11 +188,6 @@ def write_points(path: Path, points: list[Point]) -> None:
 def read_points(path: Path) -> list[Point]:
     """Return the points of a file that `write_points` wrote."""
     return [Point(**point) for point in json.loads(path.read_text())]
-
-
-def studies(profile: str) -> list[str]:
-    """Return the studies of a profile in its order."""
-    return list(profile_files.read(layout.profile(profile)))
 
 
 def rounds(points: list[Point]) -> list[tuple[Point, int]]:

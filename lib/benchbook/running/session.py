@@ -207,32 +207,30 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
-    measured, taken = statistics.summarise(rows), _process_seconds(rows, machine_name)
-    estimates = [
-        {
-            "study": point.study,
-            "point": point.name,
-            "num_kernels": point.num_kernels,
-            "seconds": _estimate(point, measured, taken),
-            "limit_seconds": point.num_kernels * point.time_limit_seconds,
-        }
+    measured, described = statistics.summarise(rows), manifests.every(layout.runs(machine_name))
+    in_windows = rows["seconds"].where(rows["phase"] == "train", 0.0).astype(float)
+    taken = in_windows.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()  # the oldest first
+    processes = [described.get(run_id, {}).get("process_seconds") for run_id in taken["run_id"]]
+    taken = taken.assign(process=pandas.Series(processes, taken.index, float)).dropna(subset="process")
+    taken["beside"] = taken["process"] - taken["seconds"]
+    lines = [
+        (*point.key, point.num_kernels, _estimate(point, measured, taken), point.num_kernels * point.time_limit_seconds)
         for point in points
     ]
-    return pandas.DataFrame(estimates, columns=["study", "point", "num_kernels", "seconds", "limit_seconds"])
+    return pandas.DataFrame(lines, columns=["study", "point", "num_kernels", "seconds", "limit_seconds"])
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
+    """Return the seconds of a point; `taken` has, per run, those of its process and those beside its windows."""
     plan, of_study = point.parameters, taken[taken["study"] == point.study]
     if len(again := of_study[of_study["point"] == point.name].tail(point.num_kernels)):
-        return point.num_kernels * (again["seconds"].mean() + START_SECONDS)
+        return point.num_kernels * (again["process"].mean() + START_SECONDS)
     same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
     alike = measured[same & measured["samples_per_second"].notna()]
     for name in ALIKE:
         closer = alike[alike[name].eq(plan.get(name)).fillna(False)]
         alike = closer if len(closer) else alike
-    if alike.empty:
-        return None
-    if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
+    if alike.empty or not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
         return None
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
     lasting = plan.get("window_seconds", 0)
@@ -248,29 +246,14 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     return point.num_kernels * (seconds + pauses + (0.0 if math.isnan(beside) else beside))
 
 
-def _process_seconds(rows: pandas.DataFrame, machine_name: str) -> pandas.DataFrame:
-    """Return the seconds that each run's process took, as far as manifests tell, and those beside its training windows.
-
-    Returns:
-        Columns: study, point, seconds, beside; the oldest run first.
-    """
-    seconds = rows["seconds"].where(rows["phase"] == "train", 0.0).astype(float)
-    trained = seconds.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()
-    described = manifests.every(layout.runs(machine_name))
-    took = [described.get(run_id, {}).get("process_seconds") for run_id in trained["run_id"]]
-    trained = trained.assign(beside=pandas.Series(took, trained.index, float) - trained["seconds"])
-    trained["seconds"] += trained["beside"]
-    return trained.dropna(subset="seconds").sort_values("run_id")
-
-
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
     """Return whether a session that the next one continues was cut short in one of these points, or after it."""
     file = layout.state(machine_name) / SESSION
     if not file.exists():
         return False
     rows = read_rows(machine_name, lambda line: None)
-    begun = rows.loc[rows["session"] == file.read_text(errors="replace"), ["study", "point"]]
-    return any(((begun["study"] == point.study) & (begun["point"] == point.name)).any() for point in points)
+    begun = rows[rows["session"] == file.read_text(errors="replace")]
+    return not {point.key for point in points}.isdisjoint(zip(begun["study"], begun["point"], strict=True))
 
 
 def forget_failure(point: Path) -> bool:
