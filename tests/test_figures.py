@@ -202,10 +202,11 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     table = pandas.DataFrame([*lines, {"device": "cpu", "rate": 0.5, "source": "published", "num_windows": None}])
     assert set(figures.ranked(table, "rate")["rate"]) == {0.5, *range(71, 100)}
     assert figures.ranked(table, "rate", least_first=True)["rate"].max() == 29
-    figure, axes = figures.canvas(1000.0)
-    figures.say_left_out(axes, table[:30], table, "the best")
-    assert "30 of 100" in axes.texts[0].get_text()
-    assert figure.get_figheight() < 20
+    chart = Bars("name", "", "", table=lambda _: table.assign(machine="desk"), title=lambda *_: "A title",
+                 column="rate", text="{rate}", xlabel="rate")  # fmt: skip
+    axes = chart.draw(Evidence(make_rows([make_row()]))).figure.axes[0]
+    assert [text for text in words(axes) if "drawn" in text] == ["30 of 100 are drawn, the best; the table has all"]
+    assert figures.canvas(1000.0)[0].get_figheight() < 20
 
 
 def test_the_bounds_of_a_machine_predicted_without_itself_are_no_rounding():
