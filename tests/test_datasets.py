@@ -231,6 +231,14 @@ def test_a_download_that_is_not_the_data_set_is_unavailable_and_leaves_nothing(
     assert contents(cache) == []
 
 
+@pytest.mark.parametrize("folder", ["", "..", "a/b"])
+def test_a_download_takes_the_place_of_one_folder_of_the_cache_alone(cache, folder):
+    (cache / "kept").mkdir(parents=True)
+    with pytest.raises(ValueError, match="folder of the cache"), sources.download(folder):
+        pass
+    assert contents(cache) == ["kept"]
+
+
 def test_a_source_that_stalls_is_given_up_and_leaves_nothing(cache, monkeypatch):
     monkeypatch.setattr(sources, "STALLED_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from benchbook.studies.datasets import pictures
-from benchbook.studies.datasets.embedded import digits, excerpt, shapes, triangles
+from benchbook.studies.datasets.embedded import digits, excerpt, shapes
+from benchbook.studies.datasets.embedded import triangles as triangles
 from benchbook.studies.datasets.pictures import Collection, Pictures
 from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
 
@@ -18,22 +19,6 @@ EMBEDDED = {"mnist": "digits", "cifar10": "shapes", "tinyshakespeare": "excerpt"
 _MAKERS = {"digits": digits, "shapes": shapes, "excerpt": excerpt}
 TEXTS = ("tinyshakespeare", "excerpt")
 NAMES = tuple(name for name in (*PUBLISHED, "image_folder", *_MAKERS) if name not in TEXTS)
-
-__all__ = [
-    "EMBEDDED",
-    "NAMES",
-    "SYNTHETIC",
-    "Collection",
-    "Dataset",
-    "DatasetUnavailable",
-    "Pictures",
-    "Text",
-    "collect",
-    "load",
-    "load_text",
-    "shapes",
-    "triangles",
-]
 
 
 def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset:

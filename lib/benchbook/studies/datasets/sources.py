@@ -107,12 +107,13 @@ def download(folder: str) -> Iterator[Path]:
     Raises:
         DatasetUnavailable: anything went wrong, as a ValueError in the block; nothing is left behind.
     """
+    target = cache() / layout.check_name(folder, "folder of the cache")  # what is there goes
     try:
         cache().mkdir(parents=True, exist_ok=True)
         with temporary.folder(cache()) as place:
             yield place
-            shutil.rmtree(cache() / folder, ignore_errors=True)
-            (place / folder).rename(cache() / folder)
+            shutil.rmtree(target, ignore_errors=True)
+            (place / folder).rename(target)
     except (ImportError, ValueError, OSError, EOFError, tarfile.TarError) as error:
         raise DatasetUnavailable(f"download failed: {error}") from error
 
@@ -182,21 +183,20 @@ class Published:
     def _read(self, root: Path) -> list[bytes] | None:
         """Return the files below a root if all are there and every MD5 matches. A mismatch is printed."""
         for folder in (root / name for name in self.folders):
-            files = [folder / name for name in self.files]
-            packed = [folder / f"{name}.gz" for name in self.files]
             try:
-                contents = [
-                    plain.read_bytes() if plain.is_file() else gzip.decompress(small.read_bytes())
-                    for plain, small in zip(files, packed, strict=True)
-                ]
+                contents = {name: _content(folder / name) for name in self.files}
             except (OSError, EOFError, gzip.zlib.error):  # unreadable or cut short: as good as absent
                 continue
-            pairs = zip(self.files.items(), contents, strict=True)
-            wrong = [name for (name, checksum), part in pairs if hashlib.md5(part).hexdigest() != checksum]
+            wrong = [name for name, part in contents.items() if hashlib.md5(part).hexdigest() != self.files[name]]
             if not wrong:
-                return contents
+                return list(contents.values())
             print(f"{folder} is passed over: {', '.join(wrong)} differ from {self.title}'s checksums.")
         return None
+
+
+def _content(file: Path) -> bytes:
+    """Return the content of a file, or of its .gz, unpacked."""
+    return file.read_bytes() if file.is_file() else gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
 
 
 def _parse_mnist(files: list[bytes]) -> Dataset:

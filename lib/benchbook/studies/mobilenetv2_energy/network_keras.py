@@ -2,44 +2,38 @@
 
 import functools
 
-from benchbook.frameworks.keras.runtime import (
-    Array,
-    ResidentArrays,
-    evaluation_batch_size,
-    import_keras,
-    kernels_of_zeros,
-)
+from benchbook.frameworks.keras import runtime
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 from benchbook.studies.mobilenetv2_energy import weights
-from benchbook.studies.mobilenetv2_energy.plan import DECAY_RATE, DECAY_STEPS, DROPOUT, MOST_TEST_IMAGES, Plan, enlarge
+from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 def build(plan: Plan) -> KerasWorkload:
     """Return the study's workload on Keras; see `Plan`."""
-    keras = import_keras(plan.device.framework)
+    keras = runtime.import_keras(plan.device.framework)
     rows, columns = plan.chosen_pixels
 
-    def enlarged(images: Array) -> Array:
+    def enlarged(images: runtime.Array) -> runtime.Array:
         pixels = keras.ops.cast(images, "float32") / 255.0
         return keras.ops.take(keras.ops.take(pixels, rows, axis=1), columns, axis=2)
 
     train, test = plan.inputs(
-        lambda images, labels: ResidentArrays(plan.device, images, labels.astype("int32"), enlarged),
+        lambda images, labels: runtime.ResidentArrays(plan.device, images, labels.astype("int32"), enlarged),
         lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
-        evaluation_batch_size(len(plan.dataset.test_labels), MOST_TEST_IMAGES),
+        runtime.evaluation_batch_size(len(plan.dataset.test_labels), plan.MOST_TEST_IMAGES),
     )
     return KerasWorkload(
         **plan.common(train, test),
         make_model=functools.partial(make_model, plan),
         make_optimizer=lambda: keras.optimizers.Adam(
-            keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, DECAY_STEPS, DECAY_RATE)
+            keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, plan.DECAY_STEPS, plan.DECAY_RATE)
         ),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy, corrected_late=True),
         seed=plan.seed,
     )
 
 
-@kernels_of_zeros()
+@runtime.kernels_of_zeros()
 def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     import keras
@@ -48,7 +42,7 @@ def make_model(plan: Plan):
     base = keras.applications.MobileNetV2(input_shape=shape, include_top=False, weights=None)
     base.trainable = plan.trainable  # a batch norm that is not trained uses its moving statistics
     hidden = keras.layers.GlobalAveragePooling2D(name="pool")(base.output)
-    hidden = keras.layers.Dropout(DROPOUT, name="dropout")(hidden)
+    hidden = keras.layers.Dropout(plan.DROPOUT, name="dropout")(hidden)
     model = keras.Model(base.input, keras.layers.Dense(plan.num_classes, name=weights.HEAD)(hidden))
     for layer in model.layers:
         if layer.weights:

@@ -10,16 +10,7 @@ from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Convolved, D
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.mobilenetv2_energy import weights
-from benchbook.studies.mobilenetv2_energy.plan import (
-    ADAM_EPSILON,
-    DECAY_RATE,
-    DECAY_STEPS,
-    DROPOUT,
-    MOST_TEST_IMAGES,
-    NORM_EPSILON,
-    Plan,
-    enlarge,
-)
+from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Block(nn.Module):
@@ -74,7 +65,7 @@ class Network(nn.Module):
                 self.blocks.append(Block(make, prefix, stride, side, expansion > 1, residual))
                 side, number, channels = (side + stride - 1) // stride, number + 1, out
         self.top = make("Conv_1")
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(plan.DROPOUT)
         self.head = Dense(*plan.arrays[weights.HEAD])
         if not plan.trainable:
             self.freeze()
@@ -99,13 +90,13 @@ def build(plan: Plan) -> MlxWorkload:
     train, test = plan.inputs(
         lambda images, labels: ResidentArrays(images, labels, enlarged),
         lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
-        MOST_TEST_IMAGES,
+        plan.MOST_TEST_IMAGES,
     )
     return MlxWorkload(
         **plan.common(train, test),
         make_model=lambda: Network(plan),
         make_optimizer=lambda: optimizers.Adam(
-            lambda step: plan.learning_rate * DECAY_RATE ** (step / DECAY_STEPS), eps=ADAM_EPSILON, bias_correction=True
+            lambda step: plan.learning_rate * plan.decay(step), eps=plan.ADAM_EPSILON, bias_correction=True
         ),
         sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
@@ -118,8 +109,8 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
     depthwise = "depthwise" in name
     if plan.folded:
         scale, offset, mean, variance = norm
-        factor = scale / numpy.sqrt(variance + NORM_EPSILON)
+        factor = scale / numpy.sqrt(variance + plan.NORM_EPSILON)
         folded = kernel * (factor[:, None] if depthwise else factor)
         return Convolved(Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor))
-    batch_norm = BatchNorm(norm, NORM_EPSILON, 1 - plan.momentum, plan.trainable)
+    batch_norm = BatchNorm(norm, plan.NORM_EPSILON, 1 - plan.momentum, plan.trainable)
     return Convolved(Convolution(kernel, None, stride, padding, depthwise), batch_norm)

@@ -12,16 +12,7 @@ from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch.runtime import ResidentArrays, flops_per_sample, take_over
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.mobilenetv2_energy import weights
-from benchbook.studies.mobilenetv2_energy.plan import (
-    ADAM_EPSILON,
-    DECAY_RATE,
-    DECAY_STEPS,
-    DROPOUT,
-    MOST_TEST_IMAGES,
-    NORM_EPSILON,
-    Plan,
-    enlarge,
-)
+from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Padding(nn.Module):
@@ -49,7 +40,7 @@ class Network(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        base = torchvision.models.mobilenet_v2(weights=None, num_classes=plan.num_classes, dropout=DROPOUT)
+        base = torchvision.models.mobilenet_v2(weights=None, num_classes=plan.num_classes, dropout=plan.DROPOUT)
         self.features, self.classifier, self.trainable = base.features, base.classifier, plan.trainable
         layers = [layer for layer in self.features.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
         names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
@@ -57,7 +48,7 @@ class Network(nn.Module):
             take_over(layer, plan.arrays[name])
         for module in [*self.features.modules()]:
             if isinstance(module, nn.BatchNorm2d):
-                module.eps, module.momentum = NORM_EPSILON, 1 - plan.momentum
+                module.eps, module.momentum = plan.NORM_EPSILON, 1 - plan.momentum
             elif isinstance(module, nn.Sequential) and getattr(module[0], "stride", None) == (2, 2):
                 module[0].padding = (0, 0)
                 module[0] = nn.Sequential(Padding(), module[0])
@@ -83,7 +74,7 @@ def build(plan: Plan) -> TorchWorkload:
         fold(model.features)
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=ADAM_EPSILON, fused=plan.settings.fused or None)
+    optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=plan.ADAM_EPSILON, fused=plan.settings.fused or None)
     rows, columns = (torch.from_numpy(side).to(plan.device.kind) for side in plan.chosen_pixels)
 
     def enlarged(images: torch.Tensor) -> torch.Tensor:
@@ -95,7 +86,7 @@ def build(plan: Plan) -> TorchWorkload:
             torch.from_numpy(enlarge(images, plan.image_size, channels_first=True)),
             torch.from_numpy(labels.astype("int64")),
         ),
-        MOST_TEST_IMAGES,
+        plan.MOST_TEST_IMAGES,
     )
     example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
     return TorchWorkload(
@@ -103,7 +94,7 @@ def build(plan: Plan) -> TorchWorkload:
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: DECAY_RATE ** (step / DECAY_STEPS)),
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.decay(step)),
         rate_by_step=True,
         plain=plain(plan),
     )

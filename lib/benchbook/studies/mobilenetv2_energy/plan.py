@@ -6,7 +6,7 @@ file, so that "validation" replayed training images. That is reproduced nowhere.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -18,14 +18,6 @@ from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
     from benchbook.studies.experiments import Experiment  # a process that plans does without
-
-# Of two copies of the article's notebook.
-DROPOUT = 0.4
-DECAY_STEPS, DECAY_RATE = 50_000, 0.96
-# Of keras.applications' MobileNetV2 and of Keras's Adam; torch has others by default.
-NORM_EPSILON = 1e-3
-ADAM_EPSILON = 1e-7
-MOST_TEST_IMAGES = 128  # in a batch of the test
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +40,10 @@ class Plan(StudyPlan):
         lambda: shapes(2, 1, size=16),
         {"variant": "tuned", "data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32},
     )
+    DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # of two copies of the article's notebook
+    # Of keras.applications' MobileNetV2 and of Keras's Adam; torch has others by default.
+    NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
+    MOST_TEST_IMAGES = 128  # in a batch of the test
 
     num_workers: int = 2
     parity_batch_size: int = 16
@@ -86,6 +82,10 @@ class Plan(StudyPlan):
     def num_classes(self) -> int:
         """Return the classes of the data set."""
         return int(self.dataset.train_labels.max()) + 1
+
+    def decay(self, step: Any) -> Any:
+        """Return what is left of the first learning rate at a step, a number or a framework's array."""
+        return self.DECAY_RATE ** (step / self.DECAY_STEPS)
 
     @property
     def chosen_pixels(self) -> tuple[numpy.ndarray, numpy.ndarray]:

@@ -8,13 +8,7 @@ import functools
 
 import numpy
 
-from benchbook.frameworks.keras.runtime import (
-    Array,
-    ResidentArrays,
-    evaluation_batch_size,
-    import_keras,
-    kernels_of_zeros,
-)
+from benchbook.frameworks.keras import runtime
 from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STEP, Plan
@@ -87,7 +81,7 @@ def _convolve(hidden, kind: str, channels: int, side: int, width: float, initial
     return keras.layers.ZeroPadding2D(((1, 0), (1, 0)))(hidden) if kind == "halving" else hidden
 
 
-def squares_and_overlap(outputs: Array, masks: Array) -> Array:
+def squares_and_overlap(outputs: runtime.Array, masks: runtime.Array) -> runtime.Array:
     """Return the mean over images of the squared error a pixel of the union, plus 1 - IoU squared.
 
     Args:
@@ -102,7 +96,7 @@ def squares_and_overlap(outputs: Array, masks: Array) -> Array:
     return keras.ops.mean(squares / union + 1 - keras.ops.square(overlap / union))
 
 
-def intersection_over_union(outputs: Array, masks: Array) -> Array:
+def intersection_over_union(outputs: runtime.Array, masks: runtime.Array) -> runtime.Array:
     """Return the mean over images of the IoU, of probabilities as they are: a pixel at 0.9 overlaps by 0.9.
 
     Args:
@@ -114,7 +108,7 @@ def intersection_over_union(outputs: Array, masks: Array) -> Array:
     return keras.ops.mean(overlap / union)
 
 
-def _overlap_and_union(outputs: Array, masks: Array) -> tuple[Array, Array]:
+def _overlap_and_union(outputs: runtime.Array, masks: runtime.Array) -> tuple[runtime.Array, runtime.Array]:
     """Return pixels in both and pixels in either, shape (n,); the union of an empty mask and no output is 1."""
     import keras
 
@@ -125,15 +119,15 @@ def _overlap_and_union(outputs: Array, masks: Array) -> tuple[Array, Array]:
 
 def build(plan: Plan) -> KerasWorkload:
     """Return the study's workload on TensorFlow or JAX; see `Plan`. Accuracy is the IoU."""
-    keras = import_keras(plan.device.framework)
+    keras = runtime.import_keras(plan.device.framework)
 
-    def scaled(images: Array) -> Array:
+    def scaled(images: runtime.Array) -> runtime.Array:
         return keras.ops.cast(images, "float32") / 255.0
 
     train, test = plan.inputs(
-        lambda images, masks: ResidentArrays(plan.device, images[..., None], masks[..., None], scaled),
+        lambda images, masks: runtime.ResidentArrays(plan.device, images[..., None], masks[..., None], scaled),
         lambda images, masks: (scale(images), masks[..., None]),
-        evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
+        runtime.evaluation_batch_size(len(plan.dataset.test_images), plan.batch_size),
     )
     return KerasWorkload(
         **plan.common(train, test),
@@ -165,7 +159,7 @@ def plain(plan: Plan) -> Plain:
         return 0.25 * (1 - min(step // steps_per_epoch, 1) / 2) ** 0.9
 
     return Plain(
-        make_network=kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
+        make_network=runtime.kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
         loss=squares_and_overlap,
         make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
         batch_size=plan.parity_batch_size,
