@@ -9,7 +9,7 @@ import pytest
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
-from benchbook.studies import datasets, findings, support_matrix
+from benchbook.studies import datasets, findings
 from benchbook.studies.calibrate import study as calibrate
 from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
@@ -289,14 +289,14 @@ def test_a_crash_counts_over_196_pixels_alone_and_only_where_it_was_tried():
 
 def test_the_matrix_is_speed_over_eager_fp32_of_the_last_run_that_tried():
     row = point("simclr_epochs")[3]
-    cells = support_matrix.table(evidence(matrix(row))).set_index(["precision", "compiled"])
+    cells = simclr.support_matrix(evidence(matrix(row))).set_index(["precision", "compiled"])
     assert cells.loc[("fp32", False), ["speedup", "low", "high"]].tolist() == pytest.approx([1, 10 / 15, 20 / 15])
     assert cells.loc[("amp_bf16", False), "speedup"] == pytest.approx(3)
     assert cells.loc[("fp32", True), "speedup"] == pytest.approx(2)
     assert cells.loc[("amp_fp16", False), "status"] == "unsupported"
     assert pandas.isna(cells.loc[("amp_fp16", False), "speedup"])
     later = [one | {"run_id": "z", "session": "z"} for one in matrix(row)[:2]]
-    assert len(support_matrix.table(evidence(matrix(row), later))) == 1
+    assert len(simclr.support_matrix(evidence(matrix(row), later))) == 1
 
 
 def test_what_an_accelerator_refused_are_events_of_its_own_study():

@@ -1,19 +1,22 @@
-"""The epoch that an article timed, with all that its time held, and how long the same takes at measured rates.
+"""The epoch that an article timed, with all that its time held; how long the same takes here, and how much is input.
 
 Measured rows keep training, evaluation and set-up apart; here they are added, each scaled to the article's images.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas
 
-from benchbook.judging import wording
+from benchbook.judging import intervals, wording
+from benchbook.judging.intervals import Interval
 from benchbook.studies import charts, quantities, tables
 from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
+RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches
 PLACE = ("machine", "device", "framework", "dataset")  # a study without a choice of framework has no such column
 
 
@@ -128,7 +131,7 @@ class ArticleEpoch:
 
         Args:
             table: from `table`.
-            shares: from `input_shares.table`.
+            shares: from `input_shares`.
         """
         way, order = self.ways
         best = self.says("", "").line(table)
@@ -137,3 +140,65 @@ class ArticleEpoch:
             shares = shares[(shares[place] == pandas.Series(best)[place]).all(axis=1)]
         own = shares.dropna(subset="share")
         return own.sort_values(way, key=lambda ways: ways.map(order.index)).head(1)
+
+
+def input_shares(
+    points: pandas.DataFrame, ready: pandas.DataFrame, on: list[str], described: tuple[str, ...] = ()
+) -> pandas.DataFrame:
+    """Return the share of a step that is input, as the host waited for it and as ready batches would save it.
+
+    Args:
+        points: lines of a summary.
+        ready: rates of steps on batches that are on the device already, with the columns of RATE, by `on`.
+        on: columns that say which steps on ready batches a point is compared with.
+        described: further columns of points that the table shows.
+
+    Returns:
+        Columns: machine, device, dataset, variant, those of `described`, waited (host wait over window), share (1 -
+        step on a ready batch / step; missing where none was timed), the bounds of both (waited_low and so on; those of
+        waited are the range of its windows, share_interval is the kind of the others), num_windows, verdict, status.
+    """
+    joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
+    saved = []
+    for line in joined.to_dict("records"):
+        rates = Interval.from_row(line, *RATE), Interval.from_row(line, *(f"{name}_ready" for name in RATE))
+        share = intervals.combine(lambda with_input, without: 1 - with_input / without, *rates)
+        saved.append((share.value, share.low, share.high, share.kind))
+    names = ["share", "share_low", "share_high", "share_interval"]
+    saved = pandas.DataFrame(saved, joined.index, names).astype(dict.fromkeys(names[:3], float))
+    joined = joined.assign(waited=joined["input_share_waited"], **saved)
+    columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *names]
+    return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
+
+
+def input_says(what: str = "Input") -> Says:
+    """Return the sentence on the shares of a table."""
+    text = f"{what} takes {{value}} of a training step"
+    return Says(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
+
+
+def input_chart(
+    name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]
+) -> charts.Bars:
+    """Return a chart with a bar for the share of each line: what ready batches would save.
+
+    Args:
+        name, note: of the chart.
+        shares: from the evidence to `input_shares`; a line whose steps on ready batches were not timed is not drawn.
+        label, usual: see `charts.Plot`.
+    """
+    return charts.Bars(
+        name,
+        "How much of a step is input?",
+        note,
+        table=shares,
+        lines=lambda table, evidence: table[table["share"].notna()],
+        bounds=("share_low", "share_high", "share_interval"),
+        label=label,
+        usual=usual,
+        text="{share:.1%} (the host waited {waited:.0%})",
+        percent=True,
+        reference=0,
+        xlabel="share of training time that ready batches would save",
+        title=input_says(),
+    )

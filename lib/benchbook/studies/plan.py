@@ -168,14 +168,12 @@ class StudyPlan:
             train, test = reside(data.train_images, data.train_labels), reside(data.test_images, data.test_labels)
             return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
 
-        def loader(images: numpy.ndarray, labels: numpy.ndarray) -> Callable:
-            return lambda indices: load(images[indices], labels[indices])
+        def loaded(order: list[numpy.ndarray], images: numpy.ndarray, labels: numpy.ndarray) -> Iterable:
+            return batches.loaded(order, lambda indices: load(images[indices], labels[indices]), self.workers)
 
-        load_train = loader(data.train_images, data.train_labels)
-        load_test = loader(data.test_images, data.test_labels)
         return (
-            lambda epoch: batches.loaded(self.order(epoch), load_train, self.workers),
-            lambda: batches.loaded(test_order, load_test, self.workers),
+            lambda epoch: loaded(self.order(epoch), data.train_images, data.train_labels),
+            lambda: loaded(test_order, data.test_images, data.test_labels),
         )
 
 

@@ -63,15 +63,18 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: t
     """Return the median of a measure over runs, at each place of each curve.
 
     Args:
-        rows: with the columns of the key, run_id and the measure.
+        rows: with the columns of the key, run_id and the measure, and status where that counts.
         key: what names a curve, and the place on it.
         measure: such as loss.
         further: aggregations by column name, as `DataFrameGroupBy.agg` takes them.
 
     Returns:
-        Columns: the key, the measure, low and high (least and most of the runs), those of `further`, num_runs.
+        Columns: the key, the measure, low and high (least and most of the runs), those of `further`, status (diverged
+        if one of the runs did), num_runs.
     """
     measures = {measure: (measure, "median"), "low": (measure, "min"), "high": (measure, "max")}
+    if "status" in rows:
+        further["status"] = "status", lambda statuses: "diverged" if (statuses == "diverged").any() else "ok"
     runs = rows.groupby(key, dropna=False, sort=True)
     return runs.agg(**measures, **further, num_runs=("run_id", "nunique")).reset_index()
 
@@ -118,8 +121,3 @@ def to_target(curves: pandas.DataFrame, measure: str, ends: list[str], *, least:
     met = met.sort_values(ends[0]).drop_duplicates(run).set_index(run)[ends]
     runs = curves.drop(columns=[measure, *ends]).drop_duplicates(run).sort_values(run, ignore_index=True)
     return runs.join(best, on=run).join(met, on=run)
-
-
-def worst(statuses: pandas.Series) -> str:
-    """Return how windows at one place of a curve ended: diverged if one of them did."""
-    return "diverged" if (statuses == "diverged").any() else "ok"

@@ -4,10 +4,9 @@ import pandas
 from matplotlib.axes import Axes
 
 from benchbook.judging import confirmation, statistics, wording
-from benchbook.studies import input_shares
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import ArticleEpoch
+from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_says, input_shares
 from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence, Study, longest, once
 
@@ -65,14 +64,14 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     """Return how much of a training step is input, for each loader at the article's batch size.
 
     Returns:
-        What `input_shares.table` returns, with framework and loader; a point is compared with the resident one of the
+        What `input_shares` returns, with framework and loader; a point is compared with the resident one of the
         same machine, device, framework and data set.
     """
     points = _points(evidence)
     points = points[points["batch_size"] == BATCH_SIZE]
-    resident = points[points["loader"] == "resident"].set_index(PLACE)[input_shares.RATE]
+    resident = points[points["loader"] == "resident"].set_index(PLACE)[RATE]
     loops = points[points["loader"].isin(["reference", "equal loader"])]
-    return input_shares.table(loops, resident, PLACE, ("framework", "loader"))
+    return input_shares(loops, resident, PLACE, ("framework", "loader"))
 
 
 def step_times(evidence: Evidence) -> pandas.DataFrame:
@@ -131,7 +130,7 @@ STUDY = Study(
     says=(
         (epochs, SAYS),
         (lambda evidence: _beside_fastest(evidence, speedups(epochs(evidence))), FASTER),
-        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_shares.says("The loader")),
+        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_says("The loader")),
     ),
     charts=(
         EPOCH.chart(
@@ -155,7 +154,7 @@ STUDY = Study(
             xlabel="CPU seconds / accelerator seconds, same machine",
             **LABEL,
         ),
-        input_shares.chart(
+        input_chart(
             "mnist-input-share",
             "The share saved is 1 - resident step / loop step, at the article's batch size. The host's wait may overlap"
             " device work.",

@@ -68,7 +68,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     """
     windows = evidence.newest(NAME).query("phase == 'train' and repeat == 0 and samples.notna()", engine="python")
     windows = shared.with_settings(windows, _SETTINGS[:3]).assign(images_seen=shared.middles(windows, ["run_id"]))
-    table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss", status=("status", shared.worst))
+    table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss")
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
     table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))
     return table[[*_CURVE, "layers", "images_seen", "loss", "low", "high", "num_runs", "accuracy", "status"]]

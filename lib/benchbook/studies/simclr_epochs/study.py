@@ -3,11 +3,13 @@
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, wording
-from benchbook.studies import input_shares, quantities, support_matrix
+from benchbook.judging import confirmation, intervals, statistics, wording
+from benchbook.machine.precisions import PRECISIONS
+from benchbook.measuring import support
+from benchbook.studies import quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Points
-from benchbook.studies.epochs import ArticleEpoch
+from benchbook.studies.charts import Bars, Points
+from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_says, input_shares
 from benchbook.studies.findings import Says
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
 from benchbook.studies.study import Drawing, Evidence, Study, longest, once
@@ -40,8 +42,44 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
-    """Return how much of a training step is input (making, awaiting and moving views); see `input_shares`."""
-    return input_shares.beside_ready(evidence, _points(evidence))
+    """Return how much of a step is input (making, awaiting and moving views); see `epochs.input_shares`.
+
+    Each run took some steps on ready batches; these are few, their bounds a range.
+    """
+    points = _points(evidence)
+    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], support.RESIDENT)
+    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
+    ready = rates.set_axis(RATE[:3], axis=1).assign(interval=intervals.RANGE)
+    return input_shares(points, ready, statistics.POINT_KEY)
+
+
+@once
+def support_matrix(evidence: Evidence) -> pandas.DataFrame:
+    """Return what each device supports: every precision that was tried, with and without the compiler.
+
+    Returns:
+        One line per machine, study, device, framework version, compiler and precision, of the last run that tried:
+        chip, dataset, batch_size, status, samples_per_second, speedup (over fp32 without the compiler in the same run),
+        low, high (range over windows), num_windows, message.
+    """
+    tried = support.rows_tried(evidence.measured, support.MATRIX)
+    key = ["machine", "chip", "study", "device", "framework_version"]
+    tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
+    tried = tried.astype({"samples_per_second": float})
+    fields = []
+    for _, run in tried.groupby(key, dropna=False, sort=True):
+        plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
+        base = float(plain["samples_per_second"].median())
+        for (compiled, _), windows in run.groupby(["compiled", "precision"], sort=False):
+            failed, rates = windows[windows["status"] != "ok"], windows["samples_per_second"]
+            field = (failed if len(failed) else windows).iloc[0].to_dict()  # one failure speaks for the field
+            field |= {"compiled": bool(compiled), "samples_per_second": None}
+            if failed.empty:
+                measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
+                field |= measures | {"samples_per_second": rates.median(), "num_windows": len(windows)}
+            fields.append(field)
+    columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
+    return pandas.DataFrame(fields, columns=[*columns, "low", "high", "num_windows", "message"])
 
 
 def accuracies(evidence: Evidence) -> pandas.DataFrame:
@@ -62,7 +100,8 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 def claimed(evidence: Evidence) -> list[dict]:
     """Return the seconds of the article's epochs, their accuracy and memory, and what an accelerator refused.
 
-    Several epochs take as many times as long as one. Accuracy is that after the article's 200 epochs.
+    Several epochs take as many times as long as one. Accuracy is that after the article's 200 epochs. What was refused
+    or done (amp_refused, compile_refused, half_trained: 1 or 0) is of the precisions that were tried.
     """
     table, values = epochs(evidence), []
     for count, words in ((1, ""), (2, "two_"), (200, "200_")):
@@ -75,7 +114,20 @@ def claimed(evidence: Evidence) -> list[dict]:
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
         memory = machine.query("phase == 'train' and device == 'cuda'")["peak_memory_bytes"].dropna()
         values += [quantities.exact(head, "peak_memory_bytes", float(memory.max()))] if len(memory) else []
-    return values + support_matrix.claimed(evidence, NAME)
+    cells = support_matrix(evidence).query("study == @NAME and device != 'cpu'").assign(source="measured")
+    for _, own in cells.groupby(["machine", "device"], sort=True):
+        eager, works = ~own["compiled"].astype(bool), own["status"] == "ok"
+        mixed = own["precision"].map(lambda name: bool(PRECISIONS[name].autocast))
+        half = own["precision"].map(lambda name: PRECISIONS[name].family == "half")
+        tried = {
+            "amp_refused": (eager & mixed, False),
+            "compile_refused": (~eager, False),
+            "half_trained": (eager & ~mixed & half, True),
+        }
+        for name, (those, wanted) in tried.items():
+            if those.any():
+                values.append(quantities.exact(own.iloc[0].to_dict(), name, works[those].any() == wanted))
+    return values
 
 
 def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
@@ -111,6 +163,15 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return longest(points, ["machine", "device", "dataset", "variant"])
 
 
+OTHER = "precision != 'fp32' or compiled"  # than what is compared with
+SPEEDUP = Says(
+    "{precision} is {value} times as fast as plain fp32 on {place}",
+    "Precisions and compiler: not tried here yet",
+    "speedup",
+    wording.times,
+    "most",
+    OTHER,
+)
 SAYS = EPOCH.says("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
 ACCURACY = Says(
     "Accuracy reaches {value} after {epochs:.3g} epochs", "Accuracy: nothing yet", "accuracy", wording.percent, "most"
@@ -126,7 +187,7 @@ STUDY = Study(
         (epochs, SAYS),
         (
             lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)),
-            input_shares.says("Making two views of each image"),
+            input_says("Making two views of each image"),
         ),
     ),
     charts=(
@@ -140,7 +201,7 @@ STUDY = Study(
             text="{minutes:.3g} min",
             xlabel="minutes for one epoch of CIFAR-10 and its nearest-neighbour evaluation",
         ),
-        input_shares.chart(
+        input_chart(
             "simclr-input-share",
             "Making two views of every image, on the host or on the device: what the same steps on ready views would"
             " save.",
@@ -162,7 +223,20 @@ STUDY = Study(
             percent=True,
             look={"xscale": "log", "ylim": (0, 1)},
         ),
-        support_matrix.CHART,
+        Bars(
+            "support",
+            "Which precisions work, and do they pay?",
+            "The same steps from the same weights, on views that are on the device already, compared with fp32 without"
+            " the compiler. A cross is a precision that failed; the table has its message.",
+            table=support_matrix,
+            lines=lambda cells, evidence: cells.query(OTHER) if len(cells) else cells,
+            title=SPEEDUP,
+            label=("study", "framework_version", "precision", "compiled"),
+            usual={"compiled": False},
+            text="{speedup:.2f}x",
+            xlabel="times as fast as fp32 without the compiler",
+            reference=1,
+        ),
     ),
     quantities=claimed,
     epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
