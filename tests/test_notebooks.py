@@ -7,7 +7,9 @@ import sys
 import time
 import tokenize
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import nbformat
 import pandas
@@ -15,10 +17,13 @@ import pytest
 
 import fakes
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, layout
+from benchbook.measuring import tuned
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
+from benchbook.studies.datasets import Collection
 from benchbook.studies.experiments import Experiment
 from processes import run_cells
 from rows import make_row
@@ -152,6 +157,34 @@ def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, 
     experiment = Experiment({}, Device("cpu", "a CPU"), own)
     found = [set(experiment.end(every_study).measured["study"]) for every_study in (False, True)]
     assert found == [{"mnist_speedup"}, {"calibrate", "mnist_speedup"}]
+
+
+@dataclass
+class Planned:
+    """A study's plan, whose workload is what it was asked for."""
+
+    batch_size: int = 1
+    candidates = staticmethod(lambda device: [])
+    build = staticmethod(lambda data, device, **choices: (data, choices))
+
+
+def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monkeypatch):
+    tried = []
+
+    def choose(run, device, make, reference, *, trial, **limits):
+        tried.append([make(), reference(), trial()])
+        return tuned.Choice(tuned.REFERENCE, reference, Settings(), pandas.DataFrame(), None)
+
+    monkeypatch.setattr(tuned, "choose", choose)
+    limits = {"search_seconds": 1, "num_parity_steps": 1, "window_seconds": 1}
+    pictures = Collection("pictures", [], [], 2)  # which take long to decode
+    for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):
+        given = limits | {"variant": "tuned", "batch_size": 16, "trial_batch_size": most}
+        experiment = Experiment(given, Device("cpu", "a CPU", count=2), mock.MagicMock())
+        assert experiment.build(Planned, data, None) == (data, {"batch_size": 16, "settings": Settings()})
+        own = [(data, {"batch_size": 16, "variant": "tuned"}), (data, {"batch_size": 16})]
+        smaller = (None if data is pictures else data, {"batch_size": size, "variant": "tuned"})
+        assert tried.pop() == [*own, smaller]
 
 
 @pytest.mark.slow
