@@ -1,5 +1,6 @@
 """What holds for all tests: those that run side by side compute on one core each, and the longest begin first."""
 
+import io
 import os
 import shutil
 import sys
@@ -94,17 +95,26 @@ def clock(monkeypatch, no_sensor):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Run the command line as it starts: words to its exit status and what it printed to stderr."""
+def outputs(tmp_path, monkeypatch):
+    """Let rows, figures and the report of this test go to its own folder; return that folder."""
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    return tmp_path
 
-    def run(*words) -> tuple[int, str]:
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run the command line as it starts, on a wide terminal: words to its exit status and all that it printed."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words, answer: str = "") -> tuple[int, str]:
         monkeypatch.setattr(own_processes, "stop_on_signals", lambda: None)
         monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
         status = 0
         try:
             main()
         except SystemExit as ended:
             status = ended.code or 0
-        return status, capsys.readouterr().err
+        return status, "".join(capsys.readouterr())
 
     return run

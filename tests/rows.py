@@ -1,6 +1,7 @@
 """Rows to test with: a valid training window, with what a test needs changed, and the committed machine."""
 
 import json
+from pathlib import Path
 
 import pandas
 
@@ -47,6 +48,15 @@ def windows(rates, **columns) -> list[dict]:
     return [
         make_row(**{"index": index, "samples_per_second": r and float(r)} | columns) for index, r in enumerate(rates)
     ]
+
+
+def write(*rows: dict) -> Path:
+    """Append rows where measured ones lie, a file for each run; return the folder of all machines."""
+    for row in rows:
+        folder = layout.point(row["machine"], row["study"], row["point"])
+        folder.mkdir(parents=True, exist_ok=True)
+        records.append(folder / f"{row['run_id']}.csv", row)
+    return layout.outputs() / "runs"
 
 
 def make_rows(rows: list[dict]) -> pandas.DataFrame:

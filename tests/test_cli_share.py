@@ -8,12 +8,10 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from typer.testing import CliRunner
 
-from benchbook.commands import cli, share
+from benchbook.commands import share
 from benchbook.machine import layout
-from benchbook.rows import records
-from rows import make_row
+from rows import make_row, write
 
 REPOSITORY, HOME = "project/benchbook", "me/benchbook"
 CSV = "outputs/runs/desk/mnist_speedup/reference-cpu/run-{}.csv"
@@ -97,7 +95,7 @@ class Stand(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(outputs, monkeypatch):
     """Serve the stand-in, with a token for it and one machine's rows; return what it holds."""
     world = {"asked": [], "fault": None, "mine": [], "slow": 0, "pulls": [], "parents": {}}
     world |= {"branches": {REPOSITORY: {"main": "c0"}}, "commits": {"c0": "t0"}, "trees": {"t0": {"README.md": "x"}}}
@@ -108,24 +106,23 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
     monkeypatch.setenv("BENCHBOOK_REPOSITORY", REPOSITORY)
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(share, "FORK_POLL_SECONDS", 0.01)
-    measure("run-1")
+    write(make_row())
     yield world
     server.shutdown()
     server.server_close()
 
 
-def measure(run_id: str, **columns) -> None:
-    folder = layout.runs("desk") / "mnist_speedup" / "reference-cpu"
-    folder.mkdir(parents=True, exist_ok=True)
-    records.append(folder / f"{run_id}.csv", make_row(run_id=run_id, **columns))
+@pytest.fixture
+def typed(command):
+    """Return a function to what `benchbook share` prints."""
 
+    def send(*words: str, answer: str = "y\n", status: int = 0) -> str:
+        ended, said = command("share", "--machine", "desk", *words, answer=answer)
+        assert ended == status, said
+        return said
 
-def typed(*words: str, answer: str = "y\n", status: int = 0) -> str:
-    done = CliRunner().invoke(cli.app, ["share", "--machine", "desk", *words], input=answer)
-    assert done.exit_code == status, done.output
-    return done.output
+    return send
 
 
 def sent(world, home: str = HOME) -> set[str]:
@@ -133,7 +130,7 @@ def sent(world, home: str = HOME) -> set[str]:
     return {*world["trees"][world["commits"][world["branches"][home]["rows-desk"]]]} - {"README.md"}
 
 
-def test_rows_are_shown_and_sent_as_a_pull_request_of_a_fork(world):
+def test_rows_are_shown_and_sent_as_a_pull_request_of_a_fork(typed, world):
     world["slow"] = 2  # a fork takes its time
     printed = typed()
     assert CSV.format(1) in printed
@@ -145,9 +142,9 @@ def test_rows_are_shown_and_sent_as_a_pull_request_of_a_fork(world):
     assert (world["pulls"][0]["head"], world["pulls"][0]["base"]) == ("me:rows-desk", "main")
 
 
-def test_a_second_call_adds_to_the_open_request_and_a_third_has_nothing_new(world):
+def test_a_second_call_adds_to_the_open_request_and_a_third_has_nothing_new(typed, world):
     typed()
-    measure("run-2", seconds=4.0, samples_per_second=160.0)
+    write(make_row(run_id="run-2", seconds=4.0, samples_per_second=160.0))
     assert typed().endswith("Added to the open pull request: https://pull/1\n")
     assert sent(world) == {CSV.format(1), CSV.format(2)}
     assert world["parents"] == {"c1": ["c0"], "c2": ["c1"]}
@@ -155,15 +152,15 @@ def test_a_second_call_adds_to_the_open_request_and_a_third_has_nothing_new(worl
     assert len(world["pulls"]) == 1
 
 
-def test_a_branch_of_a_closed_request_is_used_again(world):
+def test_a_branch_of_a_closed_request_is_used_again(typed, world):
     typed()
     world["pulls"][0]["open"] = False
-    measure("run-2", seconds=4.0, samples_per_second=160.0)
+    write(make_row(run_id="run-2", seconds=4.0, samples_per_second=160.0))
     assert typed().endswith("Pull request: https://pull/2\n")
     assert world["parents"]["c2"] == ["c0"]
 
 
-def test_who_may_write_needs_no_fork_and_a_fork_hands_on_to_its_origin(world, monkeypatch):
+def test_who_may_write_needs_no_fork_and_a_fork_hands_on_to_its_origin(typed, world, monkeypatch):
     world["mine"] = [REPOSITORY, HOME]
     monkeypatch.setenv("BENCHBOOK_REPOSITORY", HOME)
     typed()
@@ -171,7 +168,7 @@ def test_who_may_write_needs_no_fork_and_a_fork_hands_on_to_its_origin(world, mo
     assert not any("forks" in line for line in world["asked"])
 
 
-def test_a_dry_run_and_a_no_send_nothing_and_the_zip_can_be_sent_later(world, tmp_path):
+def test_a_dry_run_and_a_no_send_nothing_and_the_zip_can_be_sent_later(typed, world, tmp_path):
     assert CSV.format(1) in typed("--dry-run")
     assert "sends them later" in typed(answer="n\n")
     assert world["asked"] == []
@@ -198,7 +195,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_refusal_is_one_line_and_the_zip_is_kept(world, tmp_path, name):
+def test_a_refusal_is_one_line_and_the_zip_is_kept(typed, world, tmp_path, name):
     world["fault"], message = FAULTS[name]
     printed = typed(status=1)
     assert re.search(message, printed.splitlines()[-1])
@@ -206,7 +203,7 @@ def test_a_refusal_is_one_line_and_the_zip_is_kept(world, tmp_path, name):
     assert (tmp_path / "desk.zip").exists()
 
 
-def test_without_a_network_the_zip_is_kept(world, monkeypatch):
+def test_without_a_network_the_zip_is_kept(typed, world, monkeypatch):
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9")
     assert "Not sent: no answer from http://127.0.0.1:9" in typed(status=1)
 
@@ -214,7 +211,7 @@ def test_without_a_network_the_zip_is_kept(world, monkeypatch):
 @pytest.mark.parametrize(
     ("gh", "expected"), [("", "No pull request: neither GITHUB_TOKEN"), ("secret", "https://pull/1")]
 )
-def test_gh_lends_its_token_and_without_one_an_issue_is_named(world, tmp_path, monkeypatch, gh, expected):
+def test_gh_lends_its_token_and_without_one_an_issue_is_named(typed, world, tmp_path, monkeypatch, gh, expected):
     monkeypatch.delenv("GITHUB_TOKEN")
     monkeypatch.delenv("GH_TOKEN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -239,7 +236,6 @@ def test_the_repository_is_that_of_the_checkout(monkeypatch, origin, expected):
     assert share._repository() == expected
 
 
-def test_an_unknown_repository_is_an_error_that_says_what_helps(world, monkeypatch):
+def test_an_unknown_repository_is_an_error_that_says_what_helps(typed, world, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_REPOSITORY", "https://github.com/project")
-    done = CliRunner().invoke(cli.app, ["share", "--machine", "desk"])
-    assert "allowed: BENCHBOOK_REPOSITORY=owner/name" in str(done.exception)
+    assert "allowed: BENCHBOOK_REPOSITORY=owner/name" in typed(status=2)

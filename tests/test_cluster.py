@@ -104,10 +104,9 @@ def test_a_site_is_for_a_cluster_alone_and_a_cluster_has_a_name(tmp_path):
         cluster.check_name("")
 
 
-def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, monkeypatch, capsys):
+def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, outputs, capsys):
     site = tmp_path / "site.yaml"
     site.write_text("devices: cuda cpu\nmax_minutes: 70")
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     cli.plan("quick", "calibrate vae_stability", "desk", executor="slurm", site=site)
     printed = capsys.readouterr().out
     assert "profile quick, on desk" in printed

@@ -5,13 +5,11 @@ import json
 import numpy
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from benchbook.commands import cli
 from benchbook.judging import compare
 from benchbook.judging.intervals import Interval
-from benchbook.rows import points, records
-from rows import make_row, make_rows
+from benchbook.rows import points
+from rows import make_row, make_rows, write
 
 
 def windows(rate=1000.0, seed=0, num_kernels=3, **columns):
@@ -26,21 +24,6 @@ def windows(rate=1000.0, seed=0, num_kernels=3, **columns):
             for index in range(6)
         ]
     return lines
-
-
-@pytest.fixture
-def runs(tmp_path, monkeypatch):
-    """Return a function that writes rows where measured ones lie, one file a run."""
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-
-    def write(rows):
-        for row in rows:
-            folder = tmp_path / "runs" / row["machine"] / row["study"] / row["point"]
-            folder.mkdir(parents=True, exist_ok=True)
-            records.append(folder / f"{row['run_id']}.csv", row)
-        return tmp_path / "runs"
-
-    return write
 
 
 ROWS = [
@@ -73,8 +56,8 @@ def test_a_side_is_a_machine_a_session_a_commit_or_a_library(tmp_path, name, ses
     assert set(compare.resolve(name, rows, tmp_path)["session"]) == sessions
 
 
-def test_a_folder_or_a_file_is_its_rows(runs):
-    folder = runs(windows(session="sent", machine="far"))
+def test_a_folder_or_a_file_is_its_rows(outputs):
+    folder = write(*windows(session="sent", machine="far"))
     assert set(compare.resolve(f"file:{folder}", make_rows([]), folder)["machine"]) == {"far"}
     assert len(compare.resolve(f"file:{next(folder.rglob('*.csv'))}", make_rows([]), folder)) == 6
 
@@ -192,13 +175,11 @@ def test_several_machines_against_another_is_an_error_that_names_them():
         pair([*windows(), *windows(machine="attic")], windows(machine="cellar"))
 
 
-def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_should_fail(runs):
-    few = [windows(700, seed=1, session="s2")[:2], windows(session="s1")]
-    runs([window for some in few for window in some])
-    command = ["compare", "session:s1", "session:s2", "--fail-if-slower", "10"]
-    done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
-    assert done.exit_code == 4
-    assert "Undecided, because the interval contains 0.9 or there is none: reference-cpu" in done.output
+def test_what_has_no_interval_is_said_to_be_undecided_where_a_slower_point_should_fail(outputs, command):
+    write(*windows(700, seed=1, session="s2")[:2], *windows(session="s1"))
+    status, said = command("compare", "session:s1", "session:s2", "--fail-if-slower", "10")
+    assert status == 4
+    assert "Undecided, because the interval contains 0.9 or there is none: reference-cpu" in said
 
 
 @pytest.mark.parametrize(
@@ -218,25 +199,22 @@ def test_slower_and_not_slower_are_decided_by_the_whole_interval(low, high, kind
         compare.decide(ratio, -1)
 
 
-def test_the_command_prints_writes_and_fails_if_slower(runs, tmp_path):
-    runs([*windows(session="s1"), *windows(700, seed=1, session="s2")])
-
-    def typed(*words):
-        return CliRunner().invoke(cli.app, ["compare", *words], env={"COLUMNS": "200"})
-
-    done = typed("session:s1", "session:s2", "--csv", str(tmp_path / "compared.csv"))
-    assert done.exit_code == 0, done.output
-    assert "A faster" in done.output
-    written = pandas.read_csv(tmp_path / "compared.csv")
+def test_the_command_prints_writes_and_fails_if_slower(outputs, command):
+    write(*windows(session="s1"), *windows(700, seed=1, session="s2"))
+    sides = ("compare", "session:s1", "session:s2")
+    status, said = command(*sides, "--csv", outputs / "compared.csv")
+    assert status == 0, said
+    assert "A faster" in said
+    written = pandas.read_csv(outputs / "compared.csv")
     assert set(written) == {*compare.COLUMNS, "stability_a_reasons", "stability_b_reasons"}
     assert written[["stability_a", "stability_a_reasons"]].to_numpy().tolist() == [["stable", "[]"]]
     assert written["verdict"].tolist() == ["A faster"]
-    late = typed("session:s1", "session:s2", "--fail-if-slower", "10")
-    assert late.exit_code == 1
-    assert "session:s2 is more than 10 % slower than session:s1 in: reference-cpu" in late.output
-    assert typed("session:s1", "session:s2", "--fail-if-slower", "50").exit_code == 0
-    assert typed("session:s2", "session:s1", "--fail-if-slower", "10").exit_code == 0
-    assert "Not compared" not in done.output
-    assert "Undecided" not in late.output
-    runs(windows(session="s2", point="tuned-cpu-12345678"))
-    assert "no point of these settings: tuned, CPU of session:s2" in typed("session:s1", "session:s2").output
+    assert "Not compared" not in said
+    status, said = command(*sides, "--fail-if-slower", "10")
+    assert status == 1
+    assert "session:s2 is more than 10 % slower than session:s1 in: reference-cpu" in said
+    assert "Undecided" not in said
+    assert command(*sides, "--fail-if-slower", "50")[0] == 0
+    assert command("compare", "session:s2", "session:s1", "--fail-if-slower", "10")[0] == 0
+    write(*windows(session="s2", point="tuned-cpu-12345678"))
+    assert "no point of these settings: tuned, CPU of session:s2" in command(*sides)[1]

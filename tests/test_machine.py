@@ -152,8 +152,7 @@ def test_a_fingerprint_tells_kinds_of_computer_apart_and_not_two_of_a_kind(tmp_p
 
 
 @pytest.mark.parametrize(("kind", "is_taken"), [("own", False), ("of another", True), (None, True)])
-def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(tmp_path, monkeypatch, kind, is_taken):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(outputs, kind, is_taken):
     name, own = identity.identify().name, identity.fingerprint()
     folder = layout.runs(name) / "mnist_speedup" / "a-point"
     folder.mkdir(parents=True)

@@ -20,7 +20,7 @@ from benchbook.report.answers import page
 from benchbook.rows import packing, points, records
 from benchbook.running.profiles import Point
 from benchbook.studies.datasets import sources
-from rows import make_row, make_rows
+from rows import make_row, make_rows, write
 
 RUN = "20260101T000000Z-1"
 PLACE = f"desk/mnist_speedup/reference-cpu/{RUN}"
@@ -56,10 +56,8 @@ def make_archive(tree, place: str = PLACE, manifest: dict | None = None, **colum
 
 def measured_here() -> None:
     """Write a run of a machine `desk` of one kind, so that another kind of that name needs digits of its own."""
-    path = layout.outputs() / "runs" / f"{PLACE[:-1]}0.csv"
-    path.parent.mkdir(parents=True)
-    records.append(path, make_row(run_id=path.stem))
-    path.with_suffix(".json").write_text(json.dumps({"machine": {"name": "desk", "fingerprint": "aaaa11112222"}}))
+    run = write(make_row(run_id=f"{RUN[:-1]}0")) / f"{PLACE[:-1]}0"
+    run.with_suffix(".json").write_text(json.dumps({"machine": {"name": "desk", "fingerprint": "aaaa11112222"}}))
 
 
 OUTSIDE = "/../../../../../../../planted"

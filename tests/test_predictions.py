@@ -311,8 +311,7 @@ def test_charts_show_the_judges_numbers(errors):
     assert sum(len(line.get_xdata()) for line in dots) == len(drawings[1].table)
 
 
-def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(monkeypatch, tmp_path, forecaster):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_rows_that_were_measured_here_are_learnt_from_where_there_are_any(outputs, forecaster):
     assert predictions.learn(Evidence.of_machine()) is forecaster
     shutil.copytree(COMMITTED, layout.runs(COMMITTED.name))
     lines = predictions.learn(Evidence.of_machine()).model.observations

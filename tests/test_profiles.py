@@ -267,9 +267,8 @@ def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(mo
     assert order[order.index(("calibrate", "tensorflow")) + 1] == ("mobilenetv2_energy", "tensorflow")
 
 
-def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(tmp_path, monkeypatch):
+def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(tmp_path, outputs):
     shutil.copytree(COMMITTED_ROWS, tmp_path / "runs" / COMMITTED_ROWS.name)
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     there = {path.name for path in COMMITTED_ROWS.glob("*/*") if path.is_dir()}
 
     def like(device="all", kinds=("cpu",), studies="all", name=COMMITTED_ROWS.name):
@@ -288,8 +287,7 @@ def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(
         like(name="attic")
 
 
-def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(outputs):
     for device, seconds in (("mps", 100), ("cpu", 600)):
         parameters = profiles.declared("mnist_speedup") | {"device": device}
         point = profiles.point_name("mnist_speedup", parameters)

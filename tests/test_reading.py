@@ -6,14 +6,13 @@ import tracemalloc
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
-from benchbook.commands import cli
 from benchbook.machine import condition
 from benchbook.report import machines
 from benchbook.rows import crosschecks, manifests, records, schema
 from rows import COMMITTED, make_row
 
+pytestmark = pytest.mark.usefixtures("outputs")
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
 MANIFEST = {
     "commit": "abc",
@@ -28,11 +27,6 @@ MANIFEST = {
 
 def run_id(number: int) -> str:
     return f"20260101T000000Z-0000000{number}"
-
-
-@pytest.fixture(autouse=True)
-def _outputs(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
 
 
 @pytest.fixture
@@ -169,13 +163,12 @@ def test_a_large_bad_table_is_refused_by_its_first_fault_in_little_memory():
     assert used < 20e6
 
 
-def test_validating_is_strict_with_rows_and_with_manifests(runs):
-    said = CliRunner().invoke(cli.app, ["validate", str(runs)])
-    assert (said.exit_code, said.output) == (0, "3 rows in 3 files are valid.\n")
+def test_validating_is_strict_with_rows_and_with_manifests(runs, command):
+    assert command("validate", runs) == (0, "3 rows in 3 files are valid.\n")
     (runs / f"{run_id(1)}.json").write_text('{"machine": 5}')
-    said = CliRunner().invoke(cli.app, ["validate", str(runs)])
-    assert said.exit_code != 0
-    assert isinstance(said.exception, manifests.ManifestError)
+    status, said = command("validate", runs)
+    assert status == 2
+    assert "machine is 5; allowed: an object" in said
 
 
 @pytest.mark.parametrize("odd", ["", f'"{LINE}', f'"a\nb"{LINE}', f"\r{LINE}", f"\n{LINE}", "a quoted end of a line"])

@@ -25,6 +25,7 @@ from benchbook.running import kernel
 from benchbook.studies import figures
 from benchbook.studies.study import Drawing, Evidence
 
+pytestmark = pytest.mark.usefixtures("outputs")
 FIGURES = tuple(chart.name for study in studies.every().values() for chart in study.charts)
 PREDICTIONS = tuple(chart.name for chart in report.PREDICTIONS)
 MARKUP = '<script>alert("x")</script> & <b>bold</b>'
@@ -109,11 +110,6 @@ HEADLINE |= {"high": 1300.0, "num_windows": 6, "verdict": "stable", "seconds_per
 HEADLINE |= {"joules_per_image": 0.0123456, "energy_boundary": "wall", "dollars_per_million": None, "status": "ok"}
 HEADLINE |= {"place": "Chip A, CPU"}
 DRAWN = {"machine": "desk", "device": "cpu", "source": "measured", "dataset": "mnist", "num_windows": 6}
-
-
-@pytest.fixture(autouse=True)
-def _own_outputs(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
 
 
 @pytest.fixture
@@ -496,7 +492,6 @@ def test_a_page_of_a_thousand_points_and_pictures_stays_below_three_megabytes(wr
 
 
 def test_a_failed_aggregation_is_an_error_that_leaves_the_pages_of_before(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     page = tmp_path / "report" / "notebooks" / "90_aggregate.html"
     page.parent.mkdir(parents=True)
     page.touch()
@@ -516,7 +511,6 @@ def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
 
 
 def test_a_second_report_in_the_same_folder_waits_for_the_first(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     code = "import sys, time; f = open(sys.argv[1], 'a'); print('begins', file=f, flush=True); time.sleep(0.3)"
     command = [sys.executable, "-c", f"{code}; print('ends', file=f)", str(tmp_path / "said")]
     monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: command)
@@ -528,7 +522,6 @@ def test_a_second_report_in_the_same_folder_waits_for_the_first(tmp_path, monkey
 
 
 def test_an_aggregation_that_fails_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     code = "raise OSError(28, 'No space left on device')"
     monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: [sys.executable, "-c", code])
     with pytest.raises(RuntimeError, match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$"):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas
 import psutil
 import pytest
-from typer.testing import CliRunner
 
 import toy
 from benchbook.__main__ import describe
@@ -129,8 +128,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
         ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
     ],
 )
-def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, monkeypatch, capsys, options, expected):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, outputs, capsys, options, expected):
     with pytest.raises((ValueError, RuntimeError)) as caught:
         cli.app(["study", *options.split()], standalone_mode=False)
     text, status = describe(caught.value)
@@ -139,8 +137,7 @@ def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, monkeypatch, 
     assert not list(tmp_path.rglob("*.csv"))
 
 
-def test_a_point_without_rows_is_an_error_that_names_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 1, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
         session.summary([point], identity.identify().name)
@@ -172,11 +169,10 @@ def test_a_point_whose_end_is_torn_or_absent_is_not_done(tmp_path, content):
 
 
 @pytest.fixture
-def sessions(tmp_path, monkeypatch):
+def sessions(outputs, monkeypatch):
     """Measure one point with a loop that answers as told; return the names of its sessions so far."""
     for name in ("BENCHBOOK_SESSION", "BENCHBOOK_MACHINE"):
         monkeypatch.setenv(name, "")
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     names, point = [], Point("toy", "p", {}, 1, 60)
 
     def measure(left_out: bool = False, error: type[BaseException] | None = None, **options) -> list[str]:
@@ -211,14 +207,13 @@ def test_a_torn_name_of_a_session_is_given_anew(sessions, tmp_path, torn):
     assert first != second
 
 
-def test_a_study_in_which_no_point_fits_ends_without_a_report(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_a_study_in_which_no_point_fits_ends_without_a_report(outputs, monkeypatch, command):
     monkeypatch.setattr(cli, "_write_report", lambda: pytest.fail("there are no rows to report"))
     deadline = time.time() - psutil.Process().create_time() + 170  # a point may take 180
     choice = ["--profile", "smoke", "--studies", "mnist_speedup", "--device", "cpu", "--machine", "desk"]
-    done = CliRunner().invoke(cli.app, ["study", *choice, "--deadline", str(deadline)])
-    assert done.exit_code == cli.SOME_LEFT_OUT, done.output
-    assert "it measures what was left out" in done.output
+    status, said = command("study", *choice, "--deadline", deadline)
+    assert status == cli.SOME_LEFT_OUT, said
+    assert "it measures what was left out" in said
 
 
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
@@ -243,9 +238,8 @@ def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, status, same
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def desk(outputs):
     """Return what writes a run's only window on this machine, and how long its process took where that is told."""
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     name = identity.identify().name
 
     def measured(study: str, run_id: str, process_seconds: float | None = None, **columns) -> None:
@@ -292,12 +286,12 @@ def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(desk):
         assert estimate(replace(point, parameters=point.parameters | one | told)) == pytest.approx(seconds)
 
 
-def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(desk):
+def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(desk, command):
     point = replace(profiles.read("quick", "resnet50_cost", "cpu")[0], num_kernels=1)
     desk("resnet50_cost", "Z-r", batch_size=8, seconds=8.0, samples_per_second=10.0)
     whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1, "window_seconds": 0.0}
     assert estimate(replace(point, parameters=point.parameters | whole | {"dataset": "imagenet"})) == 9 * 1_281_167
     assert pandas.isna(estimate(replace(point, parameters=point.parameters | whole | {"dataset": "image_folder"})))
-    told = CliRunner().invoke(cli.app, ["plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600"])
+    _, said = command("plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600")
     hours = point.parameters["num_windows"] * point.parameters["window_seconds"] / 3600
-    assert f"At $600 an hour: ${hours * 600:,.2f} for the estimate, $100 for the limit." in told.output
+    assert f"At $600 an hour: ${hours * 600:,.2f} for the estimate, $100 for the limit." in said

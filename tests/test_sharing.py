@@ -59,8 +59,7 @@ def test_a_process_that_spins_beside_us_is_seen(spinner):
 
 
 @pinned
-def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(spinner, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(outputs, spinner, monkeypatch, capsys):
     monkeypatch.setenv("BENCHBOOK_PATIENCE", "0.1")
     Line(Point("mnist_speedup", "p-1", {}, 1, 60), "desk").wait_until_calm()
     printed = capsys.readouterr().out
