@@ -19,6 +19,7 @@ from benchbook.frameworks.survey import Answer, Kind
 from benchbook.machine import identity
 from benchbook.measuring import calibration, sensors
 from benchbook.measuring.sensors import Energy
+from benchbook.measuring.window import Window
 from benchbook.rows import packing
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU
@@ -99,7 +100,7 @@ def test_a_product_that_adds_what_lies_behind_its_operands_is_wrong(monkeypatch,
 @pytest.mark.parametrize(("seconds", "state"), [(0.01, RIGHT), (1e-6, WRONG)])
 def test_a_transfer_faster_than_any_bus_has_moved_nothing(monkeypatch, seconds, state):
     monkeypatch.setattr(doctor.operations, "copy", lambda device, size, direction: lambda previous: None)
-    monkeypatch.setattr(doctor, "_seconds", lambda device, operation, count: seconds * count)
+    monkeypatch.setattr(calibration, "timed", lambda device, operation, count: Window(seconds * count))
     seen, detail, hint = doctor.check_transfers(CUDA)
     assert (seen, "GB/s" in detail, "ceilings" in hint) == (state, True, state == WRONG)
 

@@ -123,9 +123,9 @@ def check_transfers(device: Device) -> Answer:
         return RIGHT, "a CPU has none", ""
     rates = {}
     for direction in ("host_to_device", "device_to_host"):
-        operation = operations.copy(device, TRANSFER_BYTES, direction)
-        count = operations.calls_lasting(0.1, lambda number, run=operation: _seconds(device, run, number))
-        rates[direction] = count * TRANSFER_BYTES / _seconds(device, operation, count)
+        run = partial(calibration.timed, device, operations.copy(device, TRANSFER_BYTES, direction))
+        count = operations.calls_lasting(0.1, lambda number, run=run: run(number).seconds)
+        rates[direction] = count * TRANSFER_BYTES / run(count).seconds
     detail = ", ".join(f"{direction.replace('_', ' ')} {rate / 1e9:.3g} GB/s" for direction, rate in rates.items())
     if max(rates.values()) > FASTEST_BUS:
         return WRONG, f"{detail}: more than a bus has", f"{ISSUE}; do not publish this device's transfer ceilings"
@@ -277,12 +277,6 @@ def main() -> None:
     for name, check in checks(device).items():
         print(json.dumps({"begun": name}), flush=True)
         print(json.dumps(asdict(Finding(framework, kind, name, *answer(check)))), flush=True)
-
-
-def _seconds(device: Device, operation: operations.Operation, count: int) -> float:
-    with window(device) as timed:
-        timed.last = operations.queue(operation, count)
-    return timed.seconds
 
 
 if __name__ == "__main__":

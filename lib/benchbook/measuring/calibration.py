@@ -166,13 +166,13 @@ def _append_windows(
     Above the most bytes a second there can be, the row carries no measures, and no window follows.
     """
     sensor = sensors.open_sensor(device)
-    count = operations.calls_lasting(budget.window_seconds, lambda number: _time(device, operation, number).seconds)
+    count = operations.calls_lasting(budget.window_seconds, lambda number: timed(device, operation, number).seconds)
     stated = record.settings_with(**settings)
     rows = []
     for _ in range(budget.num_windows):
         started_at = now()
-        timed = _time(device, operation, count, sensor)
-        rate = count / timed.seconds
+        measured = timed(device, operation, count, sensor)
+        rate = count / measured.seconds
         bytes_per_second = rate * work.get("bytes_per_sample", 0)
         if bytes_per_second > most_bytes_per_second:
             message = (
@@ -181,15 +181,16 @@ def _append_windows(
             )
             refused = {"model": work["model"], "settings": stated, "message": message}
             return [*rows, record.append(started_at=started_at, status="unsupported", **refused)]
-        measures = work | timed.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
+        measures = work | measured.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
         rows.append(record.append(started_at=started_at, **measures))
     return rows
 
 
-def _time(device: Device, operation: Operation, count: int, sensor: Sensor = NO_SENSOR) -> Window:
-    with window(device, sensor) as timed:
-        timed.last = operations.queue(operation, count)
-    return timed
+def timed(device: Device, operation: Operation, count: int, sensor: Sensor = NO_SENSOR) -> Window:
+    """Return the window of so many calls of an operation."""
+    with window(device, sensor) as measured:
+        measured.last = operations.queue(operation, count)
+    return measured
 
 
 def check_synchronize(

@@ -13,10 +13,10 @@ import numpy
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
-from benchbook.machine.libraries import import_alone
+from benchbook.machine import libraries
 from benchbook.machine.precisions import PRECISIONS
 
-FRAMEWORKS = ("tensorflow", "jax")
+FRAMEWORKS = tuple(name for name, each in libraries.FRAMEWORKS.items() if each.library == "keras")
 # What Keras calls the precisions of rows: how variables are kept and what layers compute in.
 POLICIES = {name: f"mixed_{each.computed}" if each.autocast else each.stored for name, each in PRECISIONS.items()}
 
@@ -37,7 +37,7 @@ def import_keras(framework: str) -> ModuleType:
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework
     try:
-        keras = import_alone("keras")
+        keras = libraries.import_alone("keras")
     except ImportError as error:
         raise devices.DeviceUnavailable(f"keras cannot be imported here ({error})") from error
     if keras.backend.backend() != framework:
