@@ -152,14 +152,12 @@ class Forecaster:
         return Forecaster(self.further, of_sequences=True)
 
     @functools.cached_property
-    def drawn(self) -> pandas.DataFrame:
-        """Return the watts that a device drew in each training whose energy and time are both on record.
+    def watts(self) -> dict[tuple[str, str], Watts]:
+        """Return what a device drew in training, by product and network, where energy and time are both on record.
 
         Energy over time where the source tells both; else joules an image times the images a second of the same
-        setting.
-
-        Returns:
-            Columns: product, network, watts (of one device), boundary, where (article and place).
+        setting. The board's own sensor is taken before that of a node, whose host is inside. Other works keep a chip
+        more busy, or less.
         """
         figures, lines = self.figures, []
         energy = figures[figures["metric"].eq("energy_per_image") & figures["phase"].isin(["train", "total"])]
@@ -171,11 +169,18 @@ class Forecaster:
             images, seconds = float(stated[1]) if stated else epochs * IMAGENET, details.get("seconds")
             rate = images / seconds if images and seconds else timed.get(_setting(line))
             if rate:
-                kept = {"product": line["product"], "network": line["network"]}
-                kept |= {"watts": line["value"] * rate / (line["device_count"] or 1)}
-                kept |= {"boundary": details["energy_boundary"], "where": f"{line['article']}: {line['source']}"}
-                lines.append(kept)
-        return pandas.DataFrame(lines)
+                watts, where = (
+                    line["value"] * rate / (line["device_count"] or 1),
+                    f"{line['article']}: {line['source']}",
+                )
+                lines.append((line["product"], line["network"], watts, details["energy_boundary"], where))
+        table, found = pandas.DataFrame(lines, columns=["product", "network", "watts", "boundary", "where"]), {}
+        for key, own in table.groupby(["product", "network"]):
+            boards = own[own["boundary"].str.contains("board")]
+            own = boards if len(boards) else own
+            median, least, most = map(float, own["watts"].quantile([0.5, 0.0, 1.0]))
+            found[key] = Watts(median, least, most, own["boundary"].iloc[0], sorted(set(own["where"])))
+        return found
 
     @functools.cached_property
     def _known(self) -> dict[str, dict]:
@@ -305,7 +310,7 @@ class Forecaster:
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]
         target = self.target(question)
         joules, family = None, target["family"]
-        if drawn := self.watts(chip, target["network"]):
+        if drawn := self.watts.get((target["product"], target["network"])):
             basis = f"{drawn} in training, measured on: {drawn.boundary}; {'; '.join(drawn.sources)}"
             bounds = (drawn.median / rate.value, drawn.least / rate.high, drawn.most / rate.low)
             joules = Range(*(question.count * bound for bound in bounds), basis)
@@ -386,20 +391,6 @@ class Forecaster:
             f"such predictions are off by {said['median_error']:.0%} (median of {len(own)}; {situation}, {words}),"
             f" and {said['coverage']:.0%} of their 90 % intervals hold"
         )
-
-    def watts(self, chip: str, network: str) -> Watts | None:
-        """Return what a chip draws in training a network; None without a measurement.
-
-        Other works keep a chip more busy, or less. The board's own sensor is taken before that of a node, whose host is
-        inside.
-        """
-        own = self.drawn[self.drawn["product"].eq(chips.product(chip)) & self.drawn["network"].eq(network)]
-        boards = own[own["boundary"].str.contains("board")]
-        own = boards if len(boards) else own
-        if own.empty:
-            return None
-        median, least, most = map(float, own["watts"].quantile([0.5, 0.0, 1.0]))
-        return Watts(median, least, most, own["boundary"].iloc[0], sorted(set(own["where"])))
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Marks of published figures of chips, and of predictions for chips without one."""
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -24,8 +23,6 @@ METRIC = "time_to_75.9"
 DIGITS = 4
 PREDICTION = {"bounds": "90 % interval of the prediction"}
 PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
-
-_watts = functools.cache(Forecaster.watts)  # a chip has a mark for each number of devices and family
 
 
 def of_record(
@@ -193,7 +190,7 @@ def _mark(this: Task, chip: str, count: int, source: str, family: str, forecaste
 
 def _energy(chip: str, count: int, seconds: float, forecaster: Forecaster) -> dict:
     """Return joules at the power that was measured of the chip in other trainings of ResNet-50, if it was."""
-    drawn = _watts(forecaster, chip, "resnet50")
+    drawn = forecaster.watts.get((chips.product(chip), "resnet50"))
     if drawn is None:
         return {}
     source, *others = drawn.sources
