@@ -3,7 +3,7 @@
 import csv
 import itertools
 import shutil
-import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -491,14 +491,17 @@ def test_a_page_of_a_thousand_points_and_pictures_stays_below_three_megabytes(wr
         assert path.stat().st_size < LARGEST_BYTES.get(path.stem, 600_000)
 
 
-def test_a_failed_aggregation_is_an_error_that_leaves_the_pages_of_before(tmp_path, monkeypatch):
-    page = tmp_path / "report" / "notebooks" / "90_aggregate.html"
+def test_an_aggregation_that_fails_is_one_line_and_leaves_the_pages_of_before(tmp_path, monkeypatch):
+    page, failing = tmp_path / "report" / "notebooks" / "90_aggregate.html", tmp_path / "failing.ipynb"
     page.parent.mkdir(parents=True)
     page.touch()
-    monkeypatch.setattr(report.kernel, "command", lambda *_: [sys.executable, "-c", "import sys; sys.exit('no rows')"])
-    with pytest.raises(RuntimeError, match="no rows"):
+    kernelspec = {"name": "python3", "display_name": "Python", "language": "python"}
+    cell = new_code_cell("raise OSError(28, 'No space left on device')")
+    nbformat.write(new_notebook(cells=[cell], metadata={"kernelspec": kernelspec}), failing)
+    monkeypatch.setattr(report.layout, "notebook", lambda study: failing)
+    with pytest.raises(RuntimeError, match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$"):
         report.write()
-    assert [path for path in (tmp_path / "report").rglob("*") if path.is_file()] == [page]
+    assert list((tmp_path / "report").rglob("*.html")) == [page]
 
 
 def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
@@ -511,18 +514,16 @@ def test_a_page_shows_the_first_of_very_many_lines_and_says_so(tmp_path):
 
 
 def test_a_second_report_in_the_same_folder_waits_for_the_first(tmp_path, monkeypatch):
-    code = "import sys, time; f = open(sys.argv[1], 'a'); print('begins', file=f, flush=True); time.sleep(0.3)"
-    command = [sys.executable, "-c", f"{code}; print('ends', file=f)", str(tmp_path / "said")]
-    monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: command)
+    said = []
+
+    def execute(notebook, aggregated, *_):
+        said.append("begins")
+        time.sleep(0.3)
+        said.append("ends")
+
+    monkeypatch.setattr(kernel, "execute", execute)
     monkeypatch.setattr(report, "write_pages", lambda figures, folder, notebooks: list(notebooks))
     with ThreadPoolExecutor() as threads:
         made = [threads.submit(report.write) for _ in range(2)]
     assert [each.result() for each in made] == [[tmp_path / "report" / report.AGGREGATED]] * 2
-    assert (tmp_path / "said").read_text().split() == ["begins", "ends"] * 2
-
-
-def test_an_aggregation_that_fails_is_one_line(tmp_path, monkeypatch):
-    code = "raise OSError(28, 'No space left on device')"
-    monkeypatch.setattr(kernel, "command", lambda notebook, aggregated: [sys.executable, "-c", code])
-    with pytest.raises(RuntimeError, match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$"):
-        report.write()
+    assert said == ["begins", "ends"] * 2

@@ -8,9 +8,8 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +18,7 @@ from filelock import FileLock
 
 from benchbook import studies
 from benchbook.judging import wording
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.measuring.failures import last_line
 from benchbook.record import articles, claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
@@ -54,31 +53,15 @@ def write() -> Path:
     outputs = layout.outputs()
     (outputs / "report").mkdir(parents=True, exist_ok=True)
     aggregated = outputs / "report" / AGGREGATED
-    command = kernel.command(layout.notebook("aggregate"), aggregated)
-    # Its matrices are small: further threads of the linear algebra wait for one another, busily, six times as long.
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    lock = FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS)
-    with lock, subprocess.Popen(command, env=environment, **quiet) as aggregation:
+    # The matrices are small: further threads of the linear algebra wait for one another, busily, six times as long.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS), temporary.folder() as sockets:
         try:
-            notebooks = itertools.chain(executed.newest(outputs / "runs"), _wait(aggregation, aggregated))
-            return write_pages(outputs / "figures", outputs / "report", notebooks)
-        except BaseException:
-            aggregation.kill()
-            raise
-
-
-def _wait(aggregation: subprocess.Popen, aggregated: Path) -> Iterator[Path]:
-    """Yield the aggregation as it ran, once it has ended; meanwhile other notebooks become pages.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    _, errors = aggregation.communicate()
-    if aggregation.returncode:
-        said = errors[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(errors)
-        raise RuntimeError(f"the aggregation failed: {said}")
-    yield aggregated
+            kernel.execute(layout.notebook("aggregate"), aggregated, {}, sockets)
+        except Exception as error:
+            said = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
+            raise RuntimeError(f"the aggregation failed: {said}") from error
+        return write_pages(outputs / "figures", outputs / "report", [*executed.newest(outputs / "runs"), aggregated])
 
 
 def left_out(figures: Path) -> list[str]:

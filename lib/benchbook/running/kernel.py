@@ -14,16 +14,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import nullcontext
 from pathlib import Path
 
-from benchbook.machine import layout, processes, temporary
+from benchbook.machine import layout, processes
 
 
-def command(notebook: Path, executed: Path, parameters: dict | None = None) -> list[str]:
+def command(notebook: Path, executed: Path, parameters: dict) -> list[str]:
     """Return the command that executes a notebook in a process of its own."""
-    given = (str(notebook), str(executed), json.dumps(parameters or {}))
-    return [sys.executable, "-m", "benchbook.running.kernel", *given]
+    return [sys.executable, "-m", "benchbook.running.kernel", str(notebook), str(executed), json.dumps(parameters)]
 
 
 def record(notebook: Path) -> None:
@@ -46,24 +44,27 @@ def _file() -> Path:
     return layout.outputs() / ".made_notebooks"
 
 
-def main() -> None:
-    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
-    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-    if supervisor:
-        processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
+def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> None:
+    """Execute a notebook, in a kernel whose sockets lie in a folder.
+
+    By default they lie, numbered, where this was started, and kernels take each other's.
+    """
     import papermill
     from traitlets.config import Config
 
+    settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
+    # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
+    settings.NotebookClient.shutdown_kernel = "immediate"
+    paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
+    papermill.execute_notebook(*paths, parameters, progress_bar=False, config=settings)
+
+
+def main() -> None:
+    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
+    supervisor = int(os.environ["BENCHBOOK_SUPERVISOR"])
+    processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     notebook, executed, parameters = sys.argv[1:]
-    # A folder of its own, as a run has: by default the sockets lie, numbered, where this was started, and kernels take
-    # each other's.
-    with nullcontext(tempfile.gettempdir()) if supervisor else temporary.folder() as folder:
-        tempfile.tempdir = str(folder)
-        settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
-        # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
-        settings.NotebookClient.shutdown_kernel = "immediate"
-        paths = (path.replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
-        papermill.execute_notebook(*paths, json.loads(parameters), progress_bar=False, config=settings)
+    execute(notebook, executed, json.loads(parameters), tempfile.gettempdir())  # a run has a folder of its own
 
 
 if __name__ == "__main__":
