@@ -14,7 +14,7 @@ from benchbook.record import articles, estimate
 from benchbook.record.forecast import Question, of_the_record
 from benchbook.report import answers, headline
 from benchbook.report.answers import closing, from_record, from_rows, page
-from benchbook.report.answers.marks import PRESETS, TASKS, prices, task
+from benchbook.report.answers.marks import BY_KEY, PRESETS, TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
 
@@ -87,7 +87,7 @@ def test_the_batch_that_fits_is_the_networks_whatever_is_asked_of_it(every):
 def test_the_pages_say_what_the_forecaster_says(every):
     shown = [mark for mark in every if mark.source == "predicted" and mark.task == "segmentation"]
     mark = next(mark for mark in shown if mark.chip == "Apple M1 Max")
-    this = task(mark.task)
+    this = BY_KEY[mark.task]
     rate = of_the_record().rate(Question(mark.chip, this.work, "fp32", image_size=this.image_size))
     assert mark.seconds == pytest.approx(this.images / rate.value, rel=0.001)
     assert mark.high == pytest.approx(this.images / rate.low, rel=0.001)
@@ -110,10 +110,10 @@ def test_energy_is_of_this_work_or_missing_and_an_estimate_says_so(every):
 def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
     offers = pandas.DataFrame({"provider": ["vast.ai"], "usd_per_hour": [0.2], "date": ["2025-01-01"]})
     none = pandas.DataFrame()
-    assert prices(offers, none)["rent"] == 0.2
-    assert prices(offers, none)["marketplace"]
-    assert not prices(offers.assign(provider="Azure"), none)["marketplace"]
-    assert "rent" not in prices(none, none)
+    assert answers.prices(offers, none)["rent"] == 0.2
+    assert answers.prices(offers, none)["marketplace"]
+    assert not answers.prices(offers.assign(provider="Azure"), none)["marketplace"]
+    assert "rent" not in answers.prices(none, none)
     one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=n, family="half")[0] for n in (1, 8))
     assert (eight.rent, eight.purchase) == (8 * one.rent, 8 * one.purchase)
     assert any(mark.rent for mark in every if mark.kind == "Google TPU")
@@ -121,7 +121,7 @@ def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
 
 
 def content(key, every, refused=()):
-    return page.content(task(key), every, list(refused), {})
+    return page.content(BY_KEY[key], every, list(refused))
 
 
 def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
@@ -133,13 +133,13 @@ def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
     assert line["mark"].seconds == min(mark.seconds for mark in of(every, "resnet50", name="NVIDIA RTX 4090"))
     assert [row["mark"].seconds for row in rows] == sorted(row["mark"].seconds for row in rows)
     mentioned = content("mnist", every)["constants"]["elsewhere"]["NVIDIA RTX 4090"]
-    assert TASKS.index(task("resnet50")) in mentioned
+    assert list(BY_KEY).index("resnet50") in mentioned
 
 
 def test_a_name_that_several_machines_have_is_marked_on_their_pages(every):
     named = {"one": "Chip A", "two": "Chip A", "three": "Chip B"}
     marks = [replace(every[0], place=place, machine=name) for place, name in named.items()]
-    assert [line["several"] for line in page.machines(marks, {})] == [True, True, False]
+    assert [line["several"] for line in page.machines(marks)] == [True, True, False]
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):

@@ -16,7 +16,6 @@ from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.report import answers, claim_outcomes, executed, headline
 from benchbook.report.answers.marks import TASKS
-from benchbook.report.answers.page import address
 from benchbook.studies import figures, quantities
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.study import Evidence
@@ -392,7 +391,7 @@ FILTERS = [{}, {"devices": ""}, {"precision": "fp32"}, {"precision": "half"}, {"
     ],
 )
 def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named(visit, site, task):
-    page = visit(address(task))
+    page = visit(task.address)
     marks = pandas.DataFrame(json.loads((site / "data" / "answers.json").read_text())["answers"])
     marks = marks[marks["task"].eq(task.key) & marks["apart"].eq("")]
     kinds, families = ({*marks[name]} | {None} for name in ("kind", "precision"))

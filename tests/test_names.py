@@ -16,7 +16,7 @@ from benchbook.machine import identity, layout
 from benchbook.measuring import runs
 from benchbook.record import naming
 from benchbook.report import executed
-from benchbook.report.answers import page
+from benchbook.report.answers import marks
 from benchbook.rows import packing, points, records
 from benchbook.running.profiles import Point
 from benchbook.studies.datasets import sources
@@ -222,6 +222,6 @@ def test_a_claims_page_lies_with_the_others(tree):
 
 @pytest.mark.parametrize("text", ["", "日本", "../../x", "<b>x", "-", "a" * 500, "desk (/../)", "Apple M1"])
 def test_a_page_of_any_text_has_a_plain_name(tree, text):
-    assert layout.is_name(page.slug(text))
+    assert layout.is_name(marks.slug(text))
     name = executed._file_name(tree, {"machine": text, "study": "s", "point": "_p"})
     assert layout.is_name(name.removesuffix(".html"))

@@ -24,7 +24,7 @@ from benchbook.record import articles, claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
 from benchbook.report.answers import page
 from benchbook.report.answers.from_rows import rows_of
-from benchbook.report.answers.marks import FAMILIES, TASKS, Mark
+from benchbook.report.answers.marks import BY_KEY, FAMILIES, TASKS, Mark
 from benchbook.report.citing import Published
 from benchbook.rows.points import setting
 from benchbook.running import kernel
@@ -38,7 +38,7 @@ MATRIX = "simclr_epochs"  # the study that tries precisions and compilers
 BAR = {name: f"{name.lower()}.html" for name in ("Studies", "Claims", "Machines", "Method")}
 BAR = {"Answers": "index.html"} | BAR
 SHARED = ("style.css", "answer.js", "copy.js", "tables.js", "favicon.svg")  # files that several pages load
-NOBODY = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that leave a claim undecided
+OPEN = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that leave a claim undecided
 
 
 def write() -> Path:
@@ -94,7 +94,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
     shown = {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS}
     claims = tables.lines(figures / "claim-outcomes.csv")
-    places, citation = page.machines(every, links), citing.report(lines)
+    places, citation = page.machines(every), citing.report(lines)
     content = {
         "tables": shown,
         "failures": [
@@ -107,8 +107,8 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     for task in TASKS if every else ():
         events = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
         works = {"table": shown["support"], "claims": events} if task.study == MATRIX else None
-        answer = page.content(task, every, refused, links)
-        site.write(page.address(task), "answer.html", "Answers", answer=answer, works=works)
+        answer = page.content(task, every, refused)
+        site.write(task.address, "answer.html", "Answers", answer=answer, works=works, links=links)
     if not every:
         site.write("index.html", "answer.html", "Answers", answer=None, works=None)
     site.write(
@@ -124,7 +124,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     named = [own | {"called": called.get(own["machine"], own["machine"])} for own in pages]
     site.write("method.html", "method.html", "Method", pages=named, citation=citation, answers=every)
     for place in places:
-        site.write(place["file"], "machine.html", "Machines", families=FAMILIES, **place)
+        site.write(place["file"], "machine.html", "Machines", families=FAMILIES, tasks=BY_KEY, links=links, **place)
     write_claims(figures / "claims.csv", claims, site, called)
     _write_data(every, folder / "data", citation)
     site.finish()
@@ -195,20 +195,10 @@ def write_claims(judged: Path, outcomes: list[dict], site: Site, called: Mapping
     """
     printed = {claim["id"]: claim for claim in outcomes}
     lines = sorted(tables.lines(judged), key=lambda line: line["id"])
-    for name, own in itertools.groupby(lines, key=lambda line: line["id"]):
-        shown = []
-        for line in own:
-            low, high, value = (tables.text(line.get(column)) for column in ("low", "high", "value"))
-            bounds = f" ({low} to {high})" if low != high else ""
-            shown.append(
-                line
-                | {"reason": wording.sentence(line.get("reason") or ""), "shown": value and f"{value}{bounds}"}
-                | {"decides": line["verdict"] not in NOBODY}
-                | {"machine": " and ".join(called.get(name, name) for name in (line.get("machine") or "").split(" / "))}
-            )
-        claim = {"article": "", "link": "", "unit": ""} | shown[0] | printed.get(name, {})
-        path = f"claims/{layout.check_name(name, 'claim')}.html"
-        site.write(path, "claim.html", "Claims", claim=claim, lines=shown)
+    for name, group in itertools.groupby(lines, key=lambda line: line["id"]):
+        path, own = f"claims/{layout.check_name(name, 'claim')}.html", list(group)
+        claim = {"article": "", "link": "", "unit": ""} | own[0] | printed.get(name, {})
+        site.write(path, "claim.html", "Claims", claim=claim, lines=own, called=called, open=OPEN)
 
 
 def _sections(figures: Path, lines: list[dict], printed: Published) -> list[dict]:
@@ -217,8 +207,10 @@ def _sections(figures: Path, lines: list[dict], printed: Published) -> list[dict
     sections = []
     for study in studies.every().values():
         if shown := _figures(figures, study.name, study.charts, lines, printed):
-            said = {name: findings.get(study.name, {}).get(name) or "" for name in ("finding", "basis")}
-            sections.append({"study": study.name, "name": study.title, "title": study.question} | said | shown)
+            said = {"finding": "", "basis": ""} | findings.get(study.name, {})
+            sections.append(
+                said | {"study": study.name, "name": study.title, "title": study.question, "figures": shown}
+            )
     return sections
 
 
@@ -249,7 +241,8 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {"project": citing.project(), "bar": BAR}
-    environment.filters |= {name: getattr(wording, name) for name in ("duration", "number", "price")}
+    environment.filters |= {name: getattr(wording, name) for name in ("duration", "number", "price", "sentence")}
+    environment.filters["text"] = tables.text
     return environment
 
 
@@ -268,13 +261,11 @@ def _copy(figures: Path, files: Path) -> None:
             )
 
 
-def _figures(
-    folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published
-) -> dict[str, list[dict]]:
-    """Return the figures that were written; empty without figures."""
+def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published) -> list[dict]:
+    """Return the figures that were written."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
         described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         table = tables.read(folder / f"{name}.csv")
         drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines, printed))
-    return {"figures": drawn} if drawn else {}
+    return drawn

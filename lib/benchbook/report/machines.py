@@ -4,7 +4,7 @@ Nothing here names a user, a host or a path: the manifests hold none (see `machi
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas
 
@@ -87,34 +87,27 @@ def _sentences(own: list[dict]) -> list[str]:
     heat = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
     heat += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
     power = f"Power: {' and '.join(sorted(set(sources)))}" if sources else "Power source not recorded"
+    afters = [manifest.get("condition_after") or {} for manifest in own]
+    used = [_values(ends, "swap_used_bytes") for ends in zip(befores, afters, strict=True)]
+    growths = [ends[1] - ends[0] for ends in used if len(ends) == 2]
+    swap = f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if growths else "Swap not recorded."
+    changed = [f"{name} ({count} versions)" for name, count in _versions(own).items() if count > 1]
     return [
         power + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else "."),
         f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded.",
         f"Heat: {', '.join(heat)}." if heat else "Heat: no sensor could be read.",
-        _swap(own),
+        "Swap did not grow." if growths and max(growths) <= 0 else swap,
         *([f"It slept in {sum(asleep)} of {len(asleep)} runs."] if any(asleep) else []),
         *["Another process used the GPU."]
         * any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ()),
         *_misplaced(own),
-        *_changes(own),
+        *([f"Changed between runs: {', '.join(changed)}."] if changed else []),
     ]
 
 
-def _values(states: list[dict], name: str) -> list:
+def _values(states: Iterable[dict], name: str) -> list:
     """Return what states say under a name, where they say anything."""
     return [state[name] for state in states if state.get(name) not in (None, "")]
-
-
-def _swap(own: list[dict]) -> str:
-    ends = [
-        _values([manifest.get(end) or {} for end in ("condition_before", "condition_after")], "swap_used_bytes")
-        for manifest in own
-    ]
-    growths = [used[1] - used[0] for used in ends if len(used) == 2]
-    if not growths:
-        return "Swap not recorded."
-    grew = f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run."
-    return grew if max(growths) > 0 else "Swap did not grow."
 
 
 def _misplaced(own: list[dict]) -> list[str]:
@@ -136,14 +129,12 @@ def _misplaced(own: list[dict]) -> list[str]:
     ]
 
 
-def _changes(own: list[dict]) -> list[str]:
-    """Return what changed between runs."""
-    kinds = {
-        "system": [(manifest.get("machine") or {}).get("system") for manifest in own],
-        "Python": [(manifest.get("environment") or {}).get("python") for manifest in own],
-        "lock": [(manifest.get("environment") or {}).get("lock_sha256") for manifest in own],
-        "commit": [manifest.get("commit") for manifest in own],
+def _versions(own: list[dict]) -> dict[str, int]:
+    """Return how many versions runs had of what may change between them."""
+    parts = {"system": "machine", "python": "environment", "lock_sha256": "environment", "commit": None}
+    called = {"python": "Python", "lock_sha256": "lock"}
+    said = {
+        name: _values([(manifest.get(part) or {}) if part else manifest for manifest in own], name)
+        for name, part in parts.items()
     }
-    counts = {name: len({value for value in values if value}) for name, values in kinds.items()}
-    changed = [f"{name} ({count} versions)" for name, count in counts.items() if count > 1]
-    return [f"Changed between runs: {', '.join(changed)}."] if changed else []
+    return {called.get(name, name): len(set(values)) for name, values in said.items()}

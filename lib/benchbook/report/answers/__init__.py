@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pandas
 
+from benchbook.judging import wording
 from benchbook.machine import identity
 from benchbook.record import chips, estimate
 from benchbook.report import tables
 from benchbook.report.answers import from_record, from_rows
-from benchbook.report.answers.marks import KINDS, MEASURED, PREDICTED, PUBLISHED, TASKS, Mark, Task, prices
+from benchbook.report.answers.marks import KINDS, SOURCES, TASKS, Mark, Task
 from benchbook.rows import manifests
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
@@ -29,7 +30,7 @@ FIELDS = {
     "task": ("task", {"enum": [task.key for task in TASKS], "description": "what is trained; see tasks"}),
     "machine": ("place", TEXT | {"description": "its name in rows, or a chip and how many"}),
     "name": ("name", TEXT | {"description": "the machine for people"}),
-    "source": ("source", {"enum": [MEASURED, PUBLISHED, PREDICTED]}),
+    "source": ("source", {"enum": list(SOURCES)}),
     "kind": ("kind", {"enum": list(KINDS)}),
     "chip": ("chip", TEXT | {"description": "by its one name in the list of chips; empty for one in no list"}),
     "devices": ("count", {"type": "integer", "minimum": 1, "description": "that train together"}),
@@ -76,24 +77,45 @@ def gather(
 
 
 def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
-    """Return marks with what is paid for their chips; of a CPU nothing is known.
+    """Return marks with what is paid for their chips, and how much memory these have; of a CPU nothing is known.
 
     Args:
-        marks: from `gather`.
+        marks: without prices.
         today: from which the age of prices is counted.
     """
-    marks = list(marks)
-    known = {
-        chip: prices(estimate.rented(chip, today).dropna(subset="usd_per_hour"), estimate.bought(chip, today))
-        | {"memory_gb": chips.specification(chip).get("memory_gb")}
-        for chip in {mark.chip for mark in marks if mark.kind != "CPU"}
-        if chips.listed(chip)
-    }
+    marks, known = list(marks), {}
     for place, mark in enumerate(marks):
-        own = known.get(mark.chip, {}) if mark.kind != "CPU" else {}
+        if mark.kind == "CPU" or not chips.listed(mark.chip):
+            continue
+        if mark.chip not in known:
+            offers = estimate.rented(mark.chip, today).dropna(subset="usd_per_hour")
+            known[mark.chip] = prices(offers, estimate.bought(mark.chip, today))
+            known[mark.chip]["memory_gb"] = chips.specification(mark.chip).get("memory_gb")
+        own = known[mark.chip]
         together = {name: own[name] * mark.count for name in ("rent", "purchase") if name in own}
         marks[place] = replace(mark, **own | together)
     return marks
+
+
+def prices(offers: pandas.DataFrame, purchases: pandas.DataFrame) -> dict:
+    """Return what is paid for one of a chip, as fields of a mark; see `estimate.rented` and `estimate.bought`."""
+    fields = {}
+    if len(offers):
+        usual = estimate.usual(offers)
+        hourly = usual["usd_per_hour"].astype(float)
+        marketplace = bool(usual["provider"].isin(estimate.MARKETPLACES).all())
+        years = sorted({str(date)[:4] for date in usual["date"] if isinstance(date, str) and date})
+        dated = " to ".join(dict.fromkeys([years[0], years[-1]])) if years else "no stated date"
+        whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
+        span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
+        kind = ", a marketplace of strangers' computers" if marketplace else ""
+        fields |= {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
+        fields |= {"marketplace": marketplace}
+    if len(purchases):
+        newest = purchases.iloc[0]
+        date = newest["date"] if isinstance(newest["date"], str) and newest["date"] else "no stated date"
+        fields |= {"purchase": float(newest["usd"]), "purchase_note": f"list price of {date}"}
+    return fields
 
 
 def save(marks: Iterable[Mark], refused: list[dict], folder: Path) -> None:
@@ -126,7 +148,7 @@ def here(folder: Path) -> str:
 
 def lines(marks: Iterable[Mark]) -> list[dict]:
     """Return a line for each mark with the fields of FIELDS."""
-    table = [{name: getattr(mark, attribute) for name, (attribute, _) in FIELDS.items()} for mark in marks]
+    table = ({name: getattr(mark, attribute) for name, (attribute, _) in FIELDS.items()} for mark in marks)
     return [line | {"sources": list(line["sources"])} for line in table]
 
 

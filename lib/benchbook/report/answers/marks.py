@@ -1,15 +1,16 @@
 """The tasks that a reader chooses from, and marks: the time, money and energy of one machine for one task."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import pandas
+from hashlib import sha256
 
 from benchbook.judging import wording
+from benchbook.machine import layout
 from benchbook.record import chips, estimate
 from benchbook.rows import networks
 
-MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
+SOURCES = MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
 CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words of their names
 FAMILIES = {"fp32": "fp32", "half": "16 bits"}  # of precisions; TF32 counts as fp32, as most publications write it
@@ -48,6 +49,11 @@ class Task:
     work: str = ""
     points: str = ""
     batch_size: float | None = None
+
+    @property
+    def address(self) -> str:
+        """Return its page, from the report's folder; that of the first task is the first page."""
+        return "index.html" if self.key == TASKS[0].key else f"{self.key}.html"
 
     @property
     def epochs(self) -> float:
@@ -167,16 +173,7 @@ PRESETS = {
 }
 
 
-def task(key: str) -> Task:
-    """Return a task by its key.
-
-    Raises:
-        ValueError: no task has it; the message lists those that exist.
-    """
-    by_key = {each.key: each for each in TASKS}
-    if key not in by_key:
-        raise ValueError(f"task {key!r}; allowed: {', '.join(by_key)}")
-    return by_key[key]
+BY_KEY = {each.key: each for each in TASKS}
 
 
 @dataclass(frozen=True)
@@ -249,6 +246,17 @@ class Mark:
     curve: Mapping[str, list[float]] = field(default_factory=dict)
 
     @property
+    def page(self) -> str:
+        """Return the page of its machine, from the report's folder."""
+        return f"machines/{slug(self.place)}.html"
+
+    @property
+    def anchor(self) -> str:
+        """Return where it is on its pages: by task, machine, device, variant and family."""
+        parts = [self.task, self.place, self.name, self.family, self.settings.get("precision", ""), self.source[:4]]
+        return slug(" ".join(parts))
+
+    @property
     def rented(self) -> float | None:
         """Return US dollars of rent for the task; None without a price."""
         return None if self.rent is None else estimate.rent(self.seconds, self.rent)
@@ -256,7 +264,7 @@ class Mark:
     @property
     def fits(self) -> str:
         """Return the largest batch that one device's memory holds, in words; empty where that is unknown."""
-        network = networks.describe(task(self.task).work)
+        network = networks.describe(BY_KEY[self.task].work)
         is_known = self.memory_gb and self.family in FAMILIES
         unit = "sequence" if network.sequence_length else "image"
         return "".join(
@@ -275,35 +283,17 @@ class Mark:
         return f"{self.source}{elsewhere}: {self.stands_on}{bounds}"
 
 
+def slug(text: str) -> str:
+    """Return a plain name for files and addresses; different texts have different ones."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if plain == text and layout.is_name(plain):
+        return plain
+    return f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}".lstrip("-")
+
+
 def kind_of(device: str | None, chip: str) -> str:
     """Return which of KINDS a device is; a CPU's maker does not matter."""
     makers = {"Apple": "Apple", "NVIDIA": "NVIDIA", "Google": "Google TPU"}
     is_cpu = device == "cpu" or any(word in chip for word in CPUS)
     vendor = chips.specification(chip)["vendor"] if chips.listed(chip) else chip.partition(" ")[0]
     return "CPU" if is_cpu else makers.get(vendor, "other")
-
-
-def prices(offers: pandas.DataFrame, purchases: pandas.DataFrame) -> dict:
-    """Return what is paid for one of a chip, as fields of a mark.
-
-    Args:
-        offers: from `estimate.rented`.
-        purchases: from `estimate.bought`.
-    """
-    fields = {}
-    if len(offers):
-        usual = estimate.usual(offers)
-        hourly = usual["usd_per_hour"].astype(float)
-        marketplace = bool(usual["provider"].isin(estimate.MARKETPLACES).all())
-        years = sorted({str(date)[:4] for date in usual["date"] if isinstance(date, str) and date})
-        dated = " to ".join(dict.fromkeys([years[0], years[-1]])) if years else "no stated date"
-        whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
-        span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
-        kind = ", a marketplace of strangers' computers" if marketplace else ""
-        fields = {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
-        fields |= {"marketplace": marketplace}
-    if len(purchases):
-        newest = purchases.iloc[0]
-        date = newest["date"] if isinstance(newest["date"], str) and newest["date"] else "no stated date"
-        fields |= {"purchase": float(newest["usd"]), "purchase_note": f"list price of {date}"}
-    return fields

@@ -1,82 +1,63 @@
 """The pages of the answers: one a task, the first of which is the report's first page, and one a machine."""
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from hashlib import sha256
+from collections.abc import Iterable
 from itertools import groupby
 
 from benchbook.judging import wording
-from benchbook.machine import layout
-from benchbook.record import estimate
 from benchbook.report.answers.from_record import OPERATIONS
-from benchbook.report.answers.marks import FAMILIES, KINDS, MEASURED, PREDICTED, PRESETS, PUBLISHED, TASKS, Mark, Task
-from benchbook.report.answers.marks import task as task_of
+from benchbook.report.answers.marks import (
+    BY_KEY,
+    FAMILIES,
+    KINDS,
+    MEASURED,
+    PREDICTED,
+    PRESETS,
+    SOURCES,
+    TASKS,
+    Mark,
+    Task,
+)
 
-FIRST = TASKS[0]
-SOURCES = (MEASURED, PUBLISHED, PREDICTED)
 USD_PER_KWH = 0.30  # of electricity, until the reader states another price
 # Where the ticks of the axis may be, in seconds.
 TIME = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 21_600, 86_400, 259_200, 864_000, 8.64e6, 8.64e7, 8.64e8)
 MOST_TICKS = 6
 
 
-def address(this: Task) -> str:
-    """Return a task's page, from the report's folder."""
-    return "index.html" if this == FIRST else f"{this.key}.html"
-
-
-def slug(text: str) -> str:
-    """Return a plain name for files and addresses; different texts have different ones."""
-    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if plain == text and layout.is_name(plain):
-        return plain
-    return f"{plain[:80]}-{sha256(text.encode()).hexdigest()[:6]}".lstrip("-")
-
-
-def machines(every: Iterable[Mark], links: Mapping[str, str]) -> list[dict]:
-    """Return what the page of each machine shows: file, name (and whether several have it), and a line for each mark.
-
-    `links` is as of `content`.
-    """
-    order, pages = [each.key for each in TASKS], {}
+def machines(every: Iterable[Mark]) -> list[dict]:
+    """Return what the page of each machine shows: its name (and whether several have it), and its marks."""
+    order, pages = list(BY_KEY), {}
     for place, own in groupby(sorted(every, key=lambda mark: mark.place), key=lambda mark: mark.place):
         marks = sorted(own, key=lambda mark: order.index(mark.task))
-        lines = [
-            {"id": identifier(mark), "mark": mark, "task": task_of(mark.task), "address": address(task_of(mark.task))}
-            | {"links": [links[source] for source in mark.sources if source in links]}
-            for mark in marks
-        ]
-        named = {"place": place, "name": marks[0].machine, "measured": any(mark.source == MEASURED for mark in marks)}
-        named["together"] = marks[0].count > 1 and not named["measured"]
-        chip = marks[0].machine.rpartition(" x ")[2]
-        key = (not named["measured"], marks[0].count > 1, chip, marks[0].count)
-        pages[key, place] = named | {"file": f"machines/{slug(place)}.html", "lines": lines}
+        first, measured = marks[0], any(mark.source == MEASURED for mark in marks)
+        key = (not measured, first.count > 1, first.machine.rpartition(" x ")[2], first.count)
+        pages[key, place] = {"place": place, "file": first.page, "name": first.machine, "marks": marks}
+        pages[key, place] |= {"measured": measured, "together": first.count > 1 and not measured}
     counts = Counter(page["name"] for page in pages.values())
     return [pages[key] | {"several": counts[pages[key]["name"]] > 1} for key in sorted(pages)]
 
 
-def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[str, str]) -> dict:
+def content(this: Task, every: list[Mark], refused: list[dict]) -> dict:
     """Return what the template shows of a task.
 
     Args:
         this: the task.
         every: the marks of all tasks.
         refused: why others are not predicted; see `answers.gather`.
-        links: the notebook's page by the source of a measured mark.
     """
-    own = [mark for mark in every if mark.task == this.key]
+    own, order = [mark for mark in every if mark.task == this.key], list(BY_KEY)
     lines = {}  # one for each machine, device and number of devices; of a family the first mark is the fastest
     for mark in own:
         lines.setdefault(mark.name, {}).setdefault(mark.family, mark)
-    rows = [_row(this, list(marks.values()), links) for marks in lines.values()]
+    rows = [_row(this, list(marks.values())) for marks in lines.values()]
     elsewhere = {}
     for mark in every:
         if mark.task != this.key:
-            elsewhere.setdefault(mark.name, set()).add(TASKS.index(task_of(mark.task)))
+            elsewhere.setdefault(mark.name, set()).add(order.index(mark.task))
     return {
         "task": this,
-        "tasks": [(each, address(each)) for each in TASKS],
+        "tasks": TASKS,
         "rows": rows,
         "counts": Counter(mark.source for mark in own),
         "kinds": [kind for kind in KINDS if any(mark.kind == kind for mark in own)],
@@ -87,7 +68,7 @@ def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[s
         "usd_per_kwh": USD_PER_KWH,
         "constants": {
             "rows": [row["data"] for row in rows],
-            "tasks": [[each.short, address(each)] for each in TASKS],
+            "tasks": [[each.short, each.address] for each in TASKS],
             "elsewhere": {name: sorted(tasks) for name, tasks in elsewhere.items() if name not in lines},
             "time": TIME,
             "most": MOST_TICKS,
@@ -99,12 +80,6 @@ def content(this: Task, every: list[Mark], refused: list[dict], links: Mapping[s
             "lengths": [(unit, length, end if end < 1e300 else None) for unit, length, end in wording.LENGTHS],
         },
     }
-
-
-def identifier(mark: Mark) -> str:
-    """Return a mark's own anchor: its task, machine, device, variant and family."""
-    parts = [mark.task, mark.place, mark.name, mark.family, mark.settings.get("precision", ""), mark.source[:4]]
-    return slug(" ".join(parts))
 
 
 def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str, list[str]]]:
@@ -121,28 +96,21 @@ def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str,
     ]
 
 
-def _row(this: Task, marks: list[Mark], links: Mapping[str, str]) -> dict:
-    """Return a line of the table: what the template shows of its fastest mark, and all numbers for the script."""
+def _row(this: Task, marks: list[Mark]) -> dict:
+    """Return a line of the table: its fastest mark for the template, and all numbers for the script."""
     first = marks[0]
-    dollars = None if first.joules is None else first.joules / estimate.JOULES_PER_KWH * USD_PER_KWH
     epoch = f"{wording.duration(first.seconds / this.epochs)} an epoch" if this.epochs > 1 else ""
     data = {
-        "id": identifier(first), "name": first.name, "kind": first.kind, "count": first.count, "here": first.here,
+        "id": first.anchor, "name": first.name, "kind": first.kind, "count": first.count, "here": first.here,
         "apart": first.apart, "counted": first.counted, "standIn": first.stand_in, "price": first.purchase,
         "priceNote": first.purchase_note, "rent": first.rent, "rentNote": first.rent_note,
-        "market": first.marketplace, "page": f"machines/{slug(first.place)}.html", "marks": list(map(_numbers, marks)),
+        "market": first.marketplace, "page": first.page, "marks": list(map(_numbers, marks)),
     }  # fmt: skip
     return {
         "mark": first,
         "sources": sorted({mark.source for mark in marks}, key=SOURCES.index),
-        "page": f"{data['page']}#{data['id']}",
         "data": {name: value for name, value in data.items() if value not in (None, "", False)},
-        "time": wording.duration(first.seconds),
         "note": ", ".join(filter(None, [epoch, FAMILIES.get(first.family)])),
-        "price": "" if first.purchase is None else wording.price(first.purchase),
-        "rent": "" if first.rented is None else wording.price(first.rented),
-        "electricity": "" if dollars is None else wording.price(dollars),
-        "links": [links[source] for source in first.sources if source in links],
     }
 
 
@@ -151,4 +119,4 @@ def _numbers(mark: Mark) -> dict:
     numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "joules": mark.joules}
     data = {name: float(f"{value:.6g}") for name, value in numbers.items() if value is not None}
     others = {name: getattr(mark, name) for name in ("family", "source", "basis", "fits", "estimated", "curve")}
-    return data | {"id": identifier(mark)} | {name: value for name, value in others.items() if value}
+    return data | {"id": mark.anchor} | {name: value for name, value in others.items() if value}
