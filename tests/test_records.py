@@ -96,16 +96,6 @@ def test_a_column_that_a_file_lacks_is_empty_and_a_required_one_an_error(tmp_pat
             records.read(path)
 
 
-def test_a_column_that_this_version_does_not_have_is_kept_as_text_beside_files_without_it(tmp_path):
-    write_table(tmp_path / "a.csv", make_rows([make_row()]).assign(colour="007"))
-    write(tmp_path / "b.csv", make_row(run_id="run-2"))
-    merged = records.merge(records.find(tmp_path))
-    assert records.unknown_columns(merged) == ["colour"]
-    assert list(merged) == [*records.COLUMNS, "colour"]
-    assert merged["colour"].fillna("none").tolist() == ["007", "none"]
-    assert records.unknown_columns(records.read(tmp_path / "b.csv")) == []
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [("sampels", "samples"), ("batchsize", "batch_size"), ("Loss", "loss"), ("energy_joule", "energy_joules")],
@@ -229,15 +219,6 @@ def test_merged_rows_are_the_same_wherever_their_files_lie(tmp_path):
 
 def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):
     pandas.testing.assert_frame_equal(records.merge(records.find(tmp_path)), make_rows([]))
-
-
-def test_a_run_that_stands_in_two_files_is_refused_and_both_are_named(tmp_path):
-    for name, row in {"a": make_row(), "b": make_row(run_id="run-2"), "c": make_row()}.items():
-        write(tmp_path / f"{name}.csv", row)
-    with pytest.raises(records.SchemaError) as caught:
-        records.merge(records.find(tmp_path))
-    first, second = tmp_path / "a.csv", tmp_path / "c.csv"
-    assert str(caught.value) == f"{second}: run run-1 stands in {first} as well"
 
 
 @pytest.mark.parametrize("version", [1, 3])
