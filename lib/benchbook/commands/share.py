@@ -4,11 +4,13 @@ import json
 import os
 import re
 import time
-import urllib.error
 import urllib.request
+from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 import typer
@@ -24,18 +26,6 @@ ANSWER_SECONDS = 60.0
 FORK_SECONDS, FORK_POLL_SECONDS = 60.0, 2.0  # GitHub answers before the fork is ready
 NO_TOKEN = "neither GITHUB_TOKEN nor GH_TOKEN is set, and `gh auth token` has none (`gh auth login` gets one)"
 NO_REPOSITORY = "unknown repository; allowed: BENCHBOOK_REPOSITORY=owner/name, or a checkout whose origin is on GitHub"
-
-
-class NotSent(RuntimeError):
-    """GitHub refused the rows; the message says why and what to do.
-
-    Attributes:
-        status: of GitHub's answer; 0: there was none.
-    """
-
-    def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def share(
@@ -76,48 +66,42 @@ def share(
         say(f"Nothing was sent. `benchbook share {short(archive)}` sends them later.")
         return
     try:
-        say(send(GitHub(token), repository, name, contents, what))
-    except NotSent as error:
-        say(f"Not sent: {error}. `benchbook share {short(archive)}` sends them later; or {attach}")
+        say(send(partial(ask, token), repository, name, contents, what))
+    except (OSError, json.JSONDecodeError) as error:
+        say(f"Not sent: {_reason(error)}. `benchbook share {short(archive)}` sends them later; or {attach}")
         raise typer.Exit(1) from None
 
 
-class GitHub:
-    """GitHub's REST API; GITHUB_API_URL names another server of it.
+def ask(token: str, method: str, path: str, **body):
+    """Return the answer of GitHub's REST API to a request, as JSON has it; GITHUB_API_URL names another server of it.
 
     Source: https://docs.github.com/en/rest
 
-    Args:
-        token: that may write contents and pull requests.
+    Raises:
+        HTTPError: GitHub refused; its note is method and path.
+        OSError, JSONDecodeError: there was no answer, or no JSON in it.
     """
-
-    def __init__(self, token: str) -> None:
-        self.token, self.address = token, os.environ.get("GITHUB_API_URL", API)
-
-    def ask(self, method: str, path: str, **body):
-        """Return the answer to a request, as JSON has it.
-
-        Raises:
-            NotSent: an error, or no answer.
-        """
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/vnd.github+json"}
-        headers |= {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "benchbook", "Content-Type": "application/json"}
-        data = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(f"{self.address}{path}", data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise NotSent(_reason(error, f"{method} {path}"), error.code) from error
-        except (OSError, ValueError) as error:
-            raise NotSent(f"no answer from {self.address} ({getattr(error, 'reason', error)})") from error
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
+    headers |= {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "benchbook", "Content-Type": "application/json"}
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(f"{_server()}{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        error.add_note(f"{method} {path}")
+        raise
 
 
-def send(github: GitHub, repository: str, machine: str, contents: dict[str, bytes], what: str) -> str:
+def _server() -> str:
+    return os.environ.get("GITHUB_API_URL", API)
+
+
+def send(ask: Callable, repository: str, machine: str, contents: dict[str, bytes], what: str) -> str:
     """Commit a pack's files to a branch of the machine's, in a fork where the user may not write; open a pull request.
 
     Args:
-        github: as the user.
+        ask: the function above, with the user's token.
         repository: owner/name; of a fork the one that it was made from gets the request.
         machine: names the branch.
         contents: files by their names below outputs/runs.
@@ -127,53 +111,55 @@ def send(github: GitHub, repository: str, machine: str, contents: dict[str, byte
         What happened, with the request's address.
 
     Raises:
-        NotSent: see `GitHub.ask`.
+        HTTPError, OSError, JSONDecodeError: see `ask`.
     """
-    target = github.ask("GET", f"/repos/{repository}")
+    target = ask("GET", f"/repos/{repository}")
     if target.get("fork"):
-        target = github.ask("GET", f"/repos/{target['parent']['full_name']}")
+        target = ask("GET", f"/repos/{target['parent']['full_name']}")
     to, base, branch = target["full_name"], target["default_branch"], f"rows-{machine}"
     may_write = target.get("permissions", {}).get("push")
-    home = to if may_write else github.ask("POST", f"/repos/{to}/forks")["full_name"]
+    home = to if may_write else ask("POST", f"/repos/{to}/forks")["full_name"]
     head = f"{home.partition('/')[0]}:{branch}"
-    begun = github.ask("GET", f"/repos/{to}/pulls?{urlencode({'head': head, 'state': 'open'})}")
-    parent = _commit_of(github, home, branch if begun else base)
-    before = github.ask("GET", f"/repos/{home}/git/commits/{parent}")["tree"]["sha"]
+    begun = ask("GET", f"/repos/{to}/pulls?{urlencode({'head': head, 'state': 'open'})}")
+    parent = _commit_of(ask, home, branch if begun else base)
+    before = ask("GET", f"/repos/{home}/git/commits/{parent}")["tree"]["sha"]
     blob = {"mode": "100644", "type": "blob"}
     files = [blob | {"path": f"outputs/runs/{name}", "content": text.decode()} for name, text in contents.items()]
-    tree = github.ask("POST", f"/repos/{home}/git/trees", base_tree=before, tree=files)["sha"]
+    tree = ask("POST", f"/repos/{home}/git/trees", base_tree=before, tree=files)["sha"]
     if tree == before:
         return f"{begun[0]['html_url'] if begun else to} has all of them already."
     title = f"Add rows of {machine}"
-    commit = github.ask("POST", f"/repos/{home}/git/commits", message=title, tree=tree, parents=[parent])["sha"]
+    commit = ask("POST", f"/repos/{home}/git/commits", message=title, tree=tree, parents=[parent])["sha"]
     reference = f"/repos/{home}/git/refs"
     if begun:
-        github.ask("PATCH", f"{reference}/heads/{branch}", sha=commit)
+        ask("PATCH", f"{reference}/heads/{branch}", sha=commit)
         return f"Added to the open pull request: {begun[0]['html_url']}"
     try:
-        github.ask("POST", reference, ref=f"refs/heads/{branch}", sha=commit)
-    except NotSent as error:
-        if error.status != 422:
+        ask("POST", reference, ref=f"refs/heads/{branch}", sha=commit)
+    except HTTPError as error:
+        if error.code != 422:
             raise
-        github.ask("PATCH", f"{reference}/heads/{branch}", sha=commit, force=True)  # left of a request that was closed
-    opened = github.ask("POST", f"/repos/{to}/pulls", title=title, head=head, base=base, body=f"{what}.")
+        ask("PATCH", f"{reference}/heads/{branch}", sha=commit, force=True)  # left of a request that was closed
+    opened = ask("POST", f"/repos/{to}/pulls", title=title, head=head, base=base, body=f"{what}.")
     return f"Pull request: {opened['html_url']}"
 
 
-def _commit_of(github: GitHub, home: str, branch: str) -> str:
+def _commit_of(ask: Callable, home: str, branch: str) -> str:
     """Return the commit of a branch; wait until a new fork is ready."""
     deadline = time.monotonic() + FORK_SECONDS
     while True:
         try:
-            return github.ask("GET", f"/repos/{home}/git/ref/heads/{branch}")["object"]["sha"]
-        except NotSent as error:
-            if error.status not in (404, 409) or time.monotonic() > deadline:
+            return ask("GET", f"/repos/{home}/git/ref/heads/{branch}")["object"]["sha"]
+        except HTTPError as error:
+            if error.code not in (404, 409) or time.monotonic() > deadline:
                 raise
         time.sleep(FORK_POLL_SECONDS)
 
 
-def _reason(error: urllib.error.HTTPError, what: str) -> str:
-    """Return the meaning of a GitHub error for the user."""
+def _reason(error: OSError | json.JSONDecodeError) -> str:
+    """Return the meaning of an error of `ask` for the user."""
+    if not isinstance(error, HTTPError):
+        return f"no answer from {_server()} ({getattr(error, 'reason', error)})"
     try:
         answer = json.load(error)
         said = [answer["message"], *(each.get("message") or each.get("code", "") for each in answer.get("errors", []))]
@@ -188,7 +174,7 @@ def _reason(error: urllib.error.HTTPError, what: str) -> str:
         403: "this token lacks the permission; allowed: a token that may write contents and pull requests",
         404: "the repository does not exist, or this token may not read it",
     }
-    return f"{meanings.get(error.code, 'GitHub refused')} ({error.code} for {what}: {text})"
+    return f"{meanings.get(error.code, 'GitHub refused')} ({error.code} for {error.__notes__[0]}: {text})"
 
 
 def _repository() -> str:
