@@ -15,7 +15,6 @@ from traitlets.config import Config
 from benchbook.machine import layout
 from benchbook.rows import points
 from benchbook.running import profiles
-from processes import framework_of
 
 
 def run_cells(notebook: Path, parameters: dict) -> None:
@@ -38,7 +37,7 @@ def main() -> None:
         run_cells(layout.notebook("aggregate"), {})
         return
     for point in profiles.read_points(Path(sys.argv[1])):
-        if framework_of(point) == sys.argv[2]:
+        if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)
             run_cells(layout.notebook(point.study), points.nested(point.study, point.parameters))
 

@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.running.profiles import Point
 
 # The framework that tests of several compute with in this process; those of the others run in one of their own.
 FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]
@@ -64,8 +63,3 @@ def environment_of_tests() -> dict[str, str]:
     """Return the environment of such a process: Keras takes the framework it is asked for, XLA hurries."""
     kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
     return kept | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_BADLY}".strip()}
-
-
-def framework_of(point: Point) -> str:
-    """Return what a point computes with; a study without a choice is torch's."""
-    return point.parameters.get("framework", "torch")

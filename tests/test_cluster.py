@@ -52,7 +52,7 @@ def test_a_job_is_submitted_with_a_node_of_its_own_and_its_id_is_returned(tmp_pa
     words = (tmp_path / "words").read_text().splitlines()
     assert {"--parsable", "--exclusive", "--no-requeue", "--qos=long", "--mem=0"} < set(words)
     assert {"--job-name=benchbook-1-toy", f"--output={tmp_path}/logs/toy-%j.log"} < set(words)
-    assert words[-1].endswith(f"-m benchbook.running.cluster {tmp_path}/toy.json --machine desk")
+    assert words[-1].endswith(f"-m benchbook.running.cluster {tmp_path}/toy.json desk")
     assert profiles.read_points(tmp_path / "toy.json") == group
 
 

@@ -229,27 +229,13 @@ def test_after_kill_9_the_run_ends_by_itself_and_the_next_start_cuts_the_torn_li
     assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]
 
 
-def test_only_one_run_measures_at_a_time(tmp_path):
-    lock = tmp_path / "desk" / ".lock"
-    with (
-        execute.only_one(lock),
-        pytest.raises(RuntimeError, match=r"another study measures on this machine \(desk\)"),
-        execute.only_one(lock, 0.1),
-    ):
-        pass
-    with execute.only_one(lock, 0.1):
-        pass
-
-
-def test_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):
-    lock = tmp_path / "desk" / ".lock"
+def test_only_one_run_measures_at_a_time_and_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):
+    lock, refused = tmp_path / "desk" / ".lock", r"another study measures on this machine \(desk\)"
     with execute.only_one(lock):
         marker.write(tmp_path / "desk" / "study" / "point" / "20260101T000000Z-00000000.running", {})
-        with pytest.raises(RuntimeError), execute.only_one(lock, 0.1):
+        with pytest.raises(RuntimeError, match=refused), execute.only_one(lock, 0.1):
             pass
-    said = capsys.readouterr().err
-    assert "desk" in said
-    assert f"process {os.getpid()}" in said
+    assert f"another study on desk (process {os.getpid()}, since " in capsys.readouterr().err
     with execute.only_one(lock, 0.1):
         pass
     assert capsys.readouterr().err == ""

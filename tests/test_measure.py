@@ -242,17 +242,16 @@ def test_the_gpu_read_is_the_one_that_cuda_shows_by_number_or_by_name(driver, mo
     assert os.environ["CUDA_VISIBLE_DEVICES"] == given
 
 
-@pytest.mark.parametrize("given", [None, "", "-1", "MIG-12345678-0000", "GPU-9", "0"])
-def test_gpu_that_nvml_does_not_show_has_no_sensor(driver, monkeypatch, given):
-    driver(4 if given is not None else 0)
+NOT_SHOWN = [(4, given, {}) for given in ("", "-1", "MIG-12345678-0000", "GPU-9", "0")] + [(0, None, {})]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "kind"), [*NOT_SHOWN, (2, None, {"divided": True}), (2, None, {"readable": False})]
+)
+def test_a_gpu_that_is_not_shown_or_divided_or_may_not_be_read_has_no_sensor(driver, monkeypatch, gpus, given, kind):
+    driver(gpus, **kind)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
-
-
-@pytest.mark.parametrize("kind", [{"divided": True}, {"readable": False}], ids=str)
-def test_counter_of_a_board_that_is_divided_or_may_not_be_read_is_not_taken(driver, kind):
-    driver(2, **kind)
     assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
 
 

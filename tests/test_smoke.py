@@ -14,7 +14,7 @@ from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.running import profile_files, profiles
 from benchbook.running.profiles import Point
-from processes import framework_of, run_cells
+from processes import run_cells
 
 # By study and variant, or framework; SimCLR's reference, which a search is compared with, starts eight processes for
 # each window.
@@ -24,8 +24,8 @@ TAKES_LONG |= {("segmentation_scaling", "tuned"), ("mobilenetv2_energy", "tensor
 
 def takes_long(point: Point) -> bool:
     """Return whether a point takes long; smaller networks do the same, and of each study a point is left."""
-    choices = {(point.study, point.parameters.get("variant")), (point.study, framework_of(point))}
-    is_compiled = framework_of(point) == "jax" or point.parameters.get("device_count", 1) > 1
+    choices = {(point.study, point.parameters.get("variant")), (point.study, point.framework)}
+    is_compiled = point.framework == "jax" or point.parameters.get("device_count", 1) > 1
     return is_compiled or not TAKES_LONG.isdisjoint(choices)
 
 
@@ -50,7 +50,7 @@ def offered(study: str) -> dict[str, list[str]]:
 def left_out() -> list[Point]:
     """Return the points of the variants and frameworks that notebooks offer and the profile has none of."""
     points = []
-    had = {(point.study, point.parameters.get("variant"), framework_of(point)) for point in profiles.read("smoke")}
+    had = {(point.study, point.parameters.get("variant"), point.framework) for point in profiles.read("smoke")}
     for study, entry in profile_files.read(layout.profile("smoke")).items():
         choices = offered(study)
         for values in itertools.product(*choices.values()):
@@ -66,7 +66,7 @@ def left_out() -> list[Point]:
 def run_points(points: list[Point], folder: Path) -> pandas.DataFrame:
     """Run points with a process for each framework, in place of a kernel for each point; return their rows."""
     profiles.write_points(folder / "points.json", points)
-    for framework in sorted({framework_of(point) for point in points}):
+    for framework in sorted({point.framework for point in points}):
         run_cells(folder, str(folder / "points.json"), framework)
     return records.merge(records.find(folder / "runs"))
 

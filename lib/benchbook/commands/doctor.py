@@ -216,15 +216,14 @@ def _accelerator(framework: str, kinds: tuple[str, ...], refused: Refused | None
     return Finding(framework, "", "accelerator", RIGHT, "none here, and none seen")
 
 
-def try_device(framework: str, kind: str, deadline: float, module: str = MODULE) -> Iterator[Finding]:
+def try_device(framework: str, kind: str, deadline: float) -> Iterator[Finding]:
     """Try one device in its own process and yield the results; if the process dies, yield the check that it was in.
 
     Args:
         framework, kind: which device.
         deadline: on the monotonic clock; then the process is ended.
-        module: what to run.
     """
-    command = [sys.executable, "-m", module, framework, kind]
+    command = [sys.executable, "-m", MODULE, framework, kind]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     begun, late = "start", threading.Event()
     with (

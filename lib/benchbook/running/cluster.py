@@ -6,7 +6,6 @@ in `outputs/slurm/<machine>/<study>/<kind of node>/`, logs of jobs in `logs/`. W
 the same command goes on with.
 """
 
-import argparse
 import hashlib
 import math
 import os
@@ -232,7 +231,7 @@ def _submit(study: str, group: list[Point], name: str, site: Site, folder: Path,
     profiles.write_points(plan, group)
     asked = resources(group, site) | {"job-name": prefix + study, "output": f"{folder}/logs/{study}-%j.log"}
     words = [f"--{option}={value}" for option, value in asked.items()]
-    command = [sys.executable, "-m", "benchbook.running.cluster", str(plan), "--machine", name]
+    command = [sys.executable, "-m", "benchbook.running.cluster", str(plan), name]
     return slurm.submit([*words, "--exclusive", "--nodes=1", "--ntasks=1"], command)
 
 
@@ -266,16 +265,12 @@ def _follow(
 
 
 def main() -> None:
-    """Measure the points of a file on this node, as `_submit` asks; what a session keeps lies beside that file."""
-    parser = argparse.ArgumentParser(description="Measure one job's points on a node.")
-    parser.add_argument("points", type=Path, help="the file that `profiles.write_points` wrote")
-    parser.add_argument("--machine", required=True, help="name of the machine, without its kind")
-    arguments = parser.parse_args()
+    """Measure the points of a file on this node, as `_submit` asks: FILE MACHINE, its name without the kind of node."""
+    points, name = Path(sys.argv[1]), identity.with_kind(sys.argv[2], identity.fingerprint())
     processes.stop_on_signals()
-    name = identity.with_kind(arguments.machine, identity.fingerprint())
-    os.environ["BENCHBOOK_STATE"] = str(arguments.points.parent / arguments.points.stem / name)
+    os.environ["BENCHBOOK_STATE"] = str(points.with_suffix("") / name)
     try:
-        left_out = session.measure(profiles.read_points(arguments.points), name)
+        left_out = session.measure(profiles.read_points(points), name)
     except Stopped as stop:
         sys.exit(stop.status)
     sys.exit("\n".join(f"Left out: {point.title} ({reason})" for point, reason in left_out))

@@ -63,9 +63,14 @@ class Point:
         return self.study, self.name
 
     @property
+    def framework(self) -> str:
+        """Return what it computes with; a study without a choice is torch's."""
+        return self.parameters.get("framework", "torch")
+
+    @property
     def place(self) -> tuple[str, str]:
-        """Return device and framework; a study without a choice is torch's."""
-        return self.parameters["device"], self.parameters.get("framework", "torch")
+        """Return device and framework."""
+        return self.parameters["device"], self.framework
 
     @property
     def title(self) -> str:
@@ -144,11 +149,10 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
             entry = {"points": [_choices_of(study, manifest.get("parameters") or {})], "num_kernels": len(runs)}
             found = points_of(study, entry | {profile_files.LIMIT: longest}, device, kinds)
             points |= {point.key: point for point in found}
-            reason = "" if found else "no such framework or device here"
+            if not found:
+                raise ValueError("no such framework or device here")
         except ValueError as error:
-            reason = str(error)
-        if reason:
-            say(f"Left out: {study}: {setting(name)} ({reason})")
+            say(f"Left out: {study}: {setting(name)} ({error})")
     if not points:
         raise ValueError(f"machine {machine!r}: none of its points can be run here")
     order = [*layout.notebooks()]
@@ -175,7 +179,7 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
     """
     ordered = [point for point in points if point.study != CALIBRATION]
     for point in reversed([point for point in points if point.study == CALIBRATION]):
-        users = [other.study for other in ordered if other.place[1] == point.place[1]]
+        users = [other.study for other in ordered if other.framework == point.framework]
         ordered.insert([other.study for other in ordered].index(users[0]) if users else 0, point)
     return ordered
 
