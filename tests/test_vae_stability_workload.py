@@ -42,25 +42,6 @@ def loss_by_hand(model, images, noise):
     return cross_entropy - 0.5 * (1 + log_variance - mean**2 - numpy.exp(log_variance)).sum()
 
 
-def with_noise(workload):
-    return workload.plain.noise(next(iter(workload.batches(0))), 0)
-
-
-def test_a_step_reports_the_loss_per_image_and_is_a_step_of_adam(tiny):
-    workload = resident(tiny)
-    batch = with_noise(workload)
-    expected = loss_by_hand(workload.model, *batch) / 16
-    weights = workload.model.pixels.weight
-    before = weights.detach().clone()
-    gradient = torch.autograd.grad(network_torch.loss(workload.model(*batch), batch[0]), weights)[0]
-    loss = workload.step(batch)
-    assert (loss.item(), loss.requires_grad) == (pytest.approx(expected, rel=1e-5), False)
-    # Adam's first step is the learning rate times the gradient's sign, but for its epsilon of 1e-8.
-    torch.testing.assert_close(weights.detach(), before - 1e-3 * gradient / (gradient.abs() + 1e-8))
-    workload.end_epoch()
-    assert workload.optimizer.param_groups[0]["lr"] == 1e-3
-
-
 def test_without_noise_the_device_draws_its_own(tiny):
     network, images = network_torch.Network(), torch.rand(3, 1, 28, 28)
     first, mean, log_variance = network(images)
