@@ -33,11 +33,9 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
         ValueError: unknown name, a data_root that is not a folder, or an image folder without classes and images.
         DatasetUnavailable: not found, not downloadable, and no stand-in allowed.
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(NAMES)}")
     if name == "image_folder":
         return pictures.image_folder(data_root)
-    return _have(name, data_root, allow_embedded)
+    return _have(name, NAMES, data_root, allow_embedded)
 
 
 def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
@@ -46,14 +44,12 @@ def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> T
     Raises:
         ValueError, DatasetUnavailable: see `load`.
     """
-    if name == SYNTHETIC:
-        return None
-    if name not in TEXTS:
-        raise ValueError(f"dataset {name!r}; allowed: {SYNTHETIC}, {', '.join(TEXTS)}")
-    return _have(name, data_root, allow_embedded)
+    return None if name == SYNTHETIC else _have(name, (SYNTHETIC, *TEXTS), data_root, allow_embedded)
 
 
-def _have(name: str, data_root: str, allow_embedded: bool) -> Dataset | Text:
+def _have(name: str, allowed: tuple[str, ...], data_root: str, allow_embedded: bool) -> Dataset | Text:
+    if name not in allowed:
+        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(allowed)}")
     for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
         if folder and not Path(folder).expanduser().is_dir():
             raise ValueError(f"{source} {folder!r} is not a folder")
@@ -82,8 +78,6 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     """
     if name == SYNTHETIC:
         return None
-    if name not in ("imagenet", *NAMES):
-        raise ValueError(f"unknown data set {name!r}; allowed: {SYNTHETIC}, imagenet, {', '.join(NAMES)}")
     if name == "imagenet":
         there = [root / name for root in roots(data_root) if (root / name / "train").is_dir()]
         if not there:
@@ -91,6 +85,6 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
         return pictures.listed(str(there[0]), name)
     if name == "image_folder":
         return pictures.listed(data_root)
-    data = load(name, data_root, allow_embedded)
+    data = _have(name, (SYNTHETIC, "imagenet", *NAMES), data_root, allow_embedded)
     train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
     return Collection(data.name, train, test, int(data.train_labels.max()) + 1)
