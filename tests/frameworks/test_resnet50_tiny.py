@@ -10,13 +10,18 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import reference
+from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import network_keras as keras_side
 from benchbook.studies.resnet50_cost import plan as resnet50
 from processes import FRAMEWORK
+from small import images
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 CPU = devices.pick("cpu", FRAMEWORK)
 OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0, "learning_rate": 1.0, "schedule_epochs": 0.05}
+DRAWN = images((32, 32, 3), 48, 16)
+PARTS = (DRAWN.train_images, DRAWN.train_labels), (DRAWN.test_images, DRAWN.test_labels)
+PICTURES = Collection("random", *(Pictures(*part) for part in PARTS), 3)
 
 
 def small(plan):
@@ -38,11 +43,11 @@ def small_network(monkeypatch):
     monkeypatch.setattr(keras_side, "make_model", small)
 
 
-def build(count, sync_batch_norm=True, collection="shapes", **options):
+def build(count, sync_batch_norm=True, data=PICTURES, **options):
     device = devices.several(CPU, count)
     assert device.count == count
-    images = resnet50.collect(collection) if collection else None
-    return resnet50.build(images, device, sync_batch_norm=sync_batch_norm, **OPTIONS | options)
+    options = OPTIONS | {"schedule_epochs": 6} | options  # of four steps each
+    return resnet50.build(data, device, sync_batch_norm=sync_batch_norm, **options)
 
 
 @pytest.fixture
@@ -92,7 +97,7 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
     losses, tested, derived = [], [], []
     for count in (1, 2):
         made = build(count)
-        batches = [batch for batch, _ in zip(made.batches(0), range(4), strict=False)]
+        batches = [*made.batches(0)]
         losses.append([float(made.step(batch)) for batch in batches])
         found = made.evaluate()
         tested.append([float(found.loss), float(found.accuracy), found.samples])
@@ -109,7 +114,7 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
 
 def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_risen():
     """Synthetic images lie on their devices from the start, each one's share of a batch on its own."""
-    made = build(2, collection=None, schedule_epochs=90, learning_rate=0.1)
+    made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
     assert made.plain.steps_passed > 100
     with made.compared("fp32") as subject:
         (batch,) = subject.batches(1)
