@@ -1,4 +1,4 @@
-"""Run notebooks' code cells one after another in this process: what a kernel does, without starting one for each.
+"""Write notebooks, and run their code cells in this process: what a kernel does, without starting one for each.
 
 `python tests/cells.py points.json FRAMEWORK` runs those points of a file that compute with a framework, and
 `python tests/cells.py aggregate` merges all rows. Rows and figures go to BENCHBOOK_OUTPUTS.
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+import nbformat
 from IPython.core.interactiveshell import InteractiveShell
 from matplotlib import pyplot
 from traitlets.config import Config
@@ -15,6 +16,15 @@ from traitlets.config import Config
 from benchbook.machine import layout
 from benchbook.rows import points
 from benchbook.running import profiles
+
+
+def write_notebook(path: Path, title: str, *sources: str) -> Path:
+    """Write a notebook of a title and cells of code, the first with the tag `parameters`; return its path."""
+    cells = [nbformat.v4.new_markdown_cell(title), *map(nbformat.v4.new_code_cell, sources)]
+    cells[1].metadata["tags"] = ["parameters"]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    return path
 
 
 def run_cells(notebook: Path, parameters: dict) -> None:

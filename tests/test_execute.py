@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import nbformat
 import psutil
 import pytest
 
@@ -17,6 +16,7 @@ from benchbook.machine import layout
 from benchbook.rows import marker, records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
+from cells import write_notebook
 
 pytestmark = pytest.mark.notebook
 
@@ -60,21 +60,22 @@ run.end()
 """
 
 
+def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], monkeypatch) -> list[Point]:
+    """Return the points of a study of one row, whose body fails as the environment's FAULT says."""
+    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, body)
+    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
+    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
+        monkeypatch.setenv(name, str(value))
+    parameters = [profiles.declared("faults") | {"variant": variant} for variant in variants]
+    return [Point("faults", profiles.point_name("faults", each), each, 1, seconds) for each in parameters]
+
+
 @pytest.fixture
 def point(tmp_path, monkeypatch) -> Point:
-    """Return the only point of a study whose notebook fails as FAULT says, in a folder that could be a template."""
-    cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, SETUP, BODY)]
-    cells[0].metadata["tags"] = ["parameters"]
+    """Return the only point of such a study, in a folder that could be a template."""
     place = tmp_path / "a:b {x}"
     place.mkdir()
-    path = place / "01_faults.ipynb"
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
-    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
-    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": place, "BENCHBOOK_SESSION": "s"}.items():
-        monkeypatch.setenv(name, str(value))
-    parameters = profiles.declared("faults")
-    return Point("faults", profiles.point_name("faults", parameters), parameters, 1, 120)
+    return points_of(place, BODY, 120, ("reference",), monkeypatch)[0]
 
 
 def folder_of(point: Point) -> Path:

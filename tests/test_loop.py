@@ -5,14 +5,13 @@ import re
 import time
 from dataclasses import replace
 
-import nbformat
 import pytest
 
 from benchbook.machine import layout
 from benchbook.rows import records
-from benchbook.running import execute, profiles, session
+from benchbook.running import execute, session
 from benchbook.running.profiles import Point
-from test_execute import PARAMETERS, SETUP
+from test_execute import points_of
 
 pytestmark = pytest.mark.notebook
 
@@ -28,17 +27,8 @@ run.end()
 @pytest.fixture
 def points(tmp_path, monkeypatch) -> list[Point]:
     """Return two points of a study of one row; the environment's FAULT is the variant that fails."""
-    cells = [nbformat.v4.new_code_cell(source) for source in (PARAMETERS, SETUP, BODY)]
-    cells[0].metadata["tags"] = ["parameters"]
-    path = tmp_path / "01_faults.ipynb"
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
-    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
-    settings = {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": tmp_path, "BENCHBOOK_SESSION": "s"}
-    for name, value in (settings | {"BENCHBOOK_MACHINE": "tester"}).items():
-        monkeypatch.setenv(name, str(value))
-    parameters = [profiles.declared("faults") | {"variant": variant} for variant in ("reference", "controlled")]
-    return [Point("faults", profiles.point_name("faults", each), each, 1, 500) for each in parameters]
+    monkeypatch.setenv("BENCHBOOK_MACHINE", "tester")
+    return points_of(tmp_path, BODY, 500, ("reference", "controlled"), monkeypatch)
 
 
 def measured() -> list[tuple[str, str, str]]:
@@ -53,9 +43,9 @@ def statuses_of(point: Point) -> list[str]:
 
 def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_call_goes_on(points, monkeypatch):
     long, short = points[0], replace(points[1], time_limit_seconds=200)
-    [left_out] = session.run([long, short], "tester", time.monotonic() + 409)
-    assert left_out.point.title == "faults: reference, CPU"
-    assert re.fullmatch("needs up to 500 s, 39. s were left", left_out.reason)  # 10 s are for the end
+    [(point, reason)] = session.run([long, short], "tester", time.monotonic() + 409)
+    assert point.title == "faults: reference, CPU"
+    assert re.fullmatch("needs up to 500 s, 39. s were left", reason)  # 10 s are for the end
     [(variant, run, status)] = measured()
     assert (variant, status) == ("controlled", "ok")
     assert session.run([long, short], "tester") == []
@@ -69,8 +59,8 @@ def test_what_does_not_fit_before_the_deadline_is_left_out_by_name_and_the_next_
 
 def test_without_time_every_point_is_named_and_nothing_runs(points):
     left_out = session.run([*points, replace(points[0], name="x-0123abcd", num_kernels=2)], "tester", time.monotonic())
-    assert [each.point.title for each in left_out] == ["faults: reference, CPU", "faults: controlled, CPU", "faults: x"]
-    assert {each.reason for each in left_out} == {"needs up to 500 s, 0 s were left"}
+    assert [point.title for point, _ in left_out] == ["faults: reference, CPU", "faults: controlled, CPU", "faults: x"]
+    assert {reason for _, reason in left_out} == {"needs up to 500 s, 0 s were left"}
     assert not list(layout.outputs().rglob("*.csv"))
 
 
@@ -104,7 +94,6 @@ def test_a_point_whose_run_cannot_be_supervised_is_left_out_with_its_reason(poin
         return "ok"
 
     monkeypatch.setattr(execute, "execute", run)
-    [left_out] = session.run([twice, points[1]], "tester", time.monotonic() + 3600)
-    assert (left_out.point, left_out.reason) == (twice, "OSError: planted")
+    assert session.run([twice, points[1]], "tester", time.monotonic() + 3600) == [(twice, "OSError: planted")]
     assert tried == [twice, points[1]]
     assert statuses_of(points[1]) == ["ok"]

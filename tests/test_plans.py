@@ -8,30 +8,15 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
-from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
-from benchbook.studies.plan import plans
-
-
-def images(*shape: int) -> Dataset:
-    return Dataset("random", *(numpy.zeros((20, *shape), numpy.uint8), numpy.arange(20) % 10) * 2)
+from benchbook.studies.datasets import Dataset
+from small import GREY, PLANS, SMALL
 
 
 def masks(side: int) -> Dataset:
     return Dataset("masks", *[numpy.zeros((20, side, side), numpy.uint8)] * 4)
 
 
-GREY, COLOURED = images(28, 28), images(32, 32, 3)
-PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 10)
-DATA = {
-    "mnist_speedup": GREY,
-    "vae_stability": GREY,
-    "mobilenetv2_energy": COLOURED,
-    "simclr_epochs": COLOURED,
-    "segmentation_scaling": masks(128),
-    "resnet50_cost": PICTURES,
-    "gpt_tokens": Text("random", *[numpy.zeros(200, numpy.uint8)] * 2, "a"),
-}
-PLANS = plans()
+DATA = {study: data for study, (data, _) in SMALL.items()}  # 20 images each
 BELOW_ONE_WORKER = {"simclr_epochs": 0}  # its -1 is one for each core
 # Of a single study.
 REFUSED = [

@@ -5,7 +5,6 @@ import shutil
 import warnings
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
 from papermill.iorw import load_notebook_node
@@ -23,6 +22,7 @@ from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.segmentation_scaling import plan as segmentation
 from benchbook.studies.simclr_epochs import plan as simclr
 from benchbook.studies.vae_stability import plan as vae
+from cells import write_notebook
 from rows import COMMITTED as COMMITTED_ROWS
 from rows import make_row
 
@@ -66,12 +66,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "notebooks" / "profiles").mkdir(parents=True)
     monkeypatch.setattr(layout, "root", lambda: tmp_path)
     _has(monkeypatch, "cuda", "cpu")
-    cells = [
-        nbformat.v4.new_markdown_cell("# Title"),
-        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell("batch_size = 1"),
-    ]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks" / "07_toy.ipynb")
+    write_notebook(tmp_path / "notebooks" / "07_toy.ipynb", "# Title", PARAMETERS, "batch_size = 1")
 
     def write(*points: dict, **entry) -> None:
         content = {"toy": {"time_limit_minutes": 1, "points": list(points)} | entry}

@@ -77,7 +77,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     again = make_study(project, outputs, "MACHINE=007", "DEADLINE=50", **hang)  # a point may take 120
     text = again.communicate(timeout=120)[0]
     assert f"Error {cli.SOME_LEFT_OUT}" in text
-    assert "Left out: A line: controlled, CPU (needs up to 120 s, " in text
+    assert "Left out: A toy: controlled, CPU (needs up to 120 s, " in text
     assert "run the same command again" in text
     rows = records.merge(records.find(folder))
     assert rows["run_id"].nunique() == 2
@@ -113,7 +113,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert not list(folder.rglob("*.running"))
 
     pages = "".join(path.read_text() for path in (outputs / "report").glob("*.html"))
-    for shown in ('id="toy-losses"', "How soon is a line found?", "A line was fitted in 4 windows"):
+    for shown in ('id="toy-losses"', "What does a toy cost?", "The toy was trained in 4 windows"):
         assert shown in pages
     assert len(list((outputs / "report" / "notebooks").glob("007-toy-*.html"))) == 2
 
