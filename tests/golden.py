@@ -56,19 +56,8 @@ ONE_THREAD = {
 IDENTITY = ["study", "machine", "point", "device", "framework", "variant", "loader", "source", "precision", "compiled"]
 IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "kind", "size", "larger_chip", "image"]
 IDENTITY += ["epoch", "epochs", "images_seen", "step"]
-PROSE = [
-    "sentence",
-    "arithmetic",
-    "published",
-    "reason",
-    "note",
-    "energy_note",
-    "message",
-    "title",
-    "place",
-    "session",
-    "run_id",
-]
+PROSE = ["sentence", "arithmetic", "published", "reason", "note", "energy_note", "message", "title", "place"]
+PROSE += ["session", "run_id"]
 NUMBERS = ["seconds", "seconds_low", "seconds_high", "joules", "rent_usd_per_hour", "rent_usd", "purchase_usd"]
 # Chips, works and precisions far apart; the last ones are refused.
 QUESTIONS = (

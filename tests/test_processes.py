@@ -105,8 +105,8 @@ def test_the_birth_of_a_process_is_the_same_whoever_asks():
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (processes.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). What was measured is kept"),
-        (KeyboardInterrupt(), 130, "Stopped. What was measured is kept"),
+        (processes.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). Finished windows are kept"),
+        (KeyboardInterrupt(), 130, "Stopped. Finished windows are kept"),
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
         (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
         (subprocess.CalledProcessError(1, "a-tool"), 1, "error: Command 'a-tool' returned"),
@@ -126,7 +126,7 @@ def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(error, s
 
 def test_a_stop_before_the_first_import_has_ended_is_one_line_too():
     process = subprocess.Popen(
-        [sys.executable, "-c", "import runpy; print(flush=True); runpy.run_module('benchbook', run_name='__main__')"],
+        [sys.executable, "-c", "from benchbook.__main__ import main; print(flush=True); main()"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import traceback
 
-STOPPED = "What was measured is kept; the same command goes on from there."
+STOPPED = "Finished windows are kept; the same command continues from there."
 
 
 def main() -> None:
@@ -40,11 +40,11 @@ def describe(error: BaseException) -> tuple[str, int]:
     if hasattr(error, "status"):  # processes.Stopped, which may not be imported yet
         return f"Stopped ({text}). {STOPPED}", error.status
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-        return f"error: {error.filename or 'a file'}: {error.strerror}; rows are kept as far as they were written", 2
+        return f"error: {error.filename or 'a file'}: {error.strerror}; the rows written before are kept", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):
         return f"error: {text}", 2
     if isinstance(error, subprocess.CalledProcessError):
-        return f"error: {text}; what it printed stands above", 1
+        return f"error: {text}; its output is above", 1
     return f"error: {name}: {text}; benchbook --debug shows where (BENCHBOOK_DEBUG=1 for make)", 1
 
 
