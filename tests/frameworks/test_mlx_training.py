@@ -61,10 +61,10 @@ def test_outputs_operations_and_parameters_are_torchs(name):
 
     own, other = build(name), build(name, TORCHS)
     with own.compared("fp32") as subject:
-        network, model, batch = subject.network, other.model.train(), subject.batches(1)[0]
+        copied, model, batch = subject.workload, other.model.train(), subject.batches(1)[0]
         images = torch.from_numpy(subject.to_host(batch)[0]).float()
         for _ in range(11):  # until the moving statistics are more of these images than what they began with
-            mx.eval(network.model(network.placed(batch[0])), network.model.parameters())
+            mx.eval(copied.model(copied.placed(batch)[0]), copied.model.parameters())
             model(images)
         arrays, parts = subject.weights() | subject.statistics(), dict(model.named_parameters())
         parts |= {name: part for name, part in model.named_buffers() if part.is_floating_point()}
@@ -75,7 +75,8 @@ def test_outputs_operations_and_parameters_are_torchs(name):
             for path, part in parts.items():
                 part.copy_(torch.from_numpy(numpy.ascontiguousarray(arrays[path])))
             expected = model.eval()(images).numpy()
-        assert abs(numpy.array(network.predict(batch[0])) - expected).max() <= 1e-4
+        copied.model.eval()
+        assert abs(numpy.array(copied.model(copied.placed(batch)[0])) - expected).max() <= 1e-4
     assert numpy.ptp(expected) > 1e-2  # not all alike
     for column in ("parameters", "flops_per_sample", "model", "image_size"):
         assert own.description()[column] == other.description()[column]
@@ -108,16 +109,16 @@ def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
-    from benchbook.frameworks.mlx.training import Network
+    from benchbook.frameworks.mlx.training import MlxWorkload
 
-    right = Network._gradients
+    right = MlxWorkload._gradients
 
     def wrong(self, inputs, target):
         loss, gradients = right(self, inputs, target)
         gradients["convolution2"]["weight"] = gradients["convolution2"]["weight"] * 1.1
         return loss, gradients
 
-    monkeypatch.setattr(Network, "_gradients", wrong)
+    monkeypatch.setattr(MlxWorkload, "_gradients", wrong)
     verdict = parity.check(build("mnist"), run(tmp_path), 1)
     assert not verdict.passed
     assert "convolution2.weight" in verdict.reason
@@ -126,7 +127,7 @@ def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, m
 def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
     import mlx.core as mx
 
-    from benchbook.frameworks.mlx import training as network
+    from benchbook.frameworks.mlx import training
 
     workload = build("mnist", batch_size=64)
     batch = next(workload.batches(0))
@@ -136,13 +137,13 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
         return calibration.check_synchronize(
             CPU,
             operation=lambda previous: workload.step(batch),
-            read=lambda device, last: mx.eval(workload.network.state),
+            read=lambda device, last: mx.eval(workload.changing),
             work_seconds=0.01,
         )
 
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
     assert check() < 0.1
-    monkeypatch.setattr(network, "hanging_on", lambda loss, others: loss)  # the loss is known before the update
+    monkeypatch.setattr(training, "hanging_on", lambda loss, others: loss)  # the loss is known before the update
     with pytest.raises(calibration.NotSynchronized):
         check()
 
@@ -156,13 +157,13 @@ def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(preci
     workload.restore(fresh)
     assert losses(workload) == first
     assert len(set(first)) == 2
-    assert workload.network.optimizer.learning_rate.item() == 1.0
+    assert workload.optimizer.learning_rate.item() == 1.0
 
 
 def test_each_epoch_has_a_rate_of_its_own():
     workload = build("mnist", batch_size=64)
     workload.end_epoch()
-    assert workload.network.optimizer.learning_rate.item() == pytest.approx(0.7)
+    assert workload.optimizer.learning_rate.item() == pytest.approx(0.7)
 
 
 def test_compiled_or_not_the_first_step_is_the_same():
@@ -174,15 +175,15 @@ def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
     import mlx.core as mx
 
     workload = build("mnist", precision="amp_fp16")
-    workload.network.scaling["scale"] = mx.array(1e30)
-    before = numpy.array(workload.network.model.dense2.weight)
+    workload.scaling["scale"] = mx.array(1e30)
+    before = numpy.array(workload.model.dense2.weight)
     losses(workload, 1)
-    assert workload.network.scaling["scale"].item() == pytest.approx(5e29)
-    assert (numpy.array(workload.network.model.dense2.weight) == before).all()
-    workload.network.scaling["scale"] = mx.array(2.0**8)
+    assert workload.scaling["scale"].item() == pytest.approx(5e29)
+    assert (numpy.array(workload.model.dense2.weight) == before).all()
+    workload.scaling["scale"] = mx.array(2.0**8)
     losses(workload, 1)
-    assert workload.network.scaling["steps"].item() == 1
-    assert (numpy.array(workload.network.model.dense2.weight) != before).any()
+    assert workload.scaling["steps"].item() == 1
+    assert (numpy.array(workload.model.dense2.weight) != before).any()
 
 
 def test_an_evaluation_needs_no_labels_that_mean_something():

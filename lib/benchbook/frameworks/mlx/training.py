@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import mlx.core as mx
 import numpy
@@ -20,113 +19,6 @@ from benchbook.machine.precisions import PRECISIONS
 
 # As torch's GradScaler has them.
 FIRST_SCALE, STEPS_TO_DOUBLE = 2.0**16, 2000
-
-
-class Network:
-    """A network that is trained on one device.
-
-    A step is handed over to the device and not waited for. Its loss hangs on the weights after it, so that whoever
-    waits for the last loss has waited for all work of all steps.
-
-    Args:
-        workload: whose network it is.
-    """
-
-    def __init__(self, workload: "MlxWorkload") -> None:
-        self.device, self.loss, self.settings = workload.device, workload.loss, workload.settings
-        self.most_norm, settings = workload.most_norm, self.settings
-        had = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
-        if settings != Settings(**had):
-            raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(had)}")
-        if settings.precision not in STORED:
-            raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
-        model, optimizer = self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
-        model.computed = COMPUTED[settings.precision]  # for inputs that are whole numbers and say no precision
-        self.enter()
-        kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
-        assign(model, {path: array.astype(STORED[settings.precision]) for path, array in kept.items()})
-        optimizer.init(model.trainable_parameters())
-        # Small gradients vanish in float16, so the loss is scaled there.
-        self.is_scaled = PRECISIONS[settings.precision].needs_scaling
-        scale = FIRST_SCALE if self.is_scaled else 1.0
-        self.scaling = {"scale": mx.array(scale), "steps": mx.array(0)}
-        self.state = [model, optimizer.state, self.scaling]
-        self._value_and_gradients = mx.value_and_grad(self._losses)
-        captured = [*self.state, mx.random.state]
-        compiled = mx.compile(self._step, inputs=captured, outputs=captured) if settings.compiled else self._step
-        self._train = compiled
-        mx.eval(self.state)
-
-    def enter(self) -> None:
-        """Select the device for the operations that follow."""
-        mx.set_default_device(self.device.backend.handle(self.device))
-
-    def train(self, inputs: Any, target: Any) -> mx.array:
-        """Train on one batch and return its loss, unread."""
-        loss = self._train(self.placed(inputs), self.placed(target))
-        loss = hanging_on(loss, leaves(self.state).values())
-        mx.async_eval(loss)
-        return loss
-
-    def differentiate(self, inputs: Any, target: Any) -> tuple[mx.array, dict[str, mx.array]]:
-        """Return loss and gradients by path, of the loss as it is scaled; moving statistics stay what they are."""
-        before = leaves(self.model)
-        loss, gradients = self._gradients(self.placed(inputs), self.placed(target))
-        assign(self.model, before)
-        return loss, leaves(gradients)
-
-    def predict(self, inputs: Any) -> mx.array:
-        """Return the outputs of one batch in inference mode, in float32."""
-        self.model.eval()
-        outputs = self.model(self.placed(inputs)).astype(mx.float32)
-        self.model.train()
-        return outputs
-
-    def placed(self, part: Any) -> mx.array:
-        """Return a part of a batch as the network takes it."""
-        return to_array(part, self.settings.precision)
-
-    def read(self) -> dict[str, mx.array]:
-        """Return all that training changes, by path; MLX's arrays do not change, they are replaced."""
-        mx.eval(self.state)
-        return leaves(self.state)
-
-    def write(self, arrays: dict[str, mx.array]) -> None:
-        """Go back to what `read` returned, in place: compiled code stays valid."""
-        assign(self.state, arrays)
-
-    def _losses(self, parameters: dict, inputs: mx.array, target: mx.array) -> tuple[mx.array, mx.array]:
-        """Return the loss times its scale, which is differentiated, and the loss."""
-        self.model.update(parameters)
-        loss = self.loss(self.model(inputs).astype(mx.float32), target)
-        return loss * self.scaling["scale"], loss
-
-    def _gradients(self, inputs: mx.array, target: mx.array) -> tuple[mx.array, dict]:
-        """Return the loss and the gradients of the parameters that are trained."""
-        (_, loss), gradients = self._value_and_gradients(self.model.trainable_parameters(), inputs, target)
-        scale = self.scaling["scale"]
-        gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
-        return loss, optimizers.clip_grad_norm(gradients, self.most_norm)[0] if self.most_norm else gradients
-
-    def _step(self, inputs: mx.array, target: mx.array) -> mx.array:
-        loss, gradients = self._gradients(inputs, target)
-        trained = [self.model.trainable_parameters(), self.optimizer.state]
-        before = leaves(trained)
-        self.optimizer.update(self.model, gradients)
-        if self.is_scaled:
-            self._leave_out_overflow(before, gradients)
-        return loss
-
-    def _leave_out_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
-        """Undo a step whose gradients are not finite, and set the next scale, without reading from the device."""
-        finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
-        trained = [self.model, self.optimizer.state]
-        after = leaves(trained)
-        assign(trained, {path: mx.where(finite, after[path], array) for path, array in before.items()})
-        scale, steps = self.scaling["scale"], self.scaling["steps"] + 1
-        doubled = mx.where(steps >= STEPS_TO_DOUBLE, scale * 2, scale)
-        self.scaling["scale"] = mx.where(finite, doubled, scale / 2)
-        self.scaling["steps"] = mx.where(mx.logical_and(finite, steps < STEPS_TO_DOUBLE), steps, 0)
 
 
 def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
@@ -145,7 +37,7 @@ class MlxSubject(ParitySubject):
     """
 
     def __init__(self, workload: "MlxWorkload") -> None:
-        self.network, self.model = workload.network, workload.network.model
+        self.model = workload.model
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.eval()
@@ -186,11 +78,11 @@ class MlxSubject(ParitySubject):
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
         """Try a step; the gradients are those at the weights from before it."""
-        scale = self.network.scaling["scale"].item()
-        gradients = self.network.differentiate(*batch)[1] if differentiated else {}
+        scale = self.workload.scaling["scale"].item()
+        gradients = self.workload.differentiate(batch) if differentiated else {}
         loss = self.workload.step(batch).item()
         self.num_passed += 1
-        return loss, self._exported(gradients, self.names), self.network.scaling["scale"].item() >= scale
+        return loss, self._exported(gradients, self.names), self.workload.scaling["scale"].item() >= scale
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return to_host(mx.array(array.astype("float32")).astype(self.dtype))
@@ -217,6 +109,9 @@ class MlxWorkload(Workload):
 
     A batch is (images, labels), NumPy arrays or MLX's; images are (n, height, width, channels).
 
+    A step is handed over to the device and not waited for. Its loss hangs on the weights after it, so that whoever
+    waits for the last loss has waited for all work of all steps.
+
     Attributes:
         make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
         make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
@@ -240,9 +135,28 @@ class MlxWorkload(Workload):
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
-        self.network = Network(self)
+        settings = self.settings
+        had = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
+        if settings != Settings(**had):
+            raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(had)}")
+        if settings.precision not in STORED:
+            raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
+        model, optimizer = self.model, self.optimizer = self.make_model(), self.make_optimizer()
+        model.computed = COMPUTED[settings.precision]  # for inputs that are whole numbers and say no precision
+        self.enter()
+        kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
+        assign(model, {path: array.astype(STORED[settings.precision]) for path, array in kept.items()})
+        optimizer.init(model.trainable_parameters())
+        # Small gradients vanish in float16, so the loss is scaled there.
+        self.is_scaled = PRECISIONS[settings.precision].needs_scaling
+        self.scaling = {"scale": mx.array(FIRST_SCALE if self.is_scaled else 1.0), "steps": mx.array(0)}
+        self.changing = [model, optimizer.state, self.scaling]
+        self._value_and_gradients = mx.value_and_grad(self._losses)
+        captured = [*self.changing, mx.random.state]
+        self._train = mx.compile(self._step, inputs=captured, outputs=captured) if settings.compiled else self._step
+        mx.eval(self.changing)
         if self.sample_shape:
-            counted = flops_per_sample(self.network.model, mx.zeros((1, *self.sample_shape)))
+            counted = flops_per_sample(model, mx.zeros((1, *self.sample_shape)))
             self.columns = self.columns | {"flops_per_sample": counted}
 
     @functools.cached_property
@@ -251,22 +165,69 @@ class MlxWorkload(Workload):
         return self.make_plain()
 
     def num_parameters(self) -> int:
-        return sum(array.size for array in leaves(self.network.model.parameters()).values())
+        return sum(array.size for array in leaves(self.model.parameters()).values())
 
     def trainable_parameters(self) -> int:
-        return sum(array.size for array in leaves(self.network.model.trainable_parameters()).values())
+        return sum(array.size for array in leaves(self.model.trainable_parameters()).values())
 
     def enter(self) -> None:
-        self.network.enter()
+        """Select the device for the operations that follow."""
+        mx.set_default_device(self.device.backend.handle(self.device))
+
+    def placed(self, batch: tuple) -> tuple[mx.array, ...]:
+        """Return a batch as the network takes it."""
+        return tuple(to_array(part, self.settings.precision) for part in batch)
 
     def step(self, batch: tuple) -> mx.array:
-        return self.network.train(*batch)
+        loss = hanging_on(self._train(*self.placed(batch)), leaves(self.changing).values())
+        mx.async_eval(loss)
+        return loss
+
+    def differentiate(self, batch: tuple) -> dict[str, mx.array]:
+        """Return gradients by path; moving statistics stay what they are."""
+        before = leaves(self.model)
+        _, gradients = self._gradients(*self.placed(batch))
+        assign(self.model, before)
+        return leaves(gradients)
 
     def step_functions(self) -> list[Callable]:
-        return [type(self.network)._step]
+        return [type(self)._step]
+
+    def _losses(self, parameters: dict, inputs: mx.array, target: mx.array) -> tuple[mx.array, mx.array]:
+        """Return the loss times its scale, which is differentiated, and the loss."""
+        self.model.update(parameters)
+        loss = self.loss(self.model(inputs).astype(mx.float32), target)
+        return loss * self.scaling["scale"], loss
+
+    def _gradients(self, inputs: mx.array, target: mx.array) -> tuple[mx.array, dict]:
+        """Return the loss and the gradients of the parameters that are trained."""
+        (_, loss), gradients = self._value_and_gradients(self.model.trainable_parameters(), inputs, target)
+        scale = self.scaling["scale"]
+        gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
+        return loss, optimizers.clip_grad_norm(gradients, self.most_norm)[0] if self.most_norm else gradients
+
+    def _step(self, inputs: mx.array, target: mx.array) -> mx.array:
+        loss, gradients = self._gradients(inputs, target)
+        trained = [self.model.trainable_parameters(), self.optimizer.state]
+        before = leaves(trained)
+        self.optimizer.update(self.model, gradients)
+        if self.is_scaled:
+            self._leave_out_overflow(before, gradients)
+        return loss
+
+    def _leave_out_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
+        """Undo a step whose gradients are not finite, and set the next scale, without reading from the device."""
+        finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
+        trained = [self.model, self.optimizer.state]
+        after = leaves(trained)
+        assign(trained, {path: mx.where(finite, after[path], array) for path, array in before.items()})
+        scale, steps = self.scaling["scale"], self.scaling["steps"] + 1
+        doubled = mx.where(steps >= STEPS_TO_DOUBLE, scale * 2, scale)
+        self.scaling["scale"] = mx.where(finite, doubled, scale / 2)
+        self.scaling["steps"] = mx.where(mx.logical_and(finite, steps < STEPS_TO_DOUBLE), steps, 0)
 
     def steps_taken(self) -> int:
-        return int(self.network.optimizer.state["step"].item())
+        return int(self.optimizer.state["step"].item())
 
     def mean_loss(self, losses: list[mx.array]) -> float:
         return float(to_host(mx.stack(losses)).mean())
@@ -274,23 +235,27 @@ class MlxWorkload(Workload):
     def end_epoch(self) -> None:
         super().end_epoch()
         if self.epoch_rate:
-            self.network.optimizer.learning_rate = self.epoch_rate(self.epoch)
+            self.optimizer.learning_rate = self.epoch_rate(self.epoch)
 
     def score(self, batch: tuple) -> tuple[mx.array, mx.array, int]:
-        outputs, labels = self.network.predict(batch[0]), self.network.placed(batch[1])
+        images, labels = self.placed(batch)
+        self.model.eval()
+        outputs = self.model(images).astype(mx.float32)
+        self.model.train()
         right = (outputs.argmax(1) == labels).sum() if self.metric else mx.array(0)
         loss = self.loss(outputs, labels) * len(labels)
         mx.async_eval(loss, right)
         return loss, right, len(labels)
 
     def state(self) -> dict:
-        return {"arrays": self.network.read()}
+        mx.eval(self.changing)
+        return {"arrays": leaves(self.changing)}  # MLX's arrays do not change, they are replaced
 
     def load_state(self, state: dict) -> None:
-        self.network.write(state["arrays"])
+        assign(self.changing, state["arrays"])
 
     def pass_steps(self, count: int) -> None:
-        state = self.network.optimizer.state
+        state = self.optimizer.state
         if count:  # Adam's own count of steps corrects its means: its schedule adds those that were passed
             state["passed" if "passed" in state else "step"] = mx.array(count, mx.uint64)
 
@@ -303,8 +268,8 @@ class MlxWorkload(Workload):
         same = precision == self.settings.precision
         random = self.device.backend.random_state(self.device)
         copied = replace(self, settings=self.settings if same else Settings(precision))
-        own, given = leaves(copied.network.model), leaves(self.network.model)
-        assign(copied.network.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
+        own, given = leaves(copied.model), leaves(self.model)
+        assign(copied.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
         try:
             yield MlxSubject(copied)
         finally:
