@@ -118,10 +118,9 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
     for claim in claims.to_dict("records"):
         own = _printed(claim["machine"], groups)
         if claim["reason"]:
-            head = _head(claim) | {"machine": _names(claim), "source": "published", "verdict": NOT_RECOMPUTED}
-            lines.append(head | {"reason": claim["reason"]})
+            lines.append(_head(claim) | {"source": "published", "verdict": NOT_RECOMPUTED, "reason": claim["reason"]})
         elif own:
-            lines.append(_line(claim, _names(claim), _joined(claim, own, _printed(claim["other"], groups)), True))
+            lines.append(_line(claim, "", _joined(claim, own, _printed(claim["other"], groups)), True))
         measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if claim["machine"] else []
         measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
         if claim["machine"] and not measured:
@@ -162,7 +161,7 @@ def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
 def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) -> dict:
     used = quantities[quantities["name"].isin(names_in(claim["formula"]))]
     sources = sorted(set(used["source"] if len(used) else quantities["source"]))
-    line = _head(claim) | {"machine": machine, "source": ", ".join(sources)}
+    line = _head(claim, machine) | {"source": ", ".join(sources)}
     result = recompute(claim["formula"], quantities)
     if result is None:
         return line | {"verdict": NOT_MEASURED}
@@ -185,11 +184,7 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
 
 
-def _names(claim: dict) -> str:
-    return f"{claim['machine']} / {claim['other']}" if claim["other"] else claim["machine"]
-
-
-def _head(claim: dict) -> dict:
+def _head(claim: dict, machine: str = "") -> dict:
     low, high, unit = f"{claim['low']:,.8g}", f"{claim['high']:,.8g}", claim["unit"]
     ranges = {
         "equal": f"{low} to {high} {unit}" if low != high else f"{low} {unit}",
@@ -198,7 +193,8 @@ def _head(claim: dict) -> dict:
     published = ranges.get(claim["relation"], "that it happens").strip()
     if claim["tolerance"] > 0:
         published += f" (measured: {claim['tolerance']:g} more is allowed)"
-    return {"id": claim["id"], "sentence": claim["sentence"], "published": published}
+    machine = machine or " / ".join(filter(None, (claim["machine"], claim["other"])))
+    return {"id": claim["id"], "sentence": claim["sentence"], "published": published, "machine": machine}
 
 
 @functools.cache

@@ -130,22 +130,14 @@ def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None)
 def usual(offers: pandas.DataFrame) -> pandas.DataFrame:
     """Return the offers that say what an hour usually costs: those of marketplaces only where there are no others.
 
+    Their median is that cost. The cheapest would often be no offer at all: one that was withdrawn, that shares the
+    device, or a slip of its list.
+
     Args:
         offers: from `rented`.
     """
     of_strangers = offers["provider"].isin(MARKETPLACES)
     return offers if of_strangers.all() else offers[~of_strangers]
-
-
-def usual_rent(offers: pandas.DataFrame) -> float:
-    """Return what an hour of one device usually costs: the median of the usual offers; NaN without one.
-
-    The cheapest would often be no offer at all: one that was withdrawn, that shares the device, or a slip of its list.
-
-    Args:
-        offers: from `rented`.
-    """
-    return float(usual(offers)["usd_per_hour"].astype(float).median())
 
 
 def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:

@@ -304,7 +304,8 @@ class Forecaster:
             hours = getattr(seconds, name) / estimate.SECONDS_PER_HOUR * question.count
             offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
         purchases = estimate.bought(chip, today, own)
-        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / estimate.usual_rent(offers)
+        rent = float(estimate.usual(offers)["usd_per_hour"].astype(float).median())
+        purchases["hours_to_break_even"] = purchases["usd"].astype(float) / rent
         memory = chips.specification(chip).get("memory_gb")
         notes = [] if len(offers) else ["no price by the hour was read for this chip"]
         notes += [] if len(purchases) else ["no purchase price was read for this chip"]

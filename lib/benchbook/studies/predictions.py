@@ -43,11 +43,11 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
         Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
         90 %), basis, reason.
     """
-    lines, asked = [], [(*work, chip) for work in WORKS for chip in chips.SHOWN]
-    questions = [Question(chip, study, precision, image_size=size) for study, precision, size, chip in asked]
-    for (study, precision, size, chip), rate in zip(asked, forecaster.rates(questions), strict=True):
-        of = f"{study}, {size} px, {precision}" if size else f"{study}, {precision}"
-        line = {"study": study, "work": of, "chip": chips.resolve(chip), "precision": precision}
+    asked, lines = [Question(chip, *of[:2], image_size=of[2]) for of in WORKS for chip in chips.SHOWN], []
+    for question, rate in zip(asked, forecaster.rates(asked), strict=True):
+        size = f", {question.image_size} px" if question.image_size else ""
+        work = f"{question.work}{size}, {question.precision}"
+        line = {"study": question.work, "work": work, "chip": question.chip, "precision": question.precision}
         if isinstance(rate, Unknown):
             lines.append(line | {"reason": str(rate)})
         else:
