@@ -99,7 +99,9 @@ def values() -> dict[str, dict]:
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
-        "headline.json": keyed(merged.headlines, ["source", "study", "machine", "variant", "device"]),
+        "headline.json": keyed(
+            merged.headlines.drop(columns="of"), ["source", "study", "machine", "variant", "device"]
+        ),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
         "findings.json": {
             line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)}

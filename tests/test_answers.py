@@ -13,7 +13,7 @@ from benchbook import studies
 from benchbook.record import articles, estimate
 from benchbook.record.forecast import Question, of_the_record
 from benchbook.report import answers, headline
-from benchbook.report.answers import closing, from_record, from_rows, page
+from benchbook.report.answers import closing, from_record, from_rows
 from benchbook.report.answers.marks import BY_KEY, PRESETS, TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -121,7 +121,7 @@ def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
 
 
 def content(key, every, refused=()):
-    return page.content(BY_KEY[key], every, list(refused))
+    return answers.content(BY_KEY[key], every, list(refused))
 
 
 def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
@@ -139,7 +139,7 @@ def test_a_page_has_one_row_for_each_chip_and_number_of_devices(every):
 def test_a_name_that_several_machines_have_is_marked_on_their_pages(every):
     named = {"one": "Chip A", "two": "Chip A", "three": "Chip B"}
     marks = [replace(every[0], place=place, machine=name) for place, name in named.items()]
-    assert [line["several"] for line in page.machines(marks)] == [True, True, False]
+    assert [line["several"] for line in answers.machines(marks)] == [True, True, False]
 
 
 def test_the_data_follow_their_schema_and_a_wrong_line_does_not(every):

@@ -1,7 +1,6 @@
 """The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
 
 import csv
-import functools
 import html
 import importlib.metadata
 import itertools
@@ -20,12 +19,10 @@ from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import layout, temporary
 from benchbook.measuring.failures import last_line
-from benchbook.record import articles, claims
+from benchbook.record import claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
-from benchbook.report.answers import page
 from benchbook.report.answers.from_rows import rows_of
 from benchbook.report.answers.marks import BY_KEY, FAMILIES, TASKS, Mark
-from benchbook.report.citing import Published
 from benchbook.rows.points import setting
 from benchbook.running import kernel
 from benchbook.studies.predictions import CHARTS as PREDICTIONS
@@ -90,11 +87,11 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         if own["machine"]
     }
     _copy(figures, folder / "files")
-    called, printed = tables.names(figures / "machine-names.csv"), functools.cache(articles.rows)
+    called = tables.names(figures / "machine-names.csv")
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
     shown = {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS}
     claims = tables.lines(figures / "claim-outcomes.csv")
-    places, citation = page.machines(every), citing.report(lines)
+    places, citation = answers.machines(every), citing.report(lines)
     content = {
         "tables": shown,
         "failures": [
@@ -107,13 +104,13 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     for task in TASKS if every else ():
         events = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
         works = {"table": shown["support"], "claims": events} if task.study == MATRIX else None
-        answer = page.content(task, every, refused)
+        answer = answers.content(task, every, refused)
         site.write(task.address, "answer.html", "Answers", answer=answer, works=works, links=links)
     if not every:
         site.write("index.html", "answer.html", "Answers", answer=None, works=None)
     site.write(
-        "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines, printed),
-        predictions=_figures(figures, "", PREDICTIONS, lines, printed),
+        "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines),
+        predictions=_figures(figures, "", PREDICTIONS, lines),
     )  # fmt: skip
     outcomes = {each: [claim for claim in claims if claim["outcome"] == each] for each in claim_outcomes.OUTCOMES}
     grouped = [(outcome, own) for outcome, own in outcomes.items() if own]
@@ -201,12 +198,12 @@ def write_claims(judged: Path, outcomes: list[dict], site: Site, called: Mapping
         site.write(path, "claim.html", "Claims", claim=claim, lines=own, called=called, open=OPEN)
 
 
-def _sections(figures: Path, lines: list[dict], printed: Published) -> list[dict]:
+def _sections(figures: Path, lines: list[dict]) -> list[dict]:
     """Return each study that has figures, with its finding."""
     findings = {line["study"]: line for line in tables.lines(figures / "findings.csv")}
     sections = []
     for study in studies.every().values():
-        if shown := _figures(figures, study.name, study.charts, lines, printed):
+        if shown := _figures(figures, study.name, study.charts, lines):
             said = {"finding": "", "basis": ""} | findings.get(study.name, {})
             sections.append(
                 said | {"study": study.name, "name": study.title, "title": study.question, "figures": shown}
@@ -261,11 +258,11 @@ def _copy(figures: Path, files: Path) -> None:
             )
 
 
-def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict], printed: Published) -> list[dict]:
+def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict]) -> list[dict]:
     """Return the figures that were written."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
         described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         table = tables.read(folder / f"{name}.csv")
-        drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines, printed))
+        drawn.append({"name": name} | described | citing.figure(name, described["title"], study, table, lines))
     return drawn

@@ -1,20 +1,18 @@
 """What a figure rests on, and how to cite it: taken from rows, never from the clock, so that both stay the same."""
 
-from collections.abc import Callable
+import functools
 
 import pandas
 import yaml
 
 from benchbook.judging import verdicts
 from benchbook.machine import layout, libraries
-from benchbook.record import naming
+from benchbook.record import articles, naming
 
-Published = Callable[[], pandas.DataFrame]  # reading them takes a moment, and not every figure needs them
+_printed = functools.cache(articles.rows)  # not every report has a figure that needs them
 
 
-def figure(
-    name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict], printed: Published
-) -> dict[str, str]:
+def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: list[dict]) -> dict[str, str]:
     """Return a figure's `conditions` and `citation`.
 
     Args:
@@ -23,7 +21,6 @@ def figure(
         study: whose points it shows; empty where it shows several studies'.
         table: what it was drawn from.
         summary: the lines of all measured points, with `called`, the machine's name, if it has one.
-        printed: `articles.rows`, called where the table has published lines.
     """
     source = table.get("source", pandas.Series("measured", table.index))
     published = table[~source.isin(["measured", "predicted"])]
@@ -34,7 +31,7 @@ def figure(
     if "publication" in published:
         sources = set(published["publication"].dropna())
     elif len(published) and "machine" in published:
-        rows = printed()
+        rows = _printed()
         rows = rows[rows["machine"].isin(published["machine"]) & ((rows["study"] == study) | (not study))]
         sources = set(rows["reference"].dropna().astype(str).str.partition("; ")[0])
     sources = sorted(sources)

@@ -54,8 +54,9 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         studies: by name; a study without a line here has no line in the table.
 
     Returns:
-        Columns: COLUMNS. place is the machine and device as people call them, source is measured or published, and
-        joules_per_image come with the boundary they were read at.
+        Columns: COLUMNS, and of, a dictionary: the line of the summary, or the published row, that each line shows.
+        place is the machine and device as people call them, source is measured or published, and joules_per_image come
+        with the boundary they were read at.
     """
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
@@ -68,7 +69,7 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         evidence.published["source"].eq("published") & evidence.published["study"].isin(own.index)
     ]
     lines = pandas.DataFrame(
-        [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour"]
+        [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour", "of"]
     )
     lines = lines[
         (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
@@ -83,7 +84,7 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     ]
     places = list(map(evidence.names.place, lines))
     spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
-    return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[COLUMNS]
+    return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[[*COLUMNS, "of"]]
 
 
 def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -140,13 +141,14 @@ def _point(point: dict, epoch_seconds: float) -> dict:
         "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
         "energy_boundary": point["energy_boundary"] if trained else None,
         "price_per_hour": point["settings"].get("price_per_hour"),
+        "of": point,
     }
 
 
 def _printed(row: dict) -> dict:
     """Return the line of a printed figure: a rate of training, or the time of something that holds an epoch."""
     kept = ("machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "status", *OWN)
-    line = {name: row[name] for name in kept}
+    line = {name: row[name] for name in kept} | {"of": row}
     if row["phase"] == "train" and pandas.notna(row["samples_per_second"]):
         low, high = articles.bounds(row, "samples_per_second")
         line |= {"images_per_second": row["samples_per_second"], "low": low, "high": high}

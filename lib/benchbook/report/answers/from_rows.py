@@ -16,7 +16,6 @@ from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, 
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
-POINT = ["machine", "study", "variant", "device"]
 ESTIMATED = "estimate_tdp"  # the method of joules that are a stated power times the time
 ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
@@ -45,9 +44,7 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         headlines: from `headline.table`.
         here: the name of this machine in rows.
     """
-    names, points = evidence.names, {}
-    for point in evidence.summary.to_dict("records"):
-        points.setdefault(tuple(point[name] for name in POINT), []).append(point)
+    names = evidence.names
     datasets = {study: set(own.dropna()) for study, own in evidence.published.groupby("study")["dataset"]}
     by_study = {each.study: each for each in TASKS if each.study}
     for line in headlines.to_dict("records"):
@@ -59,8 +56,7 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         seconds = epoch if timed else this.images / line["images_per_second"]
         if not math.isfinite(seconds):
             continue
-        measured = line["source"] == MEASURED
-        point = _point(points, line) if measured else _printed(evidence.published, line)
+        measured, point = line["source"] == MEASURED, line["of"]
         theirs, data = datasets.get(line["study"]), line["dataset"]
         differs = measured and theirs and isinstance(data, str) and data not in theirs
         stand_in = f"on {naming.dataset(data)}" if differs else ""  # where no publication of its study has them
@@ -69,7 +65,7 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         size, expected = point.get("image_size"), this.image_size
         other_size = expected and pandas.notna(size) and float(size) != expected
         yield _mark(
-            this, line, point, seconds, here,
+            this, line, seconds, here,
             name=", ".join(filter(None, (place, stand_in))), machine=names.machine(line["machine"]),
             joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if other_size else "",
             stand_in=stand_in,
@@ -97,11 +93,11 @@ def of_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
         points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
         for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
             point = alike.sort_values("samples_per_second").iloc[-1].to_dict()
-            line = point | {"images_per_second": point["samples_per_second"]}
+            line = point | {"images_per_second": point["samples_per_second"], "of": point}
             own = _other_operations(point) if this.key == "own" else {}
             name = evidence.names.place(point)
             yield _mark(
-                this, line, point, this.images / point["samples_per_second"], here,
+                this, line, this.images / point["samples_per_second"], here,
                 name=f"{point['model']}: {name}" if own else name, machine=evidence.names.machine(point["machine"]),
                 joules=point["energy_per_sample"], **own,
             )  # fmt: skip
@@ -116,18 +112,18 @@ def _other_operations(point: dict) -> dict:
     return {"counted": counted, "apart": "" if near else f"{wording.number(counted)} operations an image"}
 
 
-def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules: float, **named) -> Mark:
-    """Return the mark of a line of the headline (or one like it) and the point or printed row behind it.
+def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **named) -> Mark:
+    """Return the mark of a line of the headline, or of one like it.
 
     Args:
         this: the task.
-        line, point: see above.
+        line: `of` is the point or the printed row that it shows.
         seconds: for the task.
         here: see `of_studies`.
         joules: of one image; may be missing.
         named: the mark's further fields.
     """
-    measured, device = line["source"] == MEASURED, line["device"]
+    measured, device, point = line["source"] == MEASURED, line["device"], line["of"]
     chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""  # else the machine's
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
     boundary, stands_on = line["energy_boundary"], "one printed figure"
@@ -159,20 +155,6 @@ def _mark(this: Task, line: dict, point: dict, seconds: float, here: str, joules
         sources=(rows_of(line["machine"], line["study"], point["point"]) if measured else str(point.get("reference")),),
         **named,
     )
-
-
-def _point(points: dict[tuple, list[dict]], line: dict) -> dict:
-    """Return the summary's line that speaks in a line of the headline."""
-    own = points[tuple(line[name] for name in POINT)]
-    return next((point for point in own if point["samples_per_second"] == line["images_per_second"]), own[0])
-
-
-def _printed(rows: pandas.DataFrame, line: dict) -> dict:
-    """Return the published row behind a line of the headline: that of training first."""
-    own = rows[(rows["machine"] == line["machine"]) & (rows["study"] == line["study"])]
-    own = own[own["device"].eq(line["device"]).fillna(False) | (own["device"].isna() & pandas.isna(line["device"]))]
-    rates = own[own["samples_per_second"].eq(line["images_per_second"]).fillna(False)]
-    return (rates if len(rates) else own[own["phase"].isin(["train", "total"])]).iloc[0].to_dict()
 
 
 def _bounds(line: dict, seconds: float) -> dict:
