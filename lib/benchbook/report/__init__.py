@@ -70,8 +70,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     """Write the report's pages into a folder, with a copy of every file they show; pages of before are deleted.
 
     Args:
-        figures: what the aggregation wrote; read when all notebooks have their pages. The first page has the marks of
-            the first task, where it wrote marks.
+        figures: what the aggregation wrote. The first page has the marks of the first task, where it wrote marks.
         folder: the site's folder.
         notebooks: executed ones; one that cannot be read has no page.
 
@@ -79,7 +78,10 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         The path of index.html.
     """
     site = Site(folder)
-    pages = executed.write(notebooks, folder / "notebooks", site.notebook)
+    called, pages = tables.names(figures / "machine-names.csv"), []
+    for own in executed.pages(notebooks):
+        site.write(f"notebooks/{own['file']}", "notebook.html", "Method", title=own["title"], body=own.pop("body"))
+        pages.append(own | {"called": called.get(own["machine"], own["machine"])})
     every, refused = answers.load(figures)
     links = {
         rows_of(own["machine"], own["study"], own["point"]): f"notebooks/{own['file']}"
@@ -87,7 +89,6 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         if own["machine"]
     }
     _copy(figures, folder / "files")
-    called = tables.names(figures / "machine-names.csv")
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
     shown = {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS}
     claims = tables.lines(figures / "claim-outcomes.csv")
@@ -118,8 +119,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS, arithmetic=holds)
     site.write("machines.html", "machines.html", "Machines", **content, places=places)
     site.write("points.html", "points.html", "Machines", **content, left_out=left_out(figures))
-    named = [own | {"called": called.get(own["machine"], own["machine"])} for own in pages]
-    site.write("method.html", "method.html", "Method", pages=named, citation=citation, answers=every)
+    site.write("method.html", "method.html", "Method", pages=pages, citation=citation, answers=every)
     for place in places:
         site.write(place["file"], "machine.html", "Machines", families=FAMILIES, tasks=BY_KEY, links=links, **place)
     write_claims(figures / "claims.csv", claims, site, called)
@@ -149,11 +149,6 @@ class Site:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(self.render(path, template, section, **content), encoding="utf-8")
         self.paths.append(path)
-
-    def notebook(self, name: str, **content) -> str:
-        """Return the page of an executed notebook, given its file's name."""
-        self.paths.append(f"notebooks/{name}")
-        return self.render(f"notebooks/{name}", "notebook.html", "Method", **content)
 
     def finish(self) -> None:
         """Write what pages share, the page of missing addresses and, where the address is known, the map.

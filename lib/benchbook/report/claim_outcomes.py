@@ -38,14 +38,13 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
 
     Returns:
         Columns: COLUMNS. link and unit are empty where there is none, outcome is one of OUTCOMES, why a sentence,
-        arithmetic the
-        formula with the article's own figures (else with the deciding ones), holds what the article's own figures give,
-        one of ARITHMETIC (empty where it has none).
+        arithmetic the formula with its own figures (else with the deciding ones), holds what the article's own
+        figures give, one of ARITHMETIC (empty where it has none).
     """
-    printed = pandas.read_csv(layout.published() / "claims.csv", dtype=str).set_index("id")
+    printed = claims.read(layout.published() / "claims.csv").set_index("id")
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
     ranked = []
-    sources = printed.fillna("")[["study", "article", "unit"]].to_dict("index")
+    sources = printed[["study", "article", "unit"]].to_dict("index")
     for name, own in lines.groupby("id", sort=False):
         source = {"unit": ""} | sources.get(name, {})
         link = {"link": links.get(source.get("article"), "")}

@@ -3,9 +3,7 @@
 import functools
 import hashlib
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchbook.machine import layout
@@ -32,37 +30,24 @@ def newest(runs: Path) -> list[Path]:
     return list({path.parent: path for path in own}.values())
 
 
-def write(notebooks: Iterable[Path], folder: Path, render: Callable[..., str]) -> list[dict[str, str]]:
-    """Write a page for each notebook into a folder, whose pages of before stay until all are written.
+def pages(notebooks: Iterable[Path]) -> Iterator[dict[str, str]]:
+    """Yield the page of each notebook: its file name, machine, study and point, title and body.
+
+    Machine and point are empty for a notebook that is not of a run. One that cannot be read, such as a run's that was
+    killed, has no page.
 
     Args:
         notebooks: executed; those of runs lie in `<machine>/<study>/<point>/`.
-        folder: of the pages.
-        render: makes a page of its file's name, with `title` and `body`.
-
-    Returns:
-        Of each page its file name, and machine, study and point; empty for a notebook that is not of a run. One that
-        cannot be read, such as a run's that was killed, has no page.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".notebooks-") as fresh:
-        pages = []
-        for path in notebooks:
-            try:
-                heading, body = _body(path)
-            except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
-                continue
-            is_run = re.match(r"\d{8}T", path.stem)  # its name begins with a time, not with a notebook's number
-            point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if is_run else {}
-            name = _file_name(path, point)
-            page = render(name, title=" · ".join(point.values()) or heading, body=body)
-            (Path(fresh) / name).write_text(page, encoding="utf-8")
-            pages.append({"file": name, "machine": "", "study": heading, "point": ""} | point)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        for page in Path(fresh).iterdir():
-            page.rename(folder / page.name)
-    return pages
+    for path in notebooks:
+        try:
+            heading, body = _body(path)
+        except (ValueError, KeyError):  # a torn file is no JSON, or lacks what a notebook has
+            continue
+        is_run = re.match(r"\d{8}T", path.stem)  # its name begins with a time, not with a notebook's number
+        point = dict(zip(("machine", "study", "point"), path.parts[-4:-1], strict=True)) if is_run else {}
+        head = {"file": _file_name(path, point), "title": " · ".join(point.values()) or heading, "body": body}
+        yield head | {"machine": "", "study": heading, "point": ""} | point
 
 
 def _file_name(path: Path, point: dict) -> str:

@@ -1,7 +1,7 @@
 """Marks of published figures of chips, and of predictions for chips without one."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy
 import pandas
@@ -20,7 +20,6 @@ OPERATIONS = tuple(sorted([*(float(f"{value:.3g}") for value in numpy.geomspace(
 MOST_DEVICES = 16  # of a machine that a reader may want; beyond, the network between them is measured
 TO_ACCURACY = "resnet50-accuracy"
 METRIC = "time_to_75.9"
-DIGITS = 4
 PREDICTION = {"bounds": "90 % interval of the prediction"}
 PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
 
@@ -62,23 +61,7 @@ def of_record(
 
 def rounded(value: float) -> float:
     """Return a number with four digits."""
-    return float(f"{value:.{DIGITS}g}")
-
-
-def epochs_worth(figures: pandas.DataFrame, rates: Mapping[str, Range]) -> pandas.Series:
-    """Return the epochs at its predicted rate that each product took to 75.9 %, by product: the median of its times.
-
-    Times on record are those of recipes, batch sizes and input that were chosen for them. Divided by the predicted
-    rate they differ between products by less than the times do.
-
-    Args:
-        figures: from `record.read`.
-        rates: predicted of chips, in 16 bits.
-    """
-    times = _times(figures)
-    times = times[times["device_count"].between(1, MOST_DEVICES) & times["chip"].isin(list(rates))]
-    images = MINUTE * times["value"] * times["device_count"] * times["chip"].map(lambda chip: rates[chip].value)
-    return (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
+    return float(f"{value:.4g}")
 
 
 def _times(figures: pandas.DataFrame) -> pandas.DataFrame:
@@ -102,7 +85,10 @@ def _predictions(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
 
 
 def _to_accuracy(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
-    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted.
+    """Yield what one device of each chip would take to 75.9 %, where its rate is predicted: the median epochs at that.
+
+    Times on record are those of recipes, batch sizes and input that were chosen for them. Divided by the predicted
+    rate they differ between products by less than the times do.
 
     The interval adds, in logarithms, that of the rate and the farthest that a product lies from the others' median:
     they are too few for a quantile.
@@ -111,7 +97,10 @@ def _to_accuracy(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
     questions = [Question(chip, this.work, PRECISIONS["half"], image_size=this.image_size) for chip in listed]
     said = dict(zip(listed, forecaster.rates(questions), strict=True))
     rates = {chip: rate for chip, rate in said.items() if not isinstance(rate, Unknown)}
-    worth = epochs_worth(forecaster.figures, rates)
+    times = _times(forecaster.figures)
+    times = times[times["device_count"].between(1, MOST_DEVICES) & times["chip"].isin(list(rates))]
+    images = MINUTE * times["value"] * times["device_count"] * times["chip"].map(lambda chip: rates[chip].value)
+    worth = (images / IMAGENET).groupby(times["chip"].map(chips.product)).median()
     epochs, logs = float(worth.median()), numpy.log(worth)
     apart = max(abs(logs[product] - logs.drop(product).median()) for product in logs.index)
     for chip, rate in rates.items():
