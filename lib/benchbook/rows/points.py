@@ -120,11 +120,9 @@ def setting(name: str) -> str:
     """Return a point's settings in words: reference, CPU, TensorFlow, 64 px, batch 32."""
     words = []
     for part in point_title(name).split("-"):
-        for beginning, text in SETTINGS.items():
-            if part.startswith(beginning):
-                part = text.format(part.removeprefix(beginning))
-                break
-        words.append(NAMES.get(part, part.replace("_", " ")))
+        start = next(filter(part.startswith, SETTINGS), "")
+        text = SETTINGS.get(start, "{}").format(part.removeprefix(start))
+        words.append(NAMES.get(text, text.replace("_", " ")))
     return ", ".join(words)
 
 

@@ -9,8 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from types import NoneType
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import numpy
 import pandas
@@ -225,8 +224,8 @@ REQUIRED = [name for name, field in Row.model_fields.items() if field.is_require
 
 def _dtype(hint: object) -> str:
     """Return how pandas calls the type of a column; settings are dictionaries."""
-    hint = next((part for part in get_args(hint) if part is not NoneType), hint) if NoneType in get_args(hint) else hint
-    hint = hint.__origin__ if get_origin(hint) is Annotated else hint
+    for _ in range(2):  # the first type of a union, and then the one that is annotated
+        hint = (*get_args(hint), hint)[0]
     return {int: "Int64", float: "Float64", bool: "boolean", Settings: "object"}.get(hint, "string")
 
 
