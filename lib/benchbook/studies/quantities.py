@@ -10,6 +10,7 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, estimate
 from benchbook.rows import networks
+from benchbook.studies import tables
 from benchbook.studies.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session", "session_width"]
@@ -40,8 +41,7 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
     for study in studies:
-        rows = evidence.printed(study.name)
-        rows = rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in KEPT})
+        rows = tables.with_settings(evidence.printed(study.name), KEPT)
         for rule in rules[rules["study"] == study.name].itertuples():
             chosen = rows.query(rule.where, engine="python").to_dict("records")
             values += [printed(row, rule.name, rule.column) for row in chosen]
