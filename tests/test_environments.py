@@ -258,32 +258,29 @@ def test_the_library_passes_its_tests_with_the_macs_versions(python):
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Cloud TPU VMs run Linux")
+GOOGLES = {"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x001f")}  # network card and disk
+
+
 @pytest.mark.parametrize(
-    ("cards", "tpu"),
+    ("host", "cards", "name"),
     [
-        ({}, False),
-        ({"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x001f")}, False),  # network card and disk
-        ({"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x006f")}, True),  # a v6e
-        ({"0000:00:05.0": ("0x10de", "0x0063")}, False),  # another maker's
+        ("Darwin-arm64", {}, "arm64"),
+        ("Linux-aarch64", {}, "linux-arm64"),
+        ("Linux-x86_64", {}, "cuda"),
+        ("Linux-x86_64", GOOGLES, "cuda"),
+        ("Linux-x86_64", GOOGLES | {"0000:00:05.0": ("0x1ae0", "0x006f")}, "tpu"),  # a v6e
+        ("Linux-x86_64", {"0000:00:05.0": ("0x10de", "0x0063")}, "cuda"),  # another maker's
     ],
 )
-def test_a_tpu_is_known_by_its_number_on_the_pci_bus(tmp_path, cards, tpu):
-    for slot, (vendor, device) in cards.items():
-        (tmp_path / slot).mkdir()
-        (tmp_path / slot / "vendor").write_text(vendor + "\n")
-        (tmp_path / slot / "device").write_text(device + "\n")
-    command = ["make", "--dry-run", "--print-data-base", "help", f"PCI={tmp_path}"]
-    printed = subprocess.run(command, cwd=layout.root(), capture_output=True, text=True, check=True).stdout
-    assert re.search(r"^FOR_Linux-x86_64 := (\w+)$", printed, re.MULTILINE).group(1) == ("tpu" if tpu else "cuda")
-
-
-@pytest.mark.parametrize(
-    ("host", "name"), [("Darwin-arm64", "arm64"), ("Linux-x86_64", "cuda"), ("Linux-aarch64", "linux-arm64")]
-)
-def test_make_chooses_the_environment_of_the_computer(tmp_path, host, name):
+def test_make_chooses_the_environment_of_the_computer(tmp_path, host, cards, name):
+    if cards and sys.platform != "linux":
+        pytest.skip("Cloud TPU VMs run Linux")
     shutil.copy(layout.root() / "Makefile", tmp_path)  # away from this checkout's .venv
-    command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path}"]
+    for slot, numbers in cards.items():
+        (tmp_path / "pci" / slot).mkdir(parents=True)
+        for file, number in zip(("vendor", "device"), numbers, strict=True):
+            (tmp_path / "pci" / slot / file).write_text(number + "\n")
+    command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path / 'pci'}"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert re.search(r"^PLATFORM := (\S+)$", printed, re.MULTILINE)[1] == name
 

@@ -342,9 +342,11 @@ def test_tuned_settings_change_how_it_is_computed_and_not_what(frozen):
         with pytest.raises(NotImplementedError, match="allowed with Keras: precision and compiled"):
             build(variant="tuned", settings=Settings(channels_last=True))
     else:
+        import torch
+
         expected = logits(frozen, DATA.test_images)  # up to 8, from weights that make rounding grow
         numpy.testing.assert_allclose(logits(made, DATA.test_images), expected, atol=0.02)
-        assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=memory_format())
+        assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.frameworks("torch")  # Keras's layers are not taken apart
@@ -363,12 +365,6 @@ def test_a_frozen_networks_batch_norms_are_folded_only_where_they_are_never_trai
     assert plain.abs().max() > 1
     torch.testing.assert_close(folded, plain, rtol=0, atol=0.02)  # as above
     assert made[False].description()["parameters"] == made[True].description()["parameters"]
-
-
-def memory_format():
-    import torch
-
-    return torch.channels_last
 
 
 @pytest.mark.frameworks("tensorflow")
