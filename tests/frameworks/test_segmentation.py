@@ -3,20 +3,18 @@
 import numpy
 import pytest
 
+import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import to_host
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
-from benchbook.studies import datasets
 from benchbook.studies.segmentation_scaling import network_keras as network
-from benchbook.studies.segmentation_scaling import plan as segmentation
 from benchbook.studies.segmentation_scaling.network_keras import intersection_over_union, squares_and_overlap
 from fakes import run
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 CPU = devices.pick("cpu", FRAMEWORK)
-WIDTH = 0.25  # of a layer with one channel the kernel's scale has no gradient but rounding, before a batch norm
 # JAX compiles this network for half a minute: the smoke profile trains it there, and test_keras.py a smaller one.
 only_tensorflow = pytest.mark.frameworks("tensorflow")
 # Output sizes as the article's code comments them, with channels counted by hand.
@@ -40,16 +38,15 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def data():
-    return datasets.triangles(12, 4, size=128)
+    return small.SMALL["segmentation_scaling"][0]
 
 
 @pytest.fixture(scope="module")
-def made(data):
-    return workload(data)
-
-
-def workload(data, **options):
-    return segmentation.build(data, CPU, **{"batch_size": 4, "width": WIDTH, "num_workers": 0} | options)
+def made():
+    workload = small.made("segmentation_scaling", CPU)
+    fresh = workload.snapshot()
+    yield workload
+    workload.restore(fresh)
 
 
 def steps(made, count):
@@ -131,12 +128,12 @@ def test_its_optimiser_follows_nesterov(made):
 
 @only_tensorflow
 def test_it_learns_and_says_what_it_is(made):
-    losses = [loss for _ in range(4) for loss in steps(made, 3)]
+    losses = [loss for _ in range(6) for loss in steps(made, 2)]
     assert numpy.mean(losses[-3:]) < 0.9 * losses[0]
     told = made.description()
-    assert (told["image_size"], told["dataset"], told["batch_size"]) == (128, "triangles-128px", 4)
+    assert (told["image_size"], told["dataset"], told["batch_size"]) == (128, "triangles-128px", 8)
     found = made.evaluate()
-    assert (found.metric, found.samples) == ("iou", 4)
+    assert (found.metric, found.samples) == ("iou", 6)
     assert 0 < float(found.accuracy) < 1
 
 
@@ -149,14 +146,14 @@ def test_an_evaluation_is_the_iou_of_what_the_network_makes_of_the_test_images(d
 
 @only_tensorflow
 def test_batches_are_in_the_articles_order(data, made):
-    for start, (images, masks) in zip((0, 4, 8), made.batches(1), strict=True):
-        numpy.testing.assert_allclose(images[..., 0], data.train_images[start : start + 4] / 255, rtol=1e-6)
-        numpy.testing.assert_array_equal(masks[..., 0], data.train_labels[start : start + 4])
+    for start, (images, masks) in zip((0, 8), made.batches(1), strict=True):
+        numpy.testing.assert_allclose(images[..., 0], data.train_images[start : start + 8] / 255, rtol=1e-6)
+        numpy.testing.assert_array_equal(masks[..., 0], data.train_labels[start : start + 8])
 
 
 @only_tensorflow
-def test_mixed_precision_computes_nearly_the_same_loss(data, made):
-    half = workload(data, settings=Settings(precision="amp_fp16"))
+def test_mixed_precision_computes_nearly_the_same_loss(made):
+    half = small.build("segmentation_scaling", CPU, settings=Settings(precision="amp_fp16"))
     assert half.network.model.get_layer("encoder_4").compute_dtype == "float16"
     half.network.load([to_host(weight.value) for weight in made.model.weights])
     found, wanted = half.evaluate(), made.evaluate()
@@ -165,11 +162,11 @@ def test_mixed_precision_computes_nearly_the_same_loss(data, made):
 
 
 @only_tensorflow
-def test_a_row_has_peak_memory_and_an_iou(data, made, tmp_path):
+def test_a_row_has_peak_memory_and_an_iou(made, tmp_path):
     record = run(tmp_path)
     protocol.warm_up(made, record, 0)
-    rows = protocol.measure_windows(made, record, protocol.Plan(samples_per_window=4))
+    rows = protocol.measure_windows(made, record, protocol.Plan(samples_per_window=8))
     train = rows[rows["phase"] == "train"].iloc[0]
     assert train["peak_memory_bytes"] > 0
-    assert train["samples"] == 4
+    assert train["samples"] == 8
     assert rows[rows["phase"] == "evaluate"]["accuracy_metric"].tolist() == ["iou"]
