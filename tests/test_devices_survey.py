@@ -32,7 +32,7 @@ print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them
 
 @pytest.fixture
 def jax_is(tmp_path, monkeypatch):
-    """Put a package `jax` of this text before the real one, and forget what was answered before."""
+    """Put a package `jax` of this text before the real one, and forget what that answered before."""
 
     def put(text: str) -> None:
         (tmp_path / "jax").mkdir()
@@ -40,9 +40,9 @@ def jax_is(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
 
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    survey.ANSWERS.clear()
+    survey.ANSWERS.pop("jax", None)
     yield put
-    survey.ANSWERS.clear()
+    survey.ANSWERS.pop("jax", None)
 
 
 def test_planning_and_running_import_no_framework(tmp_path):

@@ -156,7 +156,7 @@ COMMANDS = [
     (("plan", "--price", "nan"), "price nan; allowed: 0 to 1e+06"),
     (("plan", "--profile", "../x"), "unknown profile '../x'"),
     (("plan", "--studies", "[/red]"), "no study '[/red]'"),
-    (("plan", "--device", "gpu"), "device 'gpu'"),
+    (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
     (("plan", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
     (("study", "--deadline", "nan"), "deadline nan"),
     (("study", "--deadline", "-1"), "deadline -1"),
