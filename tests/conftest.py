@@ -13,7 +13,7 @@ from benchbook.__main__ import main
 from benchbook.frameworks import devices
 from benchbook.machine import processes as own_processes
 from benchbook.measuring import protocol, sensors, support, window
-from fakes import Clock
+from fakes import Clock, run
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
@@ -70,6 +70,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture
+def record(tmp_path):
+    """Return a run whose rows go to this test's folder."""
+    return run(tmp_path)
+
+
+@pytest.fixture
 def own_random_state():
     """Seed torch for a test, and leave its random state as it was."""
     import torch
@@ -106,7 +112,7 @@ def command(monkeypatch, capsys):
     """Run the command line as it starts, on a wide terminal: words to its exit status and all that it printed."""
     monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*words, answer: str = "") -> tuple[int, str]:
+    def typed(*words, answer: str = "") -> tuple[int, str]:
         monkeypatch.setattr(own_processes, "stop_on_signals", lambda: None)
         monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
@@ -117,4 +123,4 @@ def command(monkeypatch, capsys):
             status = ended.code or 0
         return status, "".join(capsys.readouterr())
 
-    return run
+    return typed

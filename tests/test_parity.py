@@ -37,11 +37,6 @@ def _one_thread_and_own_random_state():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
-def record(tmp_path):
-    return run(tmp_path)
-
-
 def optimizer():
     return SGD(lambda step: RATE, MOMENTUM)
 

@@ -17,11 +17,6 @@ from fakes import CPU, FakeWorkload, Sensor, run
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-@pytest.fixture
-def record(tmp_path):
-    return run(tmp_path)
-
-
 def _measure(workload, record, num_warmup_steps=2, **plan):
     protocol.warm_up(workload, record, num_warmup_steps)
     workload.log.clear()

@@ -7,7 +7,7 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
 from benchbook.measuring import support
 from benchbook.rows import records
-from fakes import CPU, Clock, FakeWorkload, run
+from fakes import CPU, Clock, FakeWorkload
 
 SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 4.0}
 
@@ -33,8 +33,7 @@ class Trial(FakeWorkload):
 
 
 @pytest.fixture
-def record(tmp_path):
-    record = run(tmp_path)
+def record(record):
     record.describe(model="fake", settings={"seed": 1})
     return record
 
