@@ -102,7 +102,7 @@ def clock(monkeypatch, no_sensor):
 
 @pytest.fixture
 def outputs(tmp_path, monkeypatch):
-    """Let rows, figures and the report of this test go to its own folder; return that folder."""
+    """Let this test's rows, figures and report go to its own folder; return that folder."""
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     return tmp_path
 

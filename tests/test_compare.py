@@ -95,7 +95,7 @@ def test_the_faster_side_is_named_with_its_interval():
     line = pair(windows(session="s1"), windows(1300, seed=1, session="s2"))
     assert line["verdict"] == "B faster"
     assert 1.1 < line["low"] < line["ratio"] < line["high"] < 1.55
-    assert line["note"] == "one session each: under 14% no side is called faster"
+    assert line["note"] == "one session each: differences under 14% are undecided"
     assert (line["interval"], line["stability_a"].kind, line["stability_b"].kind) == ("interval", "stable", "stable")
     assert line["ratio"] == pytest.approx(line["b"] / line["a"])
 

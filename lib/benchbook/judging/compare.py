@@ -222,7 +222,7 @@ def _line(pair: Mapping) -> dict:
     width = intervals.weak_prior().session_width  # of machines that measured no point in two sessions
     unknown = a["session"] != b["session"] and {a["session_width"], b["session_width"]} == {width}
     margin = math.expm1(2**0.5 * width)
-    line["note"] = f"one session each: under {margin:.0%} no side is called faster" if unknown else ""
+    line["note"] = f"one session each: differences under {margin:.0%} are undecided" if unknown else ""
     shown = {"samples_per_second": "", "machine": "machine_", "device": "device_", "variant": "variant_"}
     shown |= {"verdict": "stability_", "energy_per_sample": "energy_"}
     for name, prefix in shown.items():
