@@ -74,3 +74,6 @@ def test_committed_runs_lie_under_the_name_that_their_manifests_give_them():
 def test_a_point_has_a_title_for_people_without_the_hash_of_its_id():
     title = points.point_title(points.point_name(STUDY, DEFAULTS | {"batch_size": 16}))
     assert (title, points.point_title("published-row")) == ("reference-cpu-batch_size_16", "published-row")
+    assert points.setting(title) == "reference, CPU, batch 16"
+    cut = points.point_name("your_network", points.declared("your_network") | {"device": "cpu", "arguments": "a" * 99})
+    assert points.setting(cut) == "reference, CPU, ..."

@@ -185,8 +185,8 @@ def _offers(today: datetime.date) -> pandas.DataFrame:
         "the machine with its host (" + listed["instance"].str[:60] + "), divided by " + listed["count"].astype(str)
     )
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
-    listed["includes"] = machine.where(listed["instance"].ne(""), "not told")
-    listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not told"
+    listed["includes"] = machine.where(listed["instance"].ne(""), "not stated")
+    listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not stated"
     return _named(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 
@@ -195,7 +195,7 @@ def _purchases(today: datetime.date) -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
     listed = listed[~listed["notes"].str.contains("Estimat")]  # as of chips that were never sold: no price
     listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
-    listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not told")
+    listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not stated")
     return _named(listed["chip"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 

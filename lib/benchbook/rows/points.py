@@ -118,8 +118,11 @@ def point_title(name: str) -> str:
 
 def setting(name: str) -> str:
     """Return a point's settings in words: reference, CPU, TensorFlow, 64 px, batch 32."""
-    words = []
-    for part in point_title(name).split("-"):
+    words, title = [], point_title(name)
+    parts = title.split("-")
+    if len(title) >= LONGEST_TITLE:  # the last part was cut
+        parts[-1] = "..."
+    for part in parts:
         start = next(filter(part.startswith, SETTINGS), "")
         text = SETTINGS.get(start, "{}").format(part.removeprefix(start))
         words.append(NAMES.get(text, text.replace("_", " ")))
