@@ -46,16 +46,13 @@ def measure(
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
     batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
     precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
-    tuned: Annotated[
-        bool, typer.Option("--tuned", help="search for the fastest settings first, for two minutes")
-    ] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
     kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
     minutes: Annotated[int, number("time limit in minutes of each process; with --against, of all", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
     against: Annotated[
-        str,
-        typer.Option(help="measure this commit by turns with your files; exit 1 if they are slower, 4 if undecided"),
+        str, typer.Option(help="a commit to compare your files with; exit 1 if they are slower, 4 if undecided")
     ] = "",
     percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
