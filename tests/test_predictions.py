@@ -279,6 +279,9 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
     assert list(lines["situation"])[-1] == judged.BOTH
     assert set(lines["situation"][:-1]) == {judged.CHIP}
     assert judged.summarise(lines).set_index("of").loc["all", "pairs"] == len(lines)
+    own.assign(chip="Huawei Ascend 910B2").to_csv(paths[0], index=False)
+    with pytest.raises(Unknown, match=r"own\.csv: none of its rates can be predicted: .*no fp32 figure"):
+        judged.judge(paths[0], forecaster.model, forecaster.published)
 
 
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):

@@ -224,9 +224,8 @@ def judge(path: Path, model: Model, known: pandas.DataFrame) -> tuple[pandas.Dat
         if comparable.any():
             parts.append(predict_hidden(group[comparable], model, known))
     if not parts:
-        raise rates.Unknown(
-            f"{path}: none of its rates can be predicted: {'; '.join(refused.unique()) or 'it has none'}"
-        )
+        why = "; ".join(refused.unique()) or "it has no rate of training on one device"
+        raise rates.Unknown(f"{path}: none of its rates can be predicted: {why}")
     return pandas.concat(parts).sort_index(), refused.sort_index()
 
 
