@@ -124,7 +124,7 @@ def merge(runs: Path, meter_file: str = "") -> Aggregation:
         runs: the folder of all machines' rows.
         meter_file: see `meter.fill`.
     """
-    gc.set_threshold(100_000, 20, 100)  # it would look through millions of cells, for a tenth of the time
+    gc.set_threshold(100_000, 20, 100)  # by default the garbage collector takes a tenth of the time
     described, left_out = manifests.every(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = meter.fill(measured, identity.identify().name, meter_file)

@@ -64,7 +64,7 @@ def main() -> None:
     supervisor = int(os.environ["BENCHBOOK_SUPERVISOR"])
     processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
     notebook, executed, parameters = sys.argv[1:]
-    execute(notebook, executed, json.loads(parameters), tempfile.gettempdir())  # a run has a folder of its own
+    execute(notebook, executed, json.loads(parameters), Path(tempfile.gettempdir()))  # of this run alone
 
 
 if __name__ == "__main__":
