@@ -15,7 +15,7 @@ from benchbook.commands.doctor import MISSING, RIGHT, WRONG
 from benchbook.frameworks import devices
 from benchbook.frameworks.backend import Refused
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.survey import Answer, Kind
+from benchbook.frameworks.survey import Answer
 from benchbook.machine import identity
 from benchbook.measuring import calibration, sensors
 from benchbook.measuring.sensors import Energy
@@ -163,7 +163,7 @@ def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
 )
 def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, refused, state):
     monkeypatch.setattr(devices, "installed", lambda: ("torch",))
-    monkeypatch.setattr(doctor.survey, "ask", lambda framework: Answer((Kind("cpu", "a chip", 1),), refused))
+    monkeypatch.setattr(doctor.survey, "ask", lambda framework: Answer((Device("cpu", "a chip"),), refused))
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
     monkeypatch.setattr(identity, "identify", lambda: SimpleNamespace(accelerators=gpus))
     (seen,) = [finding for finding in doctor.examine(600) if finding.check == "accelerator"]
@@ -173,8 +173,8 @@ def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gp
 def test_of_one_kind_of_device_alone_that_is_tried(monkeypatch):
     tried = []
     monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
-    cpu = Kind("cpu", "a chip", 1)
-    there = {"torch": Answer((Kind("cuda", "a GPU", 1), cpu)), "jax": Answer((cpu,))}
+    cpu = Device("cpu", "a chip")
+    there = {"torch": Answer((Device("cuda", "a GPU"), cpu)), "jax": Answer((cpu,))}
     monkeypatch.setattr(doctor.survey, "ask", there.get)
     monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ())
     list(doctor.examine(60, device="cuda"))

@@ -11,7 +11,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from benchbook.frameworks import devices, survey
-from benchbook.frameworks.devices import DeviceUnavailable, FrameworkMissing
+from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
 from benchbook.rows import points, records
 from benchbook.running import profile_files, profiles
@@ -79,9 +79,7 @@ def project(tmp_path, monkeypatch):
 def _has(monkeypatch, *kinds: str) -> None:
     """Let torch have devices of these kinds, and the other frameworks a CPU."""
     of = dict.fromkeys(devices.FRAMEWORKS, ("cpu",)) | {"torch": kinds}
-    monkeypatch.setattr(
-        survey, "ask", lambda name: survey.Answer(tuple(survey.Kind(kind, "a chip", 1) for kind in of[name]))
-    )
+    monkeypatch.setattr(survey, "ask", lambda name: survey.Answer(tuple(Device(kind, "a chip") for kind in of[name])))
 
 
 def test_declared_parameters_are_those_of_the_tagged_cell_with_their_defaults(project):
@@ -208,7 +206,7 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
     def ask(framework):
         if framework == "torch":
             raise FrameworkMissing("torch cannot be imported here")
-        return survey.Answer((survey.Kind("tpu", "a chip", 1), survey.Kind("cpu", "a chip", 1)))
+        return survey.Answer((Device("tpu", "a chip"), Device("cpu", "a chip")))
 
     monkeypatch.setattr(survey, "ask", ask)
     monkeypatch.setattr(devices, "installed", lambda: ("jax",))

@@ -21,35 +21,18 @@ ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissin
 
 
 @dataclass(frozen=True)
-class Kind:
-    """The devices of one kind that a framework sees.
-
-    Attributes:
-        kind: as rows name it.
-        name: the chip of the first one.
-        count: how many there are; for torch on a CPU, the usable cores.
-        compiles_first: see `backend.Backend`.
-        capability: see `Device`.
-    """
-
-    kind: str
-    name: str
-    count: int
-    compiles_first: bool = False
-    capability: float | None = None
-
-
-@dataclass(frozen=True)
 class Answer:
     """A framework's answer.
 
     Attributes:
-        kinds: its devices, the fastest first.
+        devices: the first of each kind, the fastest first.
         refused: an accelerator that is here and that it is not measured on.
+        compiles_first: of these kinds the first use compiles for minutes; see `backend.Backend`.
     """
 
-    kinds: tuple[Kind, ...]
+    devices: tuple[Device, ...]
     refused: Refused | None = None
+    compiles_first: tuple[str, ...] = ()
 
 
 ANSWERS: dict[str, Answer] = {}  # of the frameworks that were asked; each is asked once
@@ -63,7 +46,7 @@ def kinds(framework: str) -> tuple[str, ...]:
         FrameworkMissing: the framework is not installed; the message lists those that are.
         RuntimeError: the framework ended the process that asked it.
     """
-    return tuple(each.kind for each in ask(framework).kinds)
+    return tuple(each.kind for each in ask(framework).devices)
 
 
 def device(kind: str, framework: str) -> Device:
@@ -78,13 +61,13 @@ def device(kind: str, framework: str) -> Device:
         return Device("cpu", identity.identify().chip, framework)
     answer = ask(framework)
     kind = devices.choose_kind(kind, kinds(framework), framework, answer.refused)
-    [first] = (each for each in answer.kinds if each.kind == kind)
-    return Device(kind, first.name, framework, capability=first.capability)
+    [first] = (each for each in answer.devices if each.kind == kind)
+    return first
 
 
 def compiles_first(kind: str, framework: str) -> bool:
     """Return whether a framework's first use of a kind of device compiles for minutes; see `backend.Backend`."""
-    return any(each.compiles_first for each in ask(framework).kinds if each.kind == kind)
+    return kind in ask(framework).compiles_first
 
 
 def ask(framework: str) -> Answer:
@@ -104,19 +87,16 @@ def ask(framework: str) -> Answer:
     answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
     if "error" in answer:
         raise ERRORS[answer["error"]](answer["message"])
-    there, refused = tuple(Kind(**each) for each in answer["kinds"]), answer["refused"]
-    ANSWERS[framework] = Answer(there, refused and Refused(**refused))
+    there, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
+    ANSWERS[framework] = Answer(there, refused and Refused(**refused), tuple(answer["compiles_first"]))
     return ANSWERS[framework]
 
 
 def _look(framework: str) -> Answer:
     """Return a framework's devices, asked in this process."""
-    picked = [devices.pick(kind, framework) for kind in devices.backend(framework).kinds()]
-    seen = (
-        Kind(each.kind, each.name, each.backend.count(each), each.backend.compiles_first(each), each.capability)
-        for each in picked
-    )
-    return Answer(tuple(seen), devices.backend(framework).refused())
+    picked = tuple(devices.pick(kind, framework) for kind in devices.backend(framework).kinds())
+    slow = tuple(each.kind for each in picked if each.backend.compiles_first(each))
+    return Answer(picked, devices.backend(framework).refused(), slow)
 
 
 def main() -> None:
