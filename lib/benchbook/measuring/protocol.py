@@ -110,7 +110,7 @@ def undone(workload: Workload) -> Iterator[Iterator]:
         workload.restore(fresh)
 
 
-def first_step(workload: Workload, record: Run) -> dict:
+def first_step(workload: Workload, record: Run) -> None:
     """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and undo it.
 
     Where a sensor reads energy, the idle device's watts come before it, phase `idle`, and are in all later rows.
@@ -118,13 +118,10 @@ def first_step(workload: Workload, record: Run) -> dict:
     Args:
         workload: with fresh weights.
         record: the run that takes the rows.
-
-    Returns:
-        The row.
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
-    return _step_undone(workload, record, "compile", 1)
+    _step_undone(workload, record, "compile", 1)
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> None:
@@ -155,11 +152,11 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         )
 
 
-def _step_undone(workload: Workload, record: Run, phase: str, num_steps: int) -> dict:
+def _step_undone(workload: Workload, record: Run, phase: str, num_steps: int) -> None:
     """Append a window of steps on batches that were made before, and undo them."""
     with record.during(phase), undone(workload) as batches:
         taken = list(itertools.islice(batches, num_steps))
-        return record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
+        record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
