@@ -1,5 +1,7 @@
 """Predictions for the report: how far off they are, our studies on chips that nobody ran them on, the rule of cores."""
 
+import warnings
+
 import numpy
 import pandas
 from matplotlib.axes import Axes
@@ -95,14 +97,15 @@ def rules(lines: pandas.DataFrame, same_setting: bool) -> pandas.DataFrame:
     cores = numpy.log(chips.table()["cores"].reindex(lines["chip"]).to_numpy(float))
     peaks, bandwidths = lines["peak"].to_numpy(float), lines["bandwidth"].to_numpy(float)
     scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
-    starts, said = pandas.DataFrame(logs[:, None] - scales), numpy.full((len(lines), len(RULES)), numpy.nan)
+    starts, said = logs[:, None] - scales, numpy.full((len(lines), len(RULES)), numpy.nan)
     products, alike = lines["product"].to_numpy(), ["setting"] if same_setting else ["work", "family"]
     for places in lines.groupby(alike).indices.values():
         hidden = lines.iloc[places].groupby(["product"] if same_setting else ["product", "publication"]).indices
         for own in (places[among] for among in hidden.values()):
             others = places[products[places] != products[own[0]]]
             others = others if same_setting else others[publications[others] != publications[own[0]]]
-            said[own] = starts.iloc[others].median().to_numpy() + scales[own]
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of medians of nothing
+                said[own] = numpy.nanmedian(starts[others], axis=0) + scales[own]
     return pandas.DataFrame(said, index=lines.index, columns=list(RULES))
 
 
