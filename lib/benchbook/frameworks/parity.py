@@ -17,7 +17,7 @@ class ParitySubject:
     that are the same in every precision. Each framework has a subclass.
 
     Args:
-        workload: its dropout is off, and whoever made this puts it back afterwards.
+        workload: its dropout is off, and the caller turns it on again afterwards.
 
     Attributes:
         plain: what the steps are compared with.

@@ -201,14 +201,12 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
     judged = judged.loc[~resumed, [*POINT_KEY, "status", "message"]]
     diverged, failures = judged[judged["status"] == "diverged"], judged[~judged["status"].isin(records.TRAINED)]
-    ends = pandas.concat([diverged, failures]).itertuples(
-        index=False, name=None
-    )  # a failure speaks before a divergence
+    ends = pandas.concat([diverged, failures]).to_numpy().tolist()  # a later one replaces one before: a failure is told
     return {tuple(key): {"status": status, "message": message} for *key, status, message in ends}
 
 
 def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return what each point is and how it ended, in order; what was tried beside its windows has another batch."""
+    """Return what each point is and how it ended, in order; its windows tell its batch size, not its trials."""
     has_windows = pandas.MultiIndex.from_frame(measured[POINT_KEY]).isin(
         pandas.MultiIndex.from_frame(windows[POINT_KEY])
     )

@@ -82,7 +82,7 @@ def check(
     tolerance_of(precision)
     if num_steps < 0:
         raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
-    if kept is None and "BENCHBOOK_RUN_ID" in os.environ:  # whoever started the run removes its folder
+    if kept is None and "BENCHBOOK_RUN_ID" in os.environ:  # the process that started the run removes its folder
         kept = Path(tempfile.gettempdir())
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):

@@ -293,7 +293,7 @@ def _train(
     return row
 
 
-def _evaluate(workload: Workload, record: Run, sensor, repeat: int, epoch: int) -> None:
+def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoch: int) -> None:
     started_at = now()
     workload.enter()
     with window(workload.device, sensor) as timed:

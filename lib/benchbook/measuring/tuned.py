@@ -364,18 +364,18 @@ def _warm(workload: Workload) -> None:
 
 def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:
     """Append windows of both workloads in turn, each as long as the other's: what slows the machine slows both."""
-
     for workload in workloads.values():
         _warm(workload)
     num_steps = {side: steps_lasting(seconds, trainer(workload)) for side, workload in workloads.items()}
     for side, visit in itertools.groupby(ORDER):
         workload = workloads[side]
         train, columns = trainer(workload, sensors.open_sensor(workload.device)), workload.description()
-        if columns.get("num_workers"):  # whoever prepares batches ahead is as far ahead as in the middle of an epoch
+        if columns.get("num_workers"):  # the loader is as many batches ahead as in the middle of an epoch
             train(num_steps[side])
         for _ in visit:
             settings = run.settings_with(side=side, promised=promised)
             run.append(**columns, **train(num_steps[side]), settings=settings)
+        del train  # its loader's processes end before the other side's begin
 
 
 def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choice | None:

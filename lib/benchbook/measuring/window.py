@@ -93,7 +93,7 @@ def _page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def train_window(workload: Workload, sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
+def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
     """Train on the batches inside one window.
 
     Args:

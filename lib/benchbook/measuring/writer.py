@@ -121,7 +121,7 @@ class Run:
         self.reserve.unlink(missing_ok=True)
 
     def forget_indices(self) -> None:
-        """Count rows anew from the file: another process has appended to it."""
+        """Count the file's rows once more: another process has appended to it."""
         self._indices = None
 
     def _sample(self, **window: int) -> None:

@@ -169,10 +169,8 @@ class Forecaster:
             images, seconds = float(stated[1]) if stated else epochs * IMAGENET, details.get("seconds")
             rate = images / seconds if images and seconds else timed.get(_setting(line))
             if rate:
-                watts, where = (
-                    line["value"] * rate / (line["device_count"] or 1),
-                    f"{line['article']}: {line['source']}",
-                )
+                watts = line["value"] * rate / (line["device_count"] or 1)
+                where = f"{line['article']}: {line['source']}"
                 lines.append((line["product"], line["network"], watts, details["energy_boundary"], where))
         table, found = pandas.DataFrame(lines, columns=["product", "network", "watts", "boundary", "where"]), {}
         for key, own in table.groupby(["product", "network"]):

@@ -239,7 +239,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _copy(figures: Path, files: Path) -> None:
-    """Copy the figures' files anew; text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """Copy the figures' files again; text that a spreadsheet would run as a formula begins with an apostrophe."""
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True)
     for file in (path for path in figures.iterdir() if path.is_file()):

@@ -200,7 +200,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
     A point that this machine has run takes as long again. Another one is estimated from the rows of the same study and
     device, where there are any, and of those that are most alike: planned images over the median rate, which falls
-    with the area of an image, and for each kernel what the study's processes took beside the windows. Its time limit
+    with the area of an image, and for each kernel what the study's processes took outside the windows. Its time limit
     is the upper bound either way.
 
     Returns:
@@ -212,7 +212,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     taken = in_windows.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()  # the oldest first
     processes = [described.get(run_id, {}).get("process_seconds") for run_id in taken["run_id"]]
     taken = taken.assign(process=pandas.Series(processes, taken.index, float)).dropna(subset="process")
-    taken["beside"] = taken["process"] - taken["seconds"]
+    taken["outside"] = taken["process"] - taken["seconds"]
     lines = [
         (*point.key, point.num_kernels, _estimate(point, measured, taken), point.num_kernels * point.time_limit_seconds)
         for point in points
@@ -221,7 +221,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
-    """Return the seconds of a point; `taken` has, per run, those of its process and those beside its windows."""
+    """Return the seconds of a point; `taken` has, per run, those of its process and those outside its windows."""
     plan, of_study = point.parameters, taken[taken["study"] == point.study]
     if len(again := of_study[of_study["point"] == point.name].tail(point.num_kernels)):
         return point.num_kernels * (again["process"].mean() + START_SECONDS)
@@ -242,8 +242,8 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     windows = plan["num_repeats"] * plan["num_windows"]
     seconds = 60 * plan.get("sustained_minutes", 0) or windows * max(lasting, window / rates.median())
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
-    beside = (of_study if len(of_study) else taken)["beside"].median() + START_SECONDS
-    return point.num_kernels * (seconds + pauses + (0.0 if math.isnan(beside) else beside))
+    outside = (of_study if len(of_study) else taken)["outside"].median() + START_SECONDS
+    return point.num_kernels * (seconds + pauses + (0.0 if math.isnan(outside) else outside))
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:

@@ -20,8 +20,8 @@ from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
-# Keras's classes whose work is multiplications: their kernels, and the side of which each position uses every number of
-# a kernel once: the output, or, where a convolution is transposed, the input.
+# Keras's classes that multiply: at each position of one side, the output or (transposed) the input, every number of
+# these kernels is used once.
 PRODUCTS = dict.fromkeys(("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense"), ("output", "kernel"))
 PRODUCTS |= {
     "Conv2DTranspose": ("input", "kernel"),
@@ -50,7 +50,7 @@ class KerasSubject(ParitySubject):
     """A Keras workload step by step; see `ParitySubject`.
 
     Args:
-        workload: its dropout is off, and whoever made this puts it back afterwards.
+        workload: its dropout is off, and the caller turns it on again afterwards.
     """
 
     def __init__(self, workload: "KerasWorkload") -> None:
@@ -122,7 +122,7 @@ class KerasWorkload(Workload):
     Attributes:
         make_model: to a functional Keras model, without models inside, in the dtype policy then in force.
         make_optimizer: to a new Keras optimiser; a schedule of its own steps with every batch.
-        train_batches: to batches that are all of one shape: another one is compiled anew.
+        train_batches: to batches that are all of one shape: another one is compiled again.
         loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
         plain: what training is compared with; None: it cannot be checked.
         settings: precision, and whether TensorFlow uses XLA, as JAX always does; Keras leaves no choice of memory

@@ -109,7 +109,7 @@ class BatchNorm(nn.BatchNorm):
 
     Args:
         arrays: scale, offset, moving mean and variance.
-        epsilon, momentum: torch's meaning: of the moving statistics each step takes so much anew.
+        epsilon, momentum: as torch's: a step replaces this share of the moving statistics.
         trained: whether it normalises by the batch in training; else always by the moving statistics.
     """
 

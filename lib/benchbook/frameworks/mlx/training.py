@@ -109,8 +109,8 @@ class MlxWorkload(Workload):
 
     A batch is (images, labels), NumPy arrays or MLX's; images are (n, height, width, channels).
 
-    A step is handed over to the device and not waited for. Its loss hangs on the weights after it, so that whoever
-    waits for the last loss has waited for all work of all steps.
+    A step is handed over to the device and not waited for. Its loss depends on the weights after it, so that
+    waiting for the last loss waits for the work of all steps.
 
     Attributes:
         make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
@@ -263,7 +263,7 @@ class MlxWorkload(Workload):
     def compared(self, precision: str) -> Iterator[MlxSubject]:
         """Yield what is compared with float64: a copy of this workload that computes as it does, or in this precision.
 
-        It is built anew, since code that was compiled with dropout keeps it.
+        It is built again, since code that was compiled with dropout keeps it.
         """
         same = precision == self.settings.precision
         random = self.device.backend.random_state(self.device)

@@ -145,7 +145,7 @@ class TensorFlowBackend(Backend):
         return self._transfer(device, replace(device, kind="cpu", index=0), host)
 
     def _transfer(self, origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
-        """Return a copy that is made anew each time.
+        """Return a copy that is made again each time.
 
         `tensorflow.identity` under another device moves nothing after its first call: the tensor keeps that copy as its
         mirror. An explicit copy neither makes nor takes mirrors.

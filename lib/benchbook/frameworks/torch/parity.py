@@ -29,7 +29,7 @@ class TorchSubject(ParitySubject):
     """A torch workload step by step; see `ParitySubject`.
 
     Args:
-        workload: its dropout is off, and whoever made this puts it back afterwards.
+        workload: its dropout is off, and the caller turns it on again afterwards.
     """
 
     def __init__(self, workload: Any) -> None:

@@ -110,7 +110,7 @@ class TorchWorkload(Workload):
         loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
         most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
         plain: what training is compared with; None: it cannot be checked.
-        settings: precision, memory format and compilation; the optimiser is fused by whoever makes it.
+        settings: precision, memory format and compilation; the optimiser is fused by the code that makes it.
     """
 
     model: nn.Module
@@ -284,7 +284,7 @@ class TorchWorkload(Workload):
 def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
     """Go back to an optimiser's state, as its `load_state_dict`, but let Adadelta keep its tensors where it can.
 
-    For other tensors a compiled step is compiled anew, in the first window that is timed. Adadelta begins with zeros.
+    For other tensors a compiled step is compiled again, in the first window that is timed. Adadelta begins with zeros.
     So it is for another `capturable`, which torch's compiler sets on the optimiser itself (2.10 and 2.11, on a GPU).
     """
     for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):

@@ -84,7 +84,7 @@ class Network(nn.Module):
         first: torch's network, whose weights it takes over.
     """
 
-    computed = mx.float32  # set by whoever trains it
+    computed = mx.float32  # set by the code that trains it
 
     def __init__(self, plan: Plan, first: network_torch.Network) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Pictures as ResNet-50 takes them: a random crop, resized and perhaps flipped; one code for all frameworks.
 
-What an image becomes hangs on the seed, the epoch and its number alone, whoever decodes it.
+What an image becomes depends on the seed, the epoch and its number alone, in every process that decodes it.
 """
 
 import math
