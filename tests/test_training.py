@@ -10,7 +10,7 @@ import pytest
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.keras.runtime import evaluation_batch_size
-from benchbook.frameworks.plain import LabelsByImage, all_of
+from benchbook.frameworks.plain import LabelsByImage
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
@@ -21,6 +21,12 @@ def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches
     assert not any(numpy.array_equal(once, numpy.concatenate(other)) for other in others)
     assert {len(part) for part in batches.training_order(50, 8, 1, 0)} == {8}
     assert [part.tolist() for part in batches.plain_order(5, 2)] == [[0, 1], [2, 3], [4]]
+    order = batches.training_order(11, 4)
+    assert [part.tolist() for part in order] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert order[0].dtype == "int32"
+    with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
+        batches.training_order(11, 12)
+    assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
@@ -56,18 +62,6 @@ def lasts(thread):
     return thread.is_alive()
 
 
-def test_what_does_not_fill_a_batch_is_left_out_and_a_batch_that_is_too_large_refused():
-    order = batches.training_order(11, 4)
-    assert [part.tolist() for part in order] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert order[0].dtype == "int32"
-    with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
-        batches.training_order(11, 12)
-
-
-def test_no_epoch_of_a_seed_has_the_order_of_another():
-    assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100
-
-
 @pytest.mark.parametrize(
     ("num_images", "most", "expected"),
     [(10_000, 128, 125), (1000, 128, 125), (5000, 128, 125), (128, 128, 128), (7, 128, 7), (1009, 128, 128)],
@@ -86,14 +80,6 @@ def test_labels_are_looked_up_by_their_images_whatever_the_order_and_rounding():
     assert stored.fit(batch, numpy.array([2, 7, 1, 8])).tolist() == [True] * 4
     assert stored.fit(batch, numpy.array([2, 8, 1, 7])).tolist() == [True, False, True, False]
     assert stored.fit(batch + 5, numpy.array([2, 7, 1, 8])).tolist() == [False] * 4  # no image of the data set
-
-
-def test_a_label_may_be_a_mask():
-    images = numpy.arange(8, dtype=numpy.uint8).reshape(2, 2, 2)
-    stored = LabelsByImage(images, images > 3)
-    assert stored.fit(images, (images > 3).astype("float64")).all()
-    assert not stored.fit(images, (images > 2).astype("float64")).all()
-
-
-def test_the_last_part_of_a_batch_is_the_target():
-    assert all_of((1, 2, 3)) == ((1, 2), 3)
+    masks = LabelsByImage(images[:3], images[:3] > 100)
+    for threshold, fits in ((100, True), (90, False)):
+        assert masks.fit(images[:3], (images[:3] > threshold).astype("float64")).all() == fits
