@@ -51,17 +51,26 @@ def cells(**values: object) -> Change:
 
 
 def table(change: Callable[[list[dict]], list[dict]], run: str = FIRST) -> Change:
-    """Change a run's rows; their columns are those of the first row."""
+    """Change a run's rows."""
 
     def apply(files: Files) -> None:
-        path, text = place(files, run), io.StringIO()
-        rows = change(list(csv.DictReader(io.StringIO(files[path].decode()))))
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        files[path] = text.getvalue().encode()
+        path = place(files, run)
+        files[path] = as_csv(change(read_csv(files[path])))
 
     return apply
+
+
+def read_csv(content: bytes) -> list[dict]:
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def as_csv(rows: list[dict]) -> bytes:
+    """Return rows as a CSV of all columns that any of them has."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogatepass")
 
 
 def content(change: Callable[[bytes], bytes], suffix: str = ".csv") -> Change:

@@ -1,6 +1,8 @@
 """Rows to test with: a valid training window, with what a test needs changed, and the committed machine."""
 
 import json
+import stat
+import zipfile
 from pathlib import Path
 
 import pandas
@@ -65,3 +67,18 @@ def make_rows(rows: list[dict]) -> pandas.DataFrame:
     settings = [json.loads(each) if isinstance(each, str) else each for each in table["settings"]]
     settings = [each if isinstance(each, dict) else {} for each in settings]
     return table.astype(records.DTYPES).assign(settings=pandas.Series(settings, table.index, dtype=object))
+
+
+def make_zip(path: Path, members: dict, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED) -> Path:
+    """Write a zip of these contents by name, unchecked, all of one kind; return its path."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr, member.compress_type = mode << 16, method
+            archive.writestr(member, content)
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return every path below a folder, with what each file holds."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}

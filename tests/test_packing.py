@@ -11,7 +11,7 @@ import pytest
 
 from benchbook.machine import layout
 from benchbook.rows import packing, records
-from rows import COMMITTED, make_row
+from rows import COMMITTED, contents, make_row, make_zip, write
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
 MANIFEST = CSV.replace(".csv", ".json")
@@ -27,10 +27,8 @@ def outputs(tmp_path, monkeypatch):
 def measure(**columns):
     """Write a finished run of the machine `desk`: two rows, a manifest, and what a run leaves beside them."""
     row = make_row(**columns)
-    folder = layout.runs(row["machine"]) / row["study"] / row["point"]
-    folder.mkdir(parents=True, exist_ok=True)
-    for index in range(2):
-        records.append(folder / f"{row['run_id']}.csv", row | {"index": index})
+    runs = write(row | {"index": 0}, row | {"index": 1})
+    folder = runs / row["machine"] / row["study"] / row["point"]
     (folder / f"{row['run_id']}.json").write_text(json.dumps({"commit": "abc"}))
     for leftover in (f"{row['run_id']}.ipynb", f"{row['run_id']}.log", "done"):
         (folder / leftover).write_text("not to be sent")
@@ -43,20 +41,6 @@ def csv_text(tmp_path, *rows) -> str:
     for row in rows:
         records.append(path, row)
     return path.read_text()
-
-
-def make_zip(tmp_path, members: dict, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED):
-    path = tmp_path / "other.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            member = zipfile.ZipInfo(name)
-            member.external_attr, member.compress_type = mode << 16, method
-            archive.writestr(member, content)
-    return path
-
-
-def files(folder) -> dict:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_pack_holds_rows_and_manifests_and_nothing_else():
@@ -128,7 +112,9 @@ REFUSED = [  # members, a mapping standing for the rows of a run; how they are p
 @pytest.mark.parametrize(("members", "how", "problem"), REFUSED)
 def test_a_pack_of_anything_else_is_refused_before_anything_is_written(tmp_path, outputs, members, how, problem):
     rows = {name: make_row(**columns) for name, columns in members.items() if isinstance(columns, dict)}
-    path = make_zip(tmp_path, members | {name: csv_text(tmp_path, row) for name, row in rows.items()}, **how)
+    path = make_zip(
+        tmp_path / "other.zip", members | {name: csv_text(tmp_path, row) for name, row in rows.items()}, **how
+    )
     with pytest.raises(ValueError, match=problem):
         packing.add(path)
     assert not outputs.exists()
@@ -139,7 +125,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
     for path in (tmp_path / "rows.zip", tmp_path / "absent.zip"):
         with pytest.raises(packing.PackError, match="not a readable zip"):
             packing.add(path)
-    encrypted = make_zip(tmp_path, {CSV: "x"})
+    encrypted = make_zip(tmp_path / "other.zip", {CSV: "x"})
     content = bytearray(encrypted.read_bytes())
     for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         content[content.index(signature) + flags] |= 1
@@ -148,7 +134,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
         packing.add(encrypted)
     monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
     with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
-        packing.add(make_zip(tmp_path, {CSV: "x" * 101}))
+        packing.add(make_zip(tmp_path / "other.zip", {CSV: "x" * 101}))
 
 
 @pytest.mark.parametrize(
@@ -163,17 +149,17 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
 )
 def test_a_run_with_other_rows_and_a_name_of_another_computer_add_nothing(tmp_path, members, problem):
     folder = measure()
-    before = files(folder)
+    before = contents(folder)
     texts = {run: csv_text(tmp_path, make_row(run_id=run, **columns)) for run, columns in members.items()}
     with pytest.raises(packing.PackError, match=problem):
-        packing.add(make_zip(tmp_path, {CSV.replace("run-1", run): text for run, text in texts.items()}))
-    assert files(folder) == before
+        packing.add(make_zip(tmp_path / "other.zip", {CSV.replace("run-1", run): text for run, text in texts.items()}))
+    assert contents(folder) == before
 
 
 def packed(tmp_path, rows=None):
     """Return a deflated zip of one run's rows."""
     text = csv_text(tmp_path, make_row()) if rows is None else rows
-    return make_zip(tmp_path, {CSV: text}, method=zipfile.ZIP_DEFLATED)
+    return make_zip(tmp_path / "other.zip", {CSV: text}, method=zipfile.ZIP_DEFLATED)
 
 
 def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
@@ -216,11 +202,11 @@ def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs,
     name = COMMITTED.name
     ignored = shutil.ignore_patterns("*.running", "*.reserve", "*.ipynb", "*.log", "*done", ".*")
     shutil.copytree(COMMITTED / "vae_stability", outputs / "runs" / name / "vae_stability", ignore=ignored)
-    measured = files(outputs / "runs" / name)
+    measured = contents(outputs / "runs" / name)
     sent, _ = packing.pack(name, tmp_path / "sent.zip")
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
     folder, _ = packing.add(sent)
-    assert files(folder) == measured
+    assert contents(folder) == measured
     assert packing.pack(name, tmp_path / "back.zip")[0].read_bytes() == sent.read_bytes()
 
 
@@ -232,7 +218,9 @@ def test_a_bad_archive_of_a_folder_is_named_and_the_others_are_added(tmp_path, o
         place = CSV.replace("run-1", run)
         rows = csv_text(tmp_path, make_row(run_id=run, **columns))
         manifest = json.dumps({"machine": {"name": "desk", "fingerprint": kind}})
-        make_zip(tmp_path, {place: rows, place.replace(".csv", ".json"): manifest}).rename(tmp_path / "sent" / name)
+        make_zip(tmp_path / "other.zip", {place: rows, place.replace(".csv", ".json"): manifest}).rename(
+            tmp_path / "sent" / name
+        )
 
     send("1-desk.zip", 1, "aaaa11112222")
     send("2-wrong.zip", 2, "aaaa11112222", source="published")
@@ -247,6 +235,6 @@ def test_a_bad_archive_of_a_folder_is_named_and_the_others_are_added(tmp_path, o
     rows = records.merge(records.find(outputs / "runs"))
     assert rows.groupby("machine")["run_id"].nunique().to_dict() == {"desk": 1, "desk-bbbb": 2}
     packing.pack("desk-bbbb", tmp_path / "again.zip")  # its rows and their manifests agree
-    before = files(outputs)
+    before = contents(outputs)
     assert command("add", tmp_path / "sent")[1].endswith(error)
-    assert files(outputs) == before
+    assert contents(outputs) == before

@@ -7,6 +7,7 @@ import numpy
 import pandas
 import pytest
 
+from benchbook.machine import layout
 from benchbook.rows import records, schema
 from benchbook.rows.schema import NEAR_MISS, REQUIRED, Row
 from rows import make_row, make_rows
@@ -60,6 +61,7 @@ def write_raw(path, *rows):
         ("accuracy", "73.3", "allowed: less than or equal to 1"),
         ("settings", "{shuffle}", "allowed: a JSON object"),
         ("settings", "[1]", "allowed: a valid dictionary"),
+        *((name, "../../x", f"allowed: {layout.NAME_RULE}") for name in ("machine", "study", "point", "run_id")),
         ("started_at", "2026-11-20 12:00:00", "allowed: UTC time, ISO 8601, ending in Z"),
     ],
 )
@@ -139,6 +141,7 @@ def test_a_row_comes_back_from_a_file_as_it_went_in_whatever_the_order_of_column
     assert {name: read[name] for name in FULL_ROW} == FULL_ROW
     assert read.drop(list(FULL_ROW)).isna().all()
     assert records.texts(path, "run")["settings"][0] == '{"includes": "set-up, test", "shuffle": [true, null]}'
+    assert records.as_text(make_rows([make_row()]))["settings"].isna().all()
     write_table(path, make_rows([FULL_ROW])[records.COLUMNS[::-1]])
     pandas.testing.assert_frame_equal(records.read(path), make_rows([FULL_ROW]))
 
