@@ -1,4 +1,5 @@
 import ast
+import importlib
 import itertools
 import json
 import shutil
@@ -13,18 +14,11 @@ from papermill.parameterize import parameterize_notebook
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
-from benchbook.rows import points, records
+from benchbook.rows import points
 from benchbook.running import profile_files, profiles
-from benchbook.studies.gpt_tokens import plan as gpt
-from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.segmentation_scaling import plan as segmentation
-from benchbook.studies.simclr_epochs import plan as simclr
-from benchbook.studies.vae_stability import plan as vae
 from cells import write_notebook
 from rows import COMMITTED as COMMITTED_ROWS
-from rows import make_row
+from rows import make_row, write
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -33,26 +27,12 @@ rate: float = 0.5  # how fast
 resident: bool = False  # kept on the device
 data_root: str = ""  # folder
 num_windows: int = 1  # how long"""
-DEFAULTS = {
-    "variant": "reference",
-    "device": "best",
-    "batch_size": 64,
-    "rate": 0.5,
-    "resident": False,
-    "num_windows": 1,
-    "data_root": "",
-}
 COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
 VARIANTS = {
-    "calibrate": ("",),
-    "mnist_speedup": mnist.Plan.VARIANTS,
-    "vae_stability": vae.Plan.VARIANTS,
-    "mobilenetv2_energy": mobilenetv2.Plan.VARIANTS,
-    "simclr_epochs": simclr.Plan.VARIANTS,
-    "segmentation_scaling": segmentation.Plan.VARIANTS,
-    "resnet50_cost": resnet50.Plan.VARIANTS,
-    "gpt_tokens": gpt.Plan.VARIANTS,
-}
+    path.parent.name: importlib.import_module(f"benchbook.studies.{path.parent.name}.plan").Plan.VARIANTS
+    for path in layout.root().glob("lib/benchbook/studies/*/plan.py")
+    if path.parent.name != "your_network"  # whose network is the user's
+} | {"calibrate": ("",)}
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
 LEFT_OUT = {("quick", study, "controlled") for study in ("simclr_epochs", "gpt_tokens")}
 LEFT_OUT |= {("quick", "vae_stability", "reference")}
@@ -80,10 +60,6 @@ def _has(monkeypatch, *kinds: str) -> None:
     """Let torch have devices of these kinds, and the other frameworks a CPU."""
     of = dict.fromkeys(devices.FRAMEWORKS, ("cpu",)) | {"torch": kinds}
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer(tuple(Device(kind, "a chip") for kind in of[name])))
-
-
-def test_declared_parameters_are_those_of_the_tagged_cell_with_their_defaults(project):
-    assert profiles.declared("toy") == DEFAULTS
 
 
 ON_CPU, ELSEWHERE = {"device": "cpu"}, {"device": ["mps", "cuda", "tpu"]}
@@ -138,11 +114,8 @@ def test_an_unknown_study_or_profile_is_an_error_that_says_what_is_allowed(proje
         ({"batch_size": 32.0}, "batch_size is 32.0; allowed: a value of type int"),
         ({"batch_size": True}, "batch_size is True; allowed: a value of type int"),
         ({"batch_size": 0}, "batch_size is 0; allowed: greater than or equal to 1"),
-        ({"num_windows": -3}, "num_windows is -3; allowed: greater than or equal to 1"),
-        ({"batch_size": "32"}, "batch_size is '32'; allowed: a value of type int"),
         ({"resident": 1}, "resident is 1; allowed: a value of type bool"),
         ({"rate": "fast"}, "rate is 'fast'; allowed: a value of type float"),
-        ({"rate": True}, "rate is True; allowed: a value of type float"),
         ({"variant": None}, "variant is None; allowed: a value of type str"),
     ],
 )
@@ -162,7 +135,7 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     found = {(point.study, point.parameters.get("variant", ""), point.parameters["device"]) for point in points}
     places = {study: ("cpu",) if study in WITHOUT_TORCH else kinds for study in VARIANTS}
     wanted = {(s, variant, kind) for s in VARIANTS for variant in VARIANTS[s] for kind in places[s]}
-    found = {one for one in found if one[0] != "your_network"}  # whose network is the user's
+    found = {one for one in found if one[0] != "your_network"}
     assert found == {one for one in wanted if (profile, *one[:2]) not in LEFT_OUT}
     assert len({(point.study, point.name) for point in points}) == len(points)
     assert points[0].study == "calibrate"  # before whatever is compared with it
@@ -183,10 +156,7 @@ def test_the_first_contact_measures_one_device_in_points_of_known_seconds(monkey
     monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
     points = profiles.read("first-contact", device=chosen, kinds=lambda framework: ("cuda", "cpu"))
     assert {point.parameters["device"] for point in points} == {expected}
-    assert [study for study, _ in itertools.groupby(points, key=lambda point: point.study)][:2] == [
-        "calibrate",
-        "mnist_speedup",
-    ]
+    assert [*dict.fromkeys(point.study for point in points)][:2] == ["calibrate", "mnist_speedup"]
     assert {point.study for point in points} == {*VARIANTS, "your_network"}
     assert {point.num_kernels for point in points} == {1}
     assert max(point.time_limit_seconds for point in points) <= 180  # three in a slot of nine minutes
@@ -199,7 +169,7 @@ def test_a_point_may_have_a_limit_of_its_own(project):
     project({"batch_size": 1}, {"batch_size": 2, "time_limit_minutes": 0.5}, parameters={"device": "cpu"})
     points = profiles.read("mine")
     assert [point.time_limit_seconds for point in points] == [60, 30]
-    assert points[1].name == profiles.point_name("toy", DEFAULTS | {"device": "cpu", "batch_size": 2})
+    assert points[1].name == profiles.point_name("toy", points[0].parameters | {"batch_size": 2})
 
 
 def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatch):
@@ -227,9 +197,7 @@ def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere
     def plan(kinds):
         monkeypatch.setattr(devices, "installed", lambda: tuple(kinds))
         points = profiles.read(profile, kinds=kinds.__getitem__)
-        return [
-            (point.study, point.parameters.get("framework", "torch"), point.parameters["device"]) for point in points
-        ]
+        return [(point.study, point.framework, point.parameters["device"]) for point in points]
 
     points = plan(MACS)
     of_mlx = {(study, device) for study, framework, device in points if framework == "mlx"}
@@ -285,10 +253,8 @@ def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(outputs):
         parameters = profiles.declared("mnist_speedup") | {"device": device}
         point = profiles.point_name("mnist_speedup", parameters)
         row = make_row(run_id=f"20260101T000000Z-{device}", device=device, point=point)
-        path = layout.point("desk", "mnist_speedup", point) / f"{row['run_id']}.csv"
-        path.parent.mkdir(parents=True)
-        records.append(path, row)
-        path.with_suffix(".json").write_text(json.dumps({"parameters": parameters, "process_seconds": seconds}))
+        path = write(row) / "desk" / "mnist_speedup" / point / f"{row['run_id']}.json"
+        path.write_text(json.dumps({"parameters": parameters, "process_seconds": seconds}))
     points = profiles.like("desk", "all", "all", lambda framework: ("cuda", "cpu"), print)
     assert {point.parameters["device"]: point.time_limit_seconds for point in points} == {"cuda": 1800, "cpu": 6000}
 
@@ -331,7 +297,6 @@ def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together()
     ("given", "complaint"),
     [
         ({"batch_sise": 128}, "has no parameter 'batch_sise' \\(value 128\\); allowed: variant, "),
-        ({"batch_size": "many"}, "batch_size is 'many'; allowed: a value of type int"),
         ({"num_windows": 3}, r"num_windows is a key of budget; allowed: budget=\{'num_windows': 3\}"),
         ({"budget": {"windows": 3}}, r"budget has no key 'windows' \(value 3\); allowed: num_repeats, "),
         ({"budget": {"num_windows": "3"}}, "num_windows is '3'; allowed: a value of type int"),
@@ -349,10 +314,7 @@ def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
             profiles.collect("mnist_speedup", names)
     else:
         collected = profiles.collect("mnist_speedup", names)
-        assert {name: collected[name] for name in ("batch_size", "num_windows")} == {
-            "batch_size": 128,
-            "num_windows": 3,
-        }
+        assert (collected["batch_size"], collected["num_windows"]) == (128, 3)
         assert collected.keys() == profiles.declared("mnist_speedup").keys()
 
 
@@ -372,11 +334,9 @@ def test_a_points_budget_goes_key_by_key_before_its_studys_and_nobody_looks_on(p
     first, second = [point for point in profiles.read("mine") if point.parameters["device"] == "cpu"]
     assert [first.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [4, 0.5, False]
     assert [second.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [1, 0.5, True]
-    assert first.name != second.name == points.point_name("toy", DEFAULTS | {"device": "cpu"})
+    assert first.name != second.name == points.point_name("toy", points.declared("toy") | {"device": "cpu"})
     project({"budget": {"num_window": 4}})
-    with pytest.raises(
-        profile_files.ProfileError, match=r"line \d: toy: budget has no key 'num_window' .value 4.; allow"
-    ):
+    with pytest.raises(profile_files.ProfileError, match=r"line \d: toy: budget has no key 'num_window' .value 4.; al"):
         profiles.read("mine")
 
 
@@ -393,25 +353,19 @@ def of_point(content: str) -> str:
 
 BROKEN = {
     "": "line 1: allowed: a mapping of studies",
-    "null": "line 1: a value of kind null",
     "- toy": "line 1: allowed: a mapping of studies",
-    "toy": "line 1: allowed: a mapping of studies",
     "toy:": "line 1: a value of kind null",
     "toy: [1": "line [12]: not YAML",
-    "toy:\n  points: {": "line [23]: not YAML",
     "toy:\n\tpoints: 1": "line 2: not YAML",
     "toy: !!python/object/apply:os.system ['true']": "line 1: a value of kind python/object",
-    "toy: !mine 5": "line 1: a value of kind !mine",
     GOOD + GOOD: "line 5: key 'toy' occurs twice",
     BOMB: "line 1: anchors and aliases",
     "[" * 5000 + "]" * 5000: "line 1: lists within lists",
     "#" * 40_000: "40000 bytes; allowed",
     GOOD.replace("1", "-1"): "line 2: toy: time_limit_minutes is -1",
-    GOOD.replace("1", ".nan"): "line 2: toy: time_limit_minutes is nan",
     GOOD.replace("1", "soon"): "line 2: toy: time_limit_minutes is 'soon'",
     GOOD.replace("1", "2020-01-01"): "line 2: a value of kind timestamp",
     GOOD + "  num_kernels: 0": "line 5: toy: num_kernels is 0; allowed: greater than or equal to 1",
-    GOOD + "  num_kernels: 1.5": "line 5: toy: num_kernels is 1.5",
     GOOD + "  num_kernels: true": "line 5: toy: num_kernels is True",
     GOOD + "  parameters: 3": "line 5: toy: parameters is 3; allowed: a valid dictionary",
     GOOD + "  colour: red": "line 5: toy: colour is unknown; allowed: points, parameters, num_kernels",
@@ -419,13 +373,9 @@ BROKEN = {
     GOOD.replace("\n    - {device: cpu}", " []"): "line 3: toy: points is \\[\\]; allowed: at least 1 item",
     GOOD.replace("{device: cpu}", "cpu"): "line 3: toy: points\\[0\\] is 'cpu'; allowed: a valid dictionary",
     of_point("batch_size: []"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
-    of_point("batch_size: [[1]]"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
     of_point("batch_size: {a: 1}"): rf"line 4: toy: points\[0\].batch_size is .*; {ALTERNATIVES}",
-    of_point("time_limit_minutes: soon"): "line 4: toy: points\\[0\\].time_limit_minutes is 'soon'",
     of_point("1: 2"): "line 4: key '1' is no text",
     of_point("rate: .inf"): "line 4: toy: rate is inf; allowed: a value of type float",
-    of_point("batch_size: fast"): "line 4: toy: batch_size is 'fast'; allowed: a value of type int",
-    of_point("colour: red"): "line 4: toy has no parameter 'colour'",
     of_point(f"batch_size: {MANY}, num_windows: {MANY}"): "line 1: toy has 1024 points; allowed: 1000",
     of_point("device: cpu,\n        batch_size: [16,\n        many]"): "line 5: toy: batch_size is 'many'",
     GOOD.replace("toy", "absent"): "line 1: unknown study 'absent'",

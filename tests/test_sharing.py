@@ -39,10 +39,7 @@ def spinner(one_core):
 def test_others_take_what_is_busy_and_not_ours():
     after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
     assert contention.shares(IDLE, after, 20.0) == ((30 - 25) / 40, 2 / 40)
-    assert contention.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (
-        0,
-        0,
-    )  # counters tick one after the other
+    assert contention.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (0, 0)  # counters tick in turn
     assert contention.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
 
 
@@ -51,11 +48,6 @@ def test_what_children_have_done_is_ours_after_they_have_ended():
     code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert contention.cpu_seconds()["cpu_own_seconds"] - before >= 0.35
-
-
-@pinned
-def test_a_process_that_spins_beside_us_is_seen(spinner):
-    assert contention.look(0.5) > 0.3
 
 
 @pinned
