@@ -18,33 +18,15 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.survey import Answer
 from benchbook.machine import identity
 from benchbook.measuring import calibration, sensors
-from benchbook.measuring.sensors import Energy
 from benchbook.measuring.window import Window
 from benchbook.rows import packing
 from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import CPU
+from fakes import CPU, Sensor
 
 CUDA = Device("cuda", "a GPU")
 
 
-class Counter:
-    """A sensor that reads a known number of joules."""
-
-    def __init__(self, joules: float | None) -> None:
-        self.joules = joules
-
-    def begin(self) -> None:
-        pass
-
-    def end(self) -> Energy:
-        return Energy(self.joules, "rapl", "package") if self.joules else Energy()
-
-
-@pytest.fixture(autouse=True)
-def _own_random_state(monkeypatch):
-    monkeypatch.setattr(doctor, "SENSOR_SECONDS", 0.0)
-    with torch.random.fork_rng(devices=[]):
-        yield
+pytestmark = pytest.mark.usefixtures("own_random_state")
 
 
 def test_what_is_planted_is_found_and_what_a_framework_raises_is_an_answer(monkeypatch):
@@ -67,11 +49,12 @@ def test_what_is_planted_is_found_and_what_a_framework_raises_is_an_answer(monke
     ("sensor", "state", "words"),
     [
         (sensors.NO_SENSOR, MISSING, "no counter"),
-        (Counter(None), MISSING, "did not move"),
-        (Counter(5.0), RIGHT, "package"),
+        (Sensor([], None), MISSING, "did not move"),
+        (Sensor([], 5.0), RIGHT, "board"),
     ],
 )
 def test_a_sensor_is_there_or_is_missing_with_what_to_do(monkeypatch, sensor, state, words):
+    monkeypatch.setattr(doctor, "SENSOR_SECONDS", 0.0)
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     seen, detail, hint = doctor.check_energy(CPU)
     assert (seen, words in detail, bool(hint)) == (state, True, state == MISSING)
@@ -149,34 +132,36 @@ def test_a_process_that_dies_or_does_not_end_is_found_by_the_check_it_was_in(mod
     assert (finding.device, finding.check, finding.state, words in finding.detail) == ("mps", "waiting", state, True)
 
 
-def test_frameworks_that_are_not_installed_are_missing(monkeypatch):
-    monkeypatch.setattr(devices, "installed", lambda: ())
-    findings = list(doctor.examine(600))
-    assert [(finding.framework, finding.state) for finding in findings] == [
-        (framework, MISSING) for framework in devices.FRAMEWORKS
-    ]
+@pytest.fixture
+def seen(monkeypatch):
+    """Return what lets `examine` see these frameworks' devices; it returns the list of those that are tried."""
+
+    def put(**answers: Answer) -> list[tuple[str, str]]:
+        tried = []
+        monkeypatch.setattr(devices, "installed", lambda: tuple(answers))
+        monkeypatch.setattr(doctor.survey, "ask", answers.get)
+        monkeypatch.setattr(
+            doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ()
+        )
+        return tried
+
+    return put
 
 
 @pytest.mark.parametrize(
     ("gpus", "refused", "state"),
     [(("NVIDIA H200",), None, MISSING), ((), None, RIGHT), ((), Refused("cuda", "a card is here"), MISSING)],
 )
-def test_an_accelerator_that_a_framework_does_not_see_is_missing(monkeypatch, gpus, refused, state):
-    monkeypatch.setattr(devices, "installed", lambda: ("torch",))
-    monkeypatch.setattr(doctor.survey, "ask", lambda framework: Answer((Device("cpu", "a chip"),), refused))
-    monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: iter(()))
+def test_a_framework_or_an_accelerator_that_is_not_seen_is_missing(monkeypatch, seen, gpus, refused, state):
+    seen(torch=Answer((CPU,), refused))
     monkeypatch.setattr(identity, "identify", lambda: SimpleNamespace(accelerators=gpus))
-    (seen,) = [finding for finding in doctor.examine(600) if finding.check == "accelerator"]
-    assert seen.state == state
+    findings = [(finding.framework, finding.check, finding.state) for finding in doctor.examine(600)]
+    assert findings[0] == ("torch", "accelerator", state)
+    assert findings[1:] == [(name, "installed", MISSING) for name in devices.FRAMEWORKS if name != "torch"]
 
 
-def test_of_one_kind_of_device_alone_that_is_tried(monkeypatch):
-    tried = []
-    monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
-    cpu = Device("cpu", "a chip")
-    there = {"torch": Answer((Device("cuda", "a GPU"), cpu)), "jax": Answer((cpu,))}
-    monkeypatch.setattr(doctor.survey, "ask", there.get)
-    monkeypatch.setattr(doctor, "try_device", lambda framework, kind, deadline: tried.append((framework, kind)) or ())
+def test_of_one_kind_of_device_alone_that_is_tried(seen):
+    tried = seen(torch=Answer((CUDA, CPU)), jax=Answer((CPU,)))
     list(doctor.examine(60, device="cuda"))
     assert tried == [("torch", "cuda")]
     with pytest.raises(ValueError, match="device 'gpu'; allowed: all, cpu, "):

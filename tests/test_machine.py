@@ -16,44 +16,48 @@ def _no_name_in_the_environment(monkeypatch):
     monkeypatch.delenv("BENCHBOOK_MACHINE", raising=False)
 
 
-def _is_a_computer(monkeypatch, chip: str, cores: int, gibibytes: float) -> None:
-    monkeypatch.setattr(identity, "_chip", lambda: chip)
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: cores)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(gibibytes * 2**30)))
+GOOGLE = ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"]  # a v5e, and a card that is no TPU
 
 
 @pytest.mark.parametrize(
-    ("chip", "cores", "gibibytes", "name"),
+    ("chip", "cores", "gibibytes", "gpus", "cards", "name"),
     [
-        ("Apple M1 Pro", 10, 16, "apple-m1-pro-10core-16gb"),
-        ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", 6, 31.2, "intel-core-i7-8700k-6core-31gb"),
-        ("AMD EPYC 7763 Processor", 64, 503.6, "amd-epyc-7763-64core-504gb"),
-        ("", 2, 0.4, "2core-1gb"),
+        ("Apple M1 Pro", 10, 16, [], [], "apple-m1-pro-10core-16gb"),
+        ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", 6, 31.2, [], [], "intel-core-i7-8700k-6core-31gb"),
+        ("AMD EPYC 7763 Processor", 64, 503.6, [], [], "amd-epyc-7763-64core-504gb"),
+        ("", 2, 0.4, [], [], "2core-1gb"),
         # https://github.com/archspec/archspec/issues/38 (an Apple chip in a virtual machine)
-        ("Apple processor", 8, 16, "apple-8core-16gb"),
-        ("Чип № 5", 4, 8, "5-4core-8gb"),
-        ("Chip " * 30, 8, 16, ("chip-" * 30)[:123].strip("-")),  # with room for the digits of its kind
+        ("Apple processor", 8, 16, [], [], "apple-8core-16gb"),
+        ("Чип № 5", 4, 8, [], [], "5-4core-8gb"),
+        ("Chip " * 30, 8, 16, [], [], ("chip-" * 30)[:123].strip("-")),  # with room for the digits of its kind
+        ("Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7, ["Tesla T4"], [], "intel-xeon-2core-13gb-tesla-t4"),
+        ("Xeon", 2, 12.7, ["NVIDIA H100 80GB HBM3"] * 8, [], "xeon-2core-13gb-8x-nvidia-h100-80gb-hbm3"),
+        ("Xeon", 2, 12.7, [], GOOGLE, "xeon-2core-13gb-tpu-v5e"),
     ],
 )
-def test_default_name_is_chip_cores_and_memory(monkeypatch, chip, cores, gibibytes, name):
-    _is_a_computer(monkeypatch, chip, cores, gibibytes)
-    assert identity.identify().name == name
+def test_default_name_is_chip_cores_memory_and_accelerators(
+    monkeypatch, tmp_path, chip, cores, gibibytes, gpus, cards, name
+):
+    monkeypatch.setattr(identity, "_chip", lambda: chip)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: cores)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(gibibytes * 2**30)))
+    monkeypatch.setattr(nvidia, "kinds", list)
+    monkeypatch.setattr(identity, "PCI", tmp_path)
+    none = identity.fingerprint()
+    for number, card in enumerate(cards):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "modalias").write_text(f"{card}\n")
+    monkeypatch.setattr(nvidia, "kinds", lambda: [(gpu, 2**34) for gpu in gpus])
+    this = identity.identify()
+    assert this.name == name
+    assert (this.fingerprint != none) == bool(this.accelerators) == bool(gpus or cards)
 
 
-def test_default_name_of_this_computer_is_allowed():
-    name = identity.identify().name
-    assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name)
-    assert identity.identify(name).name == name
-
-
-def test_name_is_the_argument_then_the_environment(monkeypatch):
+def test_name_is_the_argument_then_the_environment_and_a_machine_survives_json(monkeypatch):
     monkeypatch.setenv("BENCHBOOK_MACHINE", "desk.2")
     assert identity.identify().name == "desk.2"
-    assert identity.identify("lap_top").name == "lap_top"
-
-
-def test_machine_as_dictionary_survives_json():
-    this = identity.identify("desk")
+    this = identity.identify("lap_top")
+    assert this.name == "lap_top"
     again = json.loads(json.dumps(identity.as_dictionary(this)))
     assert identity.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
 
@@ -193,26 +197,3 @@ def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path
     monkeypatch.setattr(identity, "output", lambda *command: printed)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     assert identity._chip() == chip
-
-
-@pytest.mark.parametrize(
-    ("gpus", "cards", "ending"),
-    [
-        (["Tesla T4"], [], "-2core-13gb-tesla-t4"),
-        (["NVIDIA H100 80GB HBM3"] * 8, [], "-2core-13gb-8x-nvidia-h100-80gb-hbm3"),
-        ([], ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"], "-2core-13gb-tpu-v5e"),  # one is no TPU
-        ([], [], "-2core-13gb"),
-    ],
-)
-def test_accelerators_are_part_of_the_name_and_of_the_fingerprint(monkeypatch, tmp_path, gpus, cards, ending):
-    _is_a_computer(monkeypatch, "Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7)
-    monkeypatch.setattr(nvidia, "kinds", list)
-    monkeypatch.setattr(identity, "PCI", tmp_path)
-    none = identity.fingerprint()
-    for number, card in enumerate(cards):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "modalias").write_text(f"{card}\n")
-    monkeypatch.setattr(nvidia, "kinds", lambda: [(name, 2**34) for name in gpus])
-    this = identity.identify()
-    assert this.name == f"intel-xeon{ending}"
-    assert (this.fingerprint != none) == bool(this.accelerators) == bool(gpus or cards)

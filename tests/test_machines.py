@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 
 from benchbook.machine import condition, identity
@@ -91,21 +92,15 @@ def test_operations_that_a_device_left_to_the_host_are_named(table):
     assert "not computed" not in table(MANIFEST)["condition"].item()
 
 
-def test_what_is_not_told_is_missing_and_said(table):
-    line = table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
-    assert line[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
+def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine(table):
+    bare, line = table(None).iloc[0], table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
+    for each in (bare, line):
+        assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
+        assert each[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
     expected = "Power source not recorded. Load not recorded. Heat: no sensor could be read. Swap not recorded."
     assert line["condition"] == expected
-
-
-def test_a_machine_without_manifests_is_told_by_its_rows(table):
-    line = table(None).iloc[0]
-    assert line[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
-    assert line[["cores", "condition"]].isna().all()
-
-
-def test_without_rows_there_is_no_machine(tmp_path):
-    assert machines.table(make_rows([]), {}).columns.tolist() == machines.COLUMNS
+    assert pandas.isna(bare["condition"])
+    assert table().columns.tolist() == machines.COLUMNS
 
 
 def test_this_computers_own_manifest_is_read(table):
