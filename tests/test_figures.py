@@ -51,6 +51,12 @@ def drawn(*lines, draw=figures.draw_bars, **options):
     return axes
 
 
+def figure_of(table, column, kind=Bars, **options):
+    """Return a study's figure of a table."""
+    chart = kind("name", "", "", table=lambda _: table, title=lambda *_: "A title", column=column, **options)
+    return chart.draw(Evidence(make_rows([make_row()]))).figure
+
+
 def words(axes):
     return [text.get_text().strip() for text in axes.texts]
 
@@ -96,11 +102,15 @@ def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rou
     bars = [container.lines[2][0] for container in axes.containers if isinstance(container, ErrorbarContainer)]
     segments = [segment[:, 0].tolist() for part in bars for segment in part.get_segments()]
     assert segments == [[1.5, 2.5]] * 3
-    kinds = {"95 % interval", "range: least and most", "published: its rounding"}
-    assert kinds <= set(legend(axes))
-    assert kinds & set(legend(drawn(PRINTED))) == {"published: its rounding"}
-    assert kinds & set(legend(drawn(line(interval="interval")))) == {"95 % interval"}
-    assert kinds & set(legend(drawn(line()))) == {"range: least and most"}  # what is not called an interval is none
+    kinds = set(figures.WHISKERS.values())
+    assert kinds & set(legend(axes)) == kinds - {figures.WHISKERS[figures.PREDICTED]}
+    for one, kind in (
+        (PRINTED, figures.PUBLISHED),
+        (line(interval="interval"), figures.INTERVAL),
+        (line(), figures.RANGE),  # what is not called an interval is none
+        (line(source="predicted without it"), figures.PREDICTED),
+    ):
+        assert kinds & set(legend(drawn(one))) == {figures.WHISKERS[kind]}
     assert legend(drawn(line(low=None, high=None))) == []
 
 
@@ -146,13 +156,15 @@ def test_bars_stand_by_value_and_failures_last():
     assert figures.ranked(pandas.DataFrame(lines), "value", least_first=True).index.tolist() == [0, 3, 2, 1, 4]
 
 
-def test_a_label_says_where_a_line_differs_from_the_others_and_from_the_usual():
+def test_a_label_says_where_a_line_differs_from_the_others_and_how_many_windows_its_points_have():
     lines = pandas.DataFrame([line(dataset="mnist", loader="a"), line(dataset="digits-28px", loader="a"), PRINTED])
     names = Names({"desk": Name("Chip A")}, {})
     first, second, printed = figures.labels(lines, names, ("loader", "dataset", "batch_size"), {"dataset": "mnist"})
     assert first == "Chip A, CPU"
     assert "digits" in second
     assert "published" in printed
+    counted = [figures.counted(pandas.DataFrame({"num_windows": own})) for own in ([6, 6], [3, 6, 0], [None], [0])]
+    assert counted == [", n=6", ", n=3 to 6", "", ""]
 
 
 def test_labels_at_the_ends_of_lines_stand_apart():
@@ -183,11 +195,6 @@ def test_a_failed_point_is_a_cross_at_the_foot_with_its_status():
     assert f"{figures.MEANINGS['failed']} (at the foot)" in legend(axes)
 
 
-@pytest.mark.parametrize(("counts", "text"), [([6, 6], ", n=6"), ([3, 6, 0], ", n=3 to 6"), ([None], ""), ([0], "")])
-def test_a_label_says_how_many_windows_its_points_have(counts, text):
-    assert figures.counted(pandas.DataFrame({"num_windows": counts})) == text
-
-
 def test_the_legend_stays_within_its_figure():
     axes = drawn(*LINES.values(), line(device="cuda"), parts={"value": "training on the CPU, with all its cores"})
     box, (found,) = axes.figure.bbox, axes.figure.legends
@@ -202,15 +209,9 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     table = pandas.DataFrame([*lines, {"device": "cpu", "rate": 0.5, "source": "published", "num_windows": None}])
     assert set(figures.ranked(table, "rate")["rate"]) == {0.5, *range(71, 100)}
     assert figures.ranked(table, "rate", least_first=True)["rate"].max() == 29
-    chart = Bars("name", "", "", table=lambda _: table.assign(machine="desk"), title=lambda *_: "A title",
-                 column="rate", text="{rate}", xlabel="rate")  # fmt: skip
-    axes = chart.draw(Evidence(make_rows([make_row()]))).figure.axes[0]
+    (axes,) = figure_of(table.assign(machine="desk"), "rate", text="{rate}", xlabel="rate").axes
     assert [text for text in words(axes) if "drawn" in text] == ["30 of 100 are drawn, the best; the table has all"]
     assert figures.canvas(1000.0)[0].get_figheight() < 20
-
-
-def test_the_bounds_of_a_machine_predicted_without_itself_are_no_rounding():
-    assert figures.bounds_kind({"source": "predicted without it"}) == figures.PREDICTED
 
 
 def test_a_line_over_steps_has_the_range_of_its_runs_and_leaves_out_what_is_no_number():
@@ -243,28 +244,16 @@ def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     assert (chart.draw(Evidence(make_rows(lines))).figure is not None) == is_drawn
 
 
-def test_a_long_label_is_wrapped_at_the_left_of_its_bar():
-    table = pandas.DataFrame({"device": ["cpu"], "value": [1.0], "source": ["measured"]})
-    with figures.style():
-        _, axes = figures.canvas(2.0)
-        words = ["a machine\n" + ", ".join(["a setting"] * 9)]
-        figures.draw_bars(axes, table, "value", labels=words, texts=["1"], colours={})
-    (label,) = axes.get_yticklabels()
-    lines = label.get_text().split("\n")
-    assert len(lines) == 3
-    assert max(map(len, lines)) <= figures.LABEL_LETTERS
-
-
-def test_labels_of_many_lines_do_not_touch_and_the_figure_is_no_taller_without_them():
+def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_without_them():
     heights = {}
     for count in (3, 20):
         lines = pandas.DataFrame({"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"})
         lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
-        chart = Bars("name", "", "", table=lambda _, lines=lines: lines, title=lambda *_: "A title", column="value",
-                     label=("setting",), text="{value}", xlabel="value")  # fmt: skip
-        figure = chart.draw(Evidence(make_rows([make_row()]))).figure
+        figure = figure_of(lines, "value", label=("setting",), text="{value}", xlabel="value")
         figure.draw_without_rendering()
-        boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+        labels = figure.axes[0].get_yticklabels()
+        assert max(len(text) for label in labels for text in label.get_text().split("\n")) <= figures.LABEL_LETTERS
+        boxes = [label.get_window_extent() for label in labels]
         assert all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
         heights[count] = figure.get_figheight()
     assert heights[3] < heights[20]
@@ -273,9 +262,8 @@ def test_labels_of_many_lines_do_not_touch_and_the_figure_is_no_taller_without_t
 @pytest.mark.parametrize(("machines", "is_drawn"), [("aba", True), ("abc", False)])
 def test_a_line_needs_two_points(machines, is_drawn):
     table = pandas.DataFrame({"machine": list(machines), "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"})
-    chart = Points("name", "", "", table=lambda _: table, title=lambda *_: "A title", x="batch_size", column="value",
-                   by=["machine"], xlabel="batch", ylabel="value")  # fmt: skip
-    assert (chart.draw(Evidence(make_rows([make_row()]))).figure is not None) == is_drawn
+    figure = figure_of(table, "value", Points, x="batch_size", by=["machine"], xlabel="batch", ylabel="value")
+    assert (figure is not None) == is_drawn
 
 
 def test_a_figure_without_lines_takes_the_place_of_the_one_of_before(tmp_path):
