@@ -55,7 +55,7 @@ def slurm_has(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("printed", ["17", "17;cluster"])
-def test_a_job_is_submitted_with_a_node_of_its_own_and_its_id_is_returned(tmp_path, slurm_has, printed):
+def test_a_job_is_submitted_with_a_node_of_its_own_and_answered_by_its_id_or_a_refusal(tmp_path, slurm_has, printed):
     slurm_has("sbatch", f'printf "%s\\n" "$@" > {tmp_path}/words; echo "{printed}"')
     group = [point("toy")]
     assert cluster._submit("toy", group, "desk", cluster.Site(qos="long"), tmp_path, "benchbook-1-") == "17"
@@ -64,9 +64,6 @@ def test_a_job_is_submitted_with_a_node_of_its_own_and_its_id_is_returned(tmp_pa
     assert {"--job-name=benchbook-1-toy", f"--output={tmp_path}/logs/toy-%j.log"} < set(words)
     assert words[-1].endswith(f"-m benchbook.running.cluster {tmp_path}/toy.json desk")
     assert profiles.read_points(tmp_path / "toy.json") == group
-
-
-def test_what_slurm_refuses_is_one_line_of_its_own_words(slurm_has):
     slurm_has("sbatch", "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
     with pytest.raises(slurm.Unreachable, match="invalid partition specified: gpu"):
         slurm.submit([], ["true"])
@@ -119,17 +116,6 @@ def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, ou
     assert [int(cell) for cell in job[2:4]] == [1, 55]
 
 
-# What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.
-ANSWERS = {
-    "timeout": "JobId=3 JobName=j JobState=COMPLETING Reason=TimeLimit Restarts=0 PreemptTime=None ExitCode=0:15",
-    "interrupted": "JobId=2 JobName=j JobState=COMPLETING Reason=None Restarts=0 ExitCode=0:15",
-    "preempted": "JobId=5 JobState=COMPLETING Reason=None PreemptEligibleTime=2026-11-22T15:27:01 "
-    "PreemptTime=2026-11-22T15:27:03 ExitCode=0:15",
-    "node": "JobId=4 JobName=j JobState=NODE_FAIL Reason=NodeDown Restarts=0 ExitCode=0:15",
-    "going on": "JobId=6 JobName=j JobState=RUNNING Reason=None Restarts=0 ExitCode=0:0",
-}
-
-
 @pytest.fixture
 def scontrol(slurm_has):
     """Let `scontrol` answer a text; without one it is a controller that has forgotten the job."""
@@ -137,19 +123,20 @@ def scontrol(slurm_has):
     return lambda text: slurm_has("scontrol", f"echo '{text}'" if text else forgotten)
 
 
+# What `scontrol show job --oneliner` of Slurm 22.05 printed of such jobs, shortened.
 @pytest.mark.parametrize(
-    ("name", "status", "words"),
+    ("answer", "status", "word"),
     [
-        ("timeout", "timeout", "(TIMEOUT)"),
-        ("interrupted", "interrupted", "(CANCELLED)"),
-        ("preempted", "interrupted", "(PREEMPTED)"),
-        ("node", "interrupted", "(NODE_FAIL)"),
+        ("JobState=COMPLETING Reason=TimeLimit PreemptTime=None", "timeout", "TIMEOUT"),
+        ("JobState=COMPLETING Reason=None", "interrupted", "CANCELLED"),
+        ("JobState=COMPLETING Reason=None PreemptTime=2026-11-22T15:27:03", "interrupted", "PREEMPTED"),
+        ("JobState=NODE_FAIL Reason=NodeDown", "interrupted", "NODE_FAIL"),
     ],
 )
-def test_a_run_whose_job_slurm_ends_gets_its_reason(scontrol, name, status, words):
-    scontrol(ANSWERS[name])
-    assert slurm.ending("7")[0] == status
-    assert words in slurm.ending("7")[1]
+def test_a_run_whose_job_slurm_ends_gets_its_reason(scontrol, answer, status, word):
+    scontrol(f"JobId=7 JobName=j {answer} Restarts=0 PreemptEligibleTime=2026-11-22T15:27:01 ExitCode=0:15")
+    ending = slurm.ending("7")
+    assert (ending[0], f"({word})" in ending[1]) == (status, True)
 
 
 def test_the_run_of_another_job_goes_on_as_long_as_that_job_does(scontrol, tmp_path, monkeypatch):
@@ -159,7 +146,7 @@ def test_the_run_of_another_job_goes_on_as_long_as_that_job_does(scontrol, tmp_p
     state = json.loads(run.marker.read_text())
     run.marker.write_text(json.dumps(state | {"process": 2**22 + 1}))  # of another host: no process here has it
     monkeypatch.setenv("SLURM_JOB_ID", "8")
-    scontrol(ANSWERS["going on"])
+    scontrol("JobId=7 JobState=RUNNING Reason=None")
     assert marker.is_alive(run.marker)
     assert runs.recover(run.folder) == []
     with monkeypatch.context() as patch:
@@ -167,6 +154,6 @@ def test_the_run_of_another_job_goes_on_as_long_as_that_job_does(scontrol, tmp_p
         assert marker.is_alive(run.marker)
     scontrol("")
     assert not marker.is_alive(run.marker)
-    scontrol(ANSWERS["node"])
+    scontrol("JobId=7 JobState=NODE_FAIL Reason=NodeDown")
     assert runs.recover(run.folder) == [run.run_id]
     assert "its node failed (NODE_FAIL)" in run.path.read_text()

@@ -37,14 +37,11 @@ def test_a_slow_down_of_ten_percent_is_found_and_none_is_invented(ratio, deviati
     assert decisions.count(compare.SLOWER if ratio == 1 else compare.NOT_SLOWER) <= most_wrong
 
 
-def test_what_lies_at_the_bound_stays_undecided_and_says_how_many_kernels_would_decide():
+def test_few_rounds_or_a_ratio_at_the_bound_decide_nothing_and_the_trial_says_how_many_rounds_would():
+    assert versions.Trial(5, [[0.5] * 8] * (versions.FEWEST_ROUNDS - 1)).decision == compare.UNDECIDED
     trial = decided(0.955, 0, deviation=0.1)
     assert (trial.decision, len(trial.rounds)) == (compare.UNDECIDED, ROUNDS)
     assert trial.needed > ROUNDS
-
-
-def test_one_round_decides_nothing():
-    assert versions.Trial(5, [[0.5] * 8]).decision == compare.UNDECIDED
 
 
 SLOW = """

@@ -21,6 +21,7 @@ PICK = "from benchbook.frameworks import devices; print(devices.pick('best', 'ja
 PLAN_AND_PICK = f"""
 import subprocess, sys
 {{plan}}
+assert kinds == ("tpu", "cpu")
 print(subprocess.run([sys.executable, "-c", {PICK!r}], capture_output=True, text=True, check=True).stdout)
 """
 
@@ -31,23 +32,19 @@ def exclusive(lock: Path, project: Path) -> dict[str, str]:
     return os.environ | {"BENCHBOOK_EXCLUSIVE_LOCK": str(lock), "PYTHONPATH": path, "BENCHBOOK_MACHINE": ""}
 
 
-def kind_beside(plan: str, lock: Path) -> str:
-    """Return the kind of device that a kernel gets while the process that planned it still runs."""
+@pytest.mark.parametrize(
+    ("plan", "kind"),
+    [
+        ("from benchbook.frameworks import survey; kinds = survey.kinds('jax')", "tpu"),
+        # As libtpu does; without this double, the case above would pass whatever the survey did.
+        ("from benchbook.frameworks import devices; kinds = devices.backend('jax').kinds()", "cpu"),
+    ],
+)
+def test_a_kernel_gets_the_accelerator_unless_the_planning_process_asked_for_it_itself(tmp_path, plan, kind):
     command = [sys.executable, "-c", PLAN_AND_PICK.format(plan=plan)]
-    done = subprocess.run(command, env=exclusive(lock, layout.root()), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_a_kernel_gets_the_accelerator_that_the_plan_saw(tmp_path):
-    plan = "from benchbook.frameworks import survey; assert survey.kinds('jax') == ('tpu', 'cpu')"
-    assert kind_beside(plan, tmp_path / "lock") == "tpu"
-
-
-def test_a_kernel_lacks_the_accelerator_that_the_planning_process_asked_for_itself(tmp_path):
-    """The double does what libtpu does; without this, the test above would pass whatever the survey did."""
-    plan = "from benchbook.frameworks import devices; assert devices.backend('jax').kinds() == ('tpu', 'cpu')"
-    assert kind_beside(plan, tmp_path / "lock") == "cpu"
+    environment = exclusive(tmp_path / "lock", layout.root())
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, kind), done.stderr
 
 
 @pytest.mark.slow

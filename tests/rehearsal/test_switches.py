@@ -3,7 +3,6 @@
 import functools
 import itertools
 
-import numpy
 import pytest
 import torch
 from torch import nn
@@ -157,22 +156,6 @@ def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(
     workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     verdict = parity.check(workload, run(tmp_path), 3)
     assert verdict.passed == fixed, verdict.reason
-
-
-def test_momentum_that_begins_as_zeros_takes_the_same_steps():
-    losses = {}
-    for begin in (True, False):
-        torch.manual_seed(0)
-        model, batch = nn.Linear(4, 3), torch.randn(8, 4)
-        optimizer = OPTIMIZERS["nesterov"](model.parameters())
-        if begin:
-            runtime.begin_momentum(optimizer)
-        for _ in range(5):
-            optimizer.zero_grad()
-            model(batch).square().sum().backward()
-            optimizer.step()
-        losses[begin] = model.weight.detach().numpy()
-    numpy.testing.assert_array_equal(losses[True], losses[False])
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch's own
