@@ -240,9 +240,8 @@ OF_WORK: dict[str, Plant] = {
     "half of each batch after step 30": lambda made: half_of_large_batches(made, after=30),
     "rolled labels after step 30": labels_rolled_later,
 }
-# The ten that were asked for, and more of their kind; those of momentum, weight decay and a scaler need a workload that
-# has them.
-ANY: dict[str, Plant] = {
+# Those of momentum, weight decay and a scaler need a workload that has them.
+EVERY: dict[str, Plant] = {
     "no update": no_update,
     "twice the learning rate": option("lr", lambda rate: 2 * rate),
     "a ReLU left out": no_relu,
@@ -251,12 +250,9 @@ ANY: dict[str, Plant] = {
     "no backward": no_backward,
     "half batches": half_batches,
     "gradients never cleared": never_cleared,
-}
-OF_MOMENTUM: dict[str, Plant] = {
     "no momentum": option("momentum", lambda share: 0.0),
     "no weight decay": option("weight_decay", lambda share: 0.0),
+    "rolled labels": rolled_labels,
+    "moving statistics that stay": lost_statistics,
+    "a scaler that hides an overflow": hidden_overflow,
 }
-OF_LABELS: dict[str, Plant] = {"rolled labels": rolled_labels}
-OF_STATISTICS: dict[str, Plant] = {"moving statistics that stay": lost_statistics}
-OF_SCALERS: dict[str, Plant] = {"a scaler that hides an overflow": hidden_overflow}
-EVERY = ANY | OF_MOMENTUM | OF_LABELS | OF_STATISTICS | OF_SCALERS

@@ -56,7 +56,9 @@ def test_the_same_weights_give_torchvisions_outputs(both):
 def test_parity_opens_the_same_relus_as_in_torch(both):
     changed = {}
     for workload in both:
-        fresh, compared = _fresh_and_compared(workload)
+        with workload.compared("fp32") as subject:
+            fresh = subject.weights()
+        compared = workload.plain.settle(None, fresh)
         names = [name for name in fresh if not numpy.array_equal(fresh[name], compared[name])]
         changed[workload.device.framework] = {
             re.sub("[./](bias|beta)$", "", name): float(compared[name].mean()) for name in names
@@ -64,9 +66,3 @@ def test_parity_opens_the_same_relus_as_in_torch(both):
     assert changed[FRAMEWORK] == changed["torch"]
     assert len(changed["torch"]) == 52  # all batch norms but the stem's
     assert set(changed["torch"].values()) == {1.5, 3.0}
-
-
-def _fresh_and_compared(workload):
-    with workload.compared("fp32") as subject:
-        weights = subject.weights()
-    return weights, workload.plain.settle(None, weights)

@@ -168,12 +168,11 @@ def test_synthetic_images_lie_on_each_device_and_all_are_counted():
     assert (numpy.isnan(tested.accuracy), tested.metric, tested.samples) == (True, None, 8)
 
 
-def test_what_several_devices_cannot_do_is_said():
-    two = replace(CPU, count=2)
-    if FRAMEWORK == "tensorflow":
-        for settings, found in (
-            (Settings(compiled=True), "compiled True"),
-            (Settings("amp_fp16"), "precision amp_fp16"),
-        ):
-            with pytest.raises(NotImplementedError, match=f"{found} on several devices with tensorflow; allowed: "):
-                resnet50.build(None, two, **OPTIONS, settings=settings)
+@pytest.mark.frameworks("tensorflow")
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [(Settings(compiled=True), "compiled True"), (Settings("amp_fp16"), "precision amp_fp16")],
+)
+def test_what_several_devices_cannot_do_is_said(settings, found):
+    with pytest.raises(NotImplementedError, match=f"{found} on several devices with tensorflow; allowed: "):
+        resnet50.build(None, replace(CPU, count=2), **OPTIONS, settings=settings)

@@ -201,19 +201,6 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # what is unproven is no failure
 
 
-@pytest.mark.skipif(IS_KERAS, reason="Keras's layers are looked at in test_keras")
-def test_after_the_comparison_dropout_is_on_again(tmp_path):
-    workload = your_network.build(plan(network=f"{NETWORKS}:gpt", example=f"{NETWORKS}:text"))
-    before = [layer.training for layer in workload.model.modules()]
-    assert parity.check(workload, run(tmp_path), 1).passed
-    assert [layer.training for layer in workload.model.modules()] == before
-    losses, fresh = [], workload.snapshot()
-    for _ in range(2):
-        losses.append(workload.mean_loss([workload.step(next(workload.batches(0)))]))
-        workload.model.load_state_dict(fresh["model"])
-    assert losses[0] != losses[1]
-
-
 @pytest.mark.skipif(not IS_KERAS, reason="torch's networks are looked at above")
 @pytest.mark.parametrize(
     ("network", "arguments", "fault"),

@@ -49,10 +49,6 @@ class PartedBatchNormalization(layers.BatchNormalization):
         normalised = (parts - mean) * (ops.rsqrt(variance + self.epsilon) * self.gamma) + self.beta
         return ops.cast(ops.reshape(normalised, shape), inputs.dtype)
 
-    def get_config(self) -> dict:
-        """Return what the layer can be made of again."""
-        return super().get_config() | {"num_parts": self.num_parts}
-
 
 def _num_replicas() -> int:
     if keras.backend.backend() != "tensorflow":
