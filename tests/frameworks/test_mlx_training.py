@@ -21,7 +21,8 @@ from fakes import apple_gpu, run
 pytestmark = pytest.mark.frameworks("mlx")
 CPU = Device("cpu", "a CPU", "mlx")
 TORCHS = Device("cpu", "a CPU", "torch")
-PARAMETERS = {"mnist": 1_199_882, "mobilenetv2": 2_270_794, "resnet50": 25_557_032}
+# As `doctor` compares each study: MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
+COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64}}
 
 
 @functools.cache
@@ -54,7 +55,7 @@ def losses(workload, num_steps=2):
     return [window["loss"] for window in windows]
 
 
-@pytest.mark.parametrize("name", list(PARAMETERS))
+@pytest.mark.parametrize("name", COMPARED)
 def test_outputs_operations_and_parameters_are_torchs(name):
     import mlx.core as mx
     import torch
@@ -80,11 +81,6 @@ def test_outputs_operations_and_parameters_are_torchs(name):
     assert numpy.ptp(expected) > 1e-2  # not all alike
     for column in ("parameters", "flops_per_sample", "model", "image_size"):
         assert own.description()[column] == other.description()[column]
-    assert own.description()["parameters"] == PARAMETERS[name]
-
-
-# As `doctor` compares each study: MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
-COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64}}
 
 
 # In fp32 on the CPU, `test_workloads` compares them.
@@ -95,17 +91,10 @@ def test_three_steps_on_a_gpu_are_those_of_float64(device, name, precision, tmp_
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
-@pytest.mark.parametrize(("name", "precision"), [("mobilenetv2", "fp32"), ("mnist", "amp_fp16")])
+@pytest.mark.parametrize(("name", "precision"), [("mobilenetv2", "fp32"), ("mnist", "amp_fp16"), ("mnist", "amp_bf16")])
 def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(name, precision, tmp_path):
     verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_bf16")])
-def test_twenty_steps_are_those_of_float64(name, precision, tmp_path):
-    verdict = parity.check(build(name, precision=precision, **COMPARED[name]), run(tmp_path), 20)
-    assert (verdict.passed, verdict.num_steps) == (True, 20), verdict.reason
 
 
 def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
@@ -158,10 +147,6 @@ def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(preci
     assert losses(workload) == first
     assert len(set(first)) == 2
     assert workload.optimizer.learning_rate.item() == 1.0
-
-
-def test_each_epoch_has_a_rate_of_its_own():
-    workload = build("mnist", batch_size=64)
     workload.end_epoch()
     assert workload.optimizer.learning_rate.item() == pytest.approx(0.7)
 
@@ -192,18 +177,16 @@ def test_an_evaluation_needs_no_labels_that_mean_something():
     assert float(synthetic.loss) > 0
 
 
-def scheduled(**numbers):
-    """Return what knows a schedule, of a plan."""
-    return type("Plan", (), {"schedule_epochs": 90, "rate": resnet50.Plan.rate} | numbers)()
-
-
 def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms():
     import mlx.core as mx
     import torch
 
     from benchbook.studies.resnet50_cost import network_mlx as mlx
 
-    plan = scheduled(steps_per_epoch=1, peak=0.5)
+    numbers = {"steps_per_epoch": 2, "schedule_epochs": 90, "peak": 0.5}
+    plan = type("Plan", (), {"rate": resnet50.Plan.rate} | numbers)()
+    for step in (0, 7, 9, 10, 59, 60, 121, 179):
+        assert mlx.rate(plan, mx.array(step)).item() == pytest.approx(plan.rate(step), rel=1e-5)
     random = numpy.random.default_rng(0)
     own = {"convolution": {"weight": random.normal(size=4)}, "norm": {"weight": random.normal(size=4)}}
     own = {"stem": {name: {"weight": mx.array(part["weight"].astype("float32"))} for name, part in own.items()}}
@@ -222,16 +205,6 @@ def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms(
         own = optimizer.apply_gradients({"stem": tree}, own)
     for name, part in zip(own["stem"], others, strict=True):
         assert numpy.array(own["stem"][name]["weight"]) == pytest.approx(part.detach().numpy(), rel=1e-5, abs=1e-6)
-
-
-def test_the_schedule_of_resnet50_is_the_plans():
-    import mlx.core as mx
-
-    from benchbook.studies.resnet50_cost import network_mlx as mlx
-
-    plan = scheduled(steps_per_epoch=10, peak=0.4)
-    for step in (0, 7, 49, 50, 299, 300, 601, 899):
-        assert mlx.rate(plan, mx.array(step)).item() == pytest.approx(plan.rate(step), rel=1e-5)
 
 
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
