@@ -29,37 +29,17 @@ def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("frameworks")
     slow = marker.kwargs.get("slow", ())  # those for which these tests take long, of all studies or of one
     names = [name for name in marker.args if name in devices.installed()]
+    absent = pytest.mark.skip(reason=f"needs one of: {', '.join(marker.args)}; installed: none of them")
     if "study" not in metafunc.fixturenames:
         given = [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
-        metafunc.parametrize("framework", given, scope="session")
+        metafunc.parametrize("framework", given or [pytest.param(None, marks=absent)], scope="session")
         return
     plans = plan.plans()
     studies = marker.kwargs.get("studies", plans)
     pairs = [(name, study) for study in studies for name in names if name in plans[study].FRAMEWORKS]
     marks = [[pytest.mark.slow] * bool({pair, pair[0]} & {*slow}) for pair in pairs]
     given = [pytest.param(*pair, marks=each) for pair, each in zip(pairs, marks, strict=True)]
-    metafunc.parametrize(("framework", "study"), given, scope="session")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Keep one test of each module whose frameworks are not installed, which is skipped and says so for all of them."""
-    absent = [item for item in items if FOLDER in item.path.parents and framework_of(item) is None]
-    kept = {item.path: item for item in reversed(absent)}
-    for path, item in kept.items():
-        names = sorted({name for each in absent if each.path == path for name in wanted(each)})
-        count = sum(each.path == path for each in absent)
-        reason = f"{count} tests of {path.name} need one of: {', '.join(names)}; installed: none of them"
-        item.own_markers = [mark for mark in item.own_markers if mark.name != "skip"]  # of an empty set of parameters
-        item.add_marker(pytest.mark.skip(reason=reason))
-    dropped = [item for item in absent if item not in kept.values()]
-    if dropped:
-        items[:] = [item for item in items if item not in dropped]
-        config.hook.pytest_deselected(items=dropped)
-
-
-def wanted(item) -> tuple[str, ...]:
-    """Return the frameworks that a test of this folder is for, installed or not."""
-    return item.get_closest_marker("frameworks").args
+    metafunc.parametrize(("framework", "study"), given or [pytest.param(None, None, marks=absent)], scope="session")
 
 
 def pytest_configure(config):
@@ -102,8 +82,7 @@ def pytest_runtest_protocol(item):
 
 def framework_of(item) -> str | None:
     """Return the framework that a test of this folder is for; None for other tests, and where none is installed."""
-    framework = item.callspec.params["framework"] if FOLDER in item.path.parents else None
-    return framework if isinstance(framework, str) else None
+    return item.callspec.params["framework"] if FOLDER in item.path.parents else None
 
 
 def run_apart(framework: str, items: list) -> dict[str, list[dict]]:

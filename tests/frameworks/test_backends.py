@@ -1,6 +1,7 @@
 """What every framework answers about its devices, and that its waiting waits; test_mlx.py has what is MLX's alone."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy
 import pytest
@@ -133,3 +134,11 @@ def test_jax_waits_for_every_part_of_an_output_that_lies_on_several_devices(give
     CPU.backend.synchronize(CPU, output if given else None)
     assert all(part.data.is_ready() for part in output["deep"][0].addressable_shards)
     assert CPU.backend.handle(CPU) == jax.devices()[0]
+
+
+@pytest.mark.frameworks("jax")
+def test_a_gpus_compute_capability_is_a_number(monkeypatch):
+    import jax
+
+    monkeypatch.setattr(jax, "devices", lambda kind: [mock.Mock(compute_capability="8.6")])
+    assert CPU.backend.capability("cuda") == 8.6
