@@ -14,11 +14,11 @@ from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
-from benchbook.measuring import calibration, protocol, sensors
+from benchbook.measuring import calibration, sensors
 from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.mnist_speedup import network_torch as mnist
-from fakes import CPU, Clock, Sensor, run
+from fakes import CPU, Clock, run
 from rows import make_row, make_rows
 
 CUDA = Device("cuda", "an NVIDIA GPU")
@@ -94,38 +94,24 @@ def rate(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [Queue, Donating])
-def test_a_wait_that_waits_passes_and_one_that_does_not_is_caught(kind):
-    device = kind()
-    good = calibration.check_synchronize(CPU, device.operation, device.read, device.wait, work_seconds=0.2)
-    assert good < 0.1
-    with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
-        calibration.check_synchronize(CPU, device.operation, device.read, lambda device, last: None, work_seconds=0.2)
-
-
-def test_a_wait_for_the_wrong_output_is_caught():
-    device = Queue()
+def test_a_wait_that_waits_passes_and_one_that_does_not_or_for_another_output_is_caught(kind):
+    device, seconds = kind(), 0.2
     earlier = device.operation(None)
-    with pytest.raises(calibration.NotSynchronized):
-        calibration.check_synchronize(
-            CPU, device.operation, device.read, lambda _, last: device.wait(CPU, earlier), work_seconds=0.2
-        )
-
-
-def test_an_unknown_precision_is_an_error_that_says_what_is_allowed():
-    with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
-        operations.multiplication(CPU, 8, "fp8")
+    assert calibration.check_synchronize(CPU, device.operation, device.read, device.wait, seconds) < 0.1
+    for wrong in (lambda device, last: None, lambda device, last: earlier.wait()):
+        with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
+            calibration.check_synchronize(CPU, device.operation, device.read, wrong, seconds)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"num_windows": 0}, {"window_seconds": 0}, {"matrix_sizes": ()}, {"matrix_sizes": (0,)}, {"copy_bytes": 3}],
 )
-def test_a_budget_out_of_range_is_an_error_that_names_the_value(wrong):
+def test_sizes_ascend_and_what_is_out_of_range_is_an_error_that_names_the_value(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*; allowed: "):
         calibration.Budget(**wrong)
-
-
-def test_matrix_sizes_are_read_in_ascending_order():
+    with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
+        operations.multiplication(CPU, 8, "fp8")
     assert calibration.matrix_sizes("1024 256 512") == (256, 512, 1024)
 
 
@@ -179,14 +165,17 @@ def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
 
 
 @pytest.mark.parametrize(("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])])
-def test_memory_counts_bytes_read_and_written_and_a_cpu_has_no_transfers(rate, tmp_path, device, transfers):
+def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transfers(rate, record, device, transfers):
     rate |= {("copy", 1000): 0.25, ("copy", 1000, "host_to_device"): 0.5, ("copy", 1000, "device_to_host"): 1.0}
-    record = run(tmp_path)
-    calibration.measure_memory(device, record, calibration.Budget(1, 1.0, copy_bytes=1000))
+    rate["launch",] = 0.001
+    budget = calibration.Budget(1, 1.0, copy_bytes=1000)
+    calibration.measure_memory(device, record, budget)
+    calibration.measure_launches(device, record, budget)
     rows = records.read(record.path)
-    assert rows["model"].tolist() == ["copy", *transfers]
-    rates = (rows["bytes_per_sample"] * rows["samples_per_second"]).tolist()
-    assert rates == pytest.approx([8000, 2000, 1000][: len(rows)])
+    assert rows["model"].tolist() == ["copy", *transfers, "launch"]
+    rates = (rows["bytes_per_sample"].fillna(1) * rows["samples_per_second"]).tolist()
+    assert rates == pytest.approx([*[8000, 2000, 1000][: len(rows) - 1], 1000])
+    assert rows["samples"].iloc[-1] == 1000
     assert rows["flops_per_sample"].isna().all()
 
 
@@ -205,66 +194,44 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path,
         assert rows.loc["host_to_device", ["seconds", "samples_per_second"]].isna().all()
 
 
-def test_launches_are_counted(rate, tmp_path):
-    rate["launch",] = 0.001
-    record = run(tmp_path)
-    calibration.measure_launches(CPU, record, calibration.Budget(2, 0.5))
-    rows = records.read(record.path)
-    assert rows["samples"].tolist() == [500, 500]
-    assert rows["samples_per_second"].tolist() == pytest.approx([1000, 1000])
+class Twins(nn.Module):
+    """A network of two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(5, 3), nn.Linear(5, 2)
+
+    def forward(self, images):
+        return self.one(images), self.two(images)
 
 
-def test_idle_power_is_joules_over_seconds_and_missing_without_a_sensor(monkeypatch, tmp_path):
-    clock = Clock()
-    for module in ("protocol", "window"):
-        monkeypatch.setattr(f"benchbook.measuring.{module}.time", clock)
-    clock.sleep = clock.advance
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
-    record = run(tmp_path)
-    assert protocol.measure_idle(CPU, record, 4.0) is None
-    assert not record.path.exists()
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: Sensor([], joules=50.0))
-    assert protocol.measure_idle(CPU, record, 4.0) == 12.5
-    rows = records.read(record.path)
-    assert rows[["phase", "idle_watts", "seconds", "energy_joules"]].values.tolist() == [["idle", 12.5, 4.0, 50.0]]
-
-
-def test_arithmetic_of_a_training_step_equals_the_count_by_hand():
-    # 2 per multiply-add. Backward costs as much again for the weights and for the input; the images need none.
-    first = 2 * 26 * 26 * 32 * 9
-    rest = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
-    network, state = mnist.Network(), torch.get_rng_state()
-    for count in (1, 3):
-        assert flops_per_sample(network, torch.zeros(count, 1, 28, 28)) == 2 * first + 3 * rest == 71_565_312
-    assert torch.equal(torch.get_rng_state(), state)  # dropout on the meta device draws nothing
-    assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
+# 2 per multiply-add. Backward costs as much again for the weights and for the input; the images need none.
+FIRST = 2 * 26 * 26 * 32 * 9
+REST = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
 
 
 @pytest.mark.parametrize(
-    ("layer", "forward"),
+    ("network", "images", "expected"),
     [
-        (nn.Conv2d(6, 12, 3, groups=3), 2 * 36 * 12 * 18),  # 36 positions, 12 kernels of 2 x 9
-        (nn.Conv2d(6, 6, 3, groups=6), 2 * 36 * 6 * 9),  # depthwise: 6 kernels of 9
-        (nn.ConvTranspose2d(6, 4, 2, stride=2), 2 * 64 * 6 * 4 * 4),  # from 64 positions, 6 x 4 kernels of 4
-        (nn.ConvTranspose2d(6, 6, 2, groups=6), 2 * 64 * 6 * 4),
+        (mnist.Network(), (1, 1, 28, 28), 2 * FIRST + 3 * REST),
+        (mnist.Network(), (3, 1, 28, 28), 71_565_312),
+        (Twins(), (4, 5), 2 * 2 * 5 * (3 + 2)),
+        *(
+            (nn.Sequential(nn.Conv2d(6, 6, 1), layer), (2, 6, 8, 8), 2 * 2 * 64 * 36 + 3 * forward)
+            for layer, forward in (
+                (nn.Conv2d(6, 12, 3, groups=3), 2 * 36 * 12 * 18),  # 36 positions, 12 kernels of 2 x 9
+                (nn.Conv2d(6, 6, 3, groups=6), 2 * 36 * 6 * 9),  # depthwise: 6 kernels of 9
+                (nn.ConvTranspose2d(6, 4, 2, stride=2), 2 * 64 * 6 * 4 * 4),  # from 64 positions, 6 x 4 kernels of 4
+                (nn.ConvTranspose2d(6, 6, 2, groups=6), 2 * 64 * 6 * 4),
+            )
+        ),
     ],
 )
-def test_convolutions_in_groups_and_transposed_ones_are_counted_as_on_paper(layer, forward):
-    below = nn.Conv2d(6, 6, 1)  # so that each gradient of the layer is needed; its own input's is not
-    counted = flops_per_sample(nn.Sequential(below, layer), torch.zeros(2, 6, 8, 8))
-    assert counted == 2 * 2 * 64 * 36 + 3 * forward
-
-
-def test_a_network_of_several_outputs_is_counted_whole():
-    class Twins(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = nn.Linear(5, 3), nn.Linear(5, 2)
-
-        def forward(self, images):
-            return self.one(images), self.two(images)
-
-    assert flops_per_sample(Twins(), torch.zeros(4, 5)) == 2 * 2 * 5 * (3 + 2)
+def test_arithmetic_of_a_training_step_equals_the_count_by_hand(network, images, expected):
+    state = torch.get_rng_state()
+    assert flops_per_sample(network, torch.zeros(images)) == expected
+    assert torch.equal(torch.get_rng_state(), state)  # dropout on the meta device draws nothing
+    assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
 
 
 def calibrated(rates, size, precision="fp32", **columns):
@@ -288,6 +255,9 @@ def test_a_ceiling_is_the_best_sizes_median():
             *calibrated([7], 9, **copies | {"settings": '{"copy_bytes": 4096}'}),
             failed,
             make_row(samples_per_second=1e9, flops_per_sample=1e9, run_id="training"),
+            make_row(
+                samples_per_second=1e9, flops_per_sample=1e9, phase="calibrate", run_id="a network that was tried"
+            ),
         ]
     )
     found = ceilings(rows)
@@ -327,7 +297,3 @@ def test_nothing_calibrated_gives_empty_tables():
     summary = statistics.summarise(make_rows([make_row(flops_per_sample=5.0, precision="fp32")]))
     assert efficiency(summary, nothing)["efficiency"].isna().all()
     assert efficiency(statistics.summarise(make_rows([])), nothing).empty
-
-
-def test_a_network_that_was_only_tried_is_no_ceiling():
-    assert ceilings(make_rows([make_row(phase="calibrate", model="mnist_cnn")])).empty

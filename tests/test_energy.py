@@ -1,5 +1,6 @@
 """Joules an image, with method and boundary; from a Zeus of known joules to what is said of them."""
 
+from math import nan
 from types import SimpleNamespace
 
 import pandas
@@ -8,11 +9,13 @@ import pytest
 from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
-from fakes import FakeWorkload, run
+from fakes import FakeWorkload
 from rows import make_row, make_rows
 
 NVML = {"energy_method": "nvml", "energy_boundary": "board"}
 RAPL = {"energy_method": "rapl", "energy_boundary": "package"}
+WORDS = "Energy: 30 J an image, idle power included ({})"
+STATED = "estimate_tdp, package; idle: not measured; an estimate from a stated power, not measured"
 
 
 class Zeus:
@@ -35,43 +38,40 @@ def clock(clock, monkeypatch):
     return clock
 
 
-def rows_of(clock, folder, sensor, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "idle_watts", "method", "boundary", "words"),
+    [
+        (
+            lambda clock: sensors.ZeusSensor(Zeus(clock), "nvml"),
+            20.0,
+            "nvml",
+            "board",
+            WORDS.format("nvml, board; idle: 20 W"),
+        ),
+        (lambda clock: sensors.EstimateSensor(20, "package"), None, "estimate_tdp", "package", WORDS.format(STATED)),
+        (lambda clock: sensors.NO_SENSOR, None, None, None, "Energy: no sensor measures it here, so it is missing"),
+    ],
+)
+def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(
+    clock, record, monkeypatch, make, idle_watts, method, boundary, words
+):
+    sensor = make(clock)
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
-    workload, record = FakeWorkload(clock), run(folder)
+    workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
-    return protocol.measure_windows(workload, record, Plan(num_windows=2))
-
-
-def test_idle_watts_come_first_and_every_window_has_joules_with_method_and_boundary(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, sensors.ZeusSensor(Zeus(clock), "nvml"), monkeypatch)
-    assert list(rows["phase"]) == ["idle", "compile", "warmup", "train", "train", "evaluate"]
-    assert rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
-    assert set(rows["idle_watts"]) == {20.0}
-    assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
-    assert set(rows["energy_method"]) == {"nvml"}
-    assert set(rows["energy_boundary"]) == {"board"}
+    rows = protocol.measure_windows(workload, record, Plan(num_windows=2))
+    assert list(rows["phase"]) == ["idle"] * bool(idle_watts) + ["compile", "warmup", "train", "train", "evaluate"]
+    assert idle_watts is None or rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
+    said = rows[["idle_watts", "energy_method", "energy_boundary"]].astype(object).drop_duplicates()
+    assert said.where(said.notna(), None).values.tolist() == [[idle_watts, method, boundary]]
     point = statistics.summarise(rows).iloc[0]
-    assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
-    assert wording.energy(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
-
-
-def test_a_plain_machine_gives_missing_and_waits_for_nothing(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, sensors.NO_SENSOR, monkeypatch)
-    assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
-    assert rows[["energy_joules", "energy_method", "energy_boundary", "idle_watts"]].isna().all(axis=None)
-    point = statistics.summarise(rows).iloc[0]
-    assert pandas.isna(point["energy_per_sample"])
-    assert wording.energy(point) == "Energy: no sensor measures it here, so it is missing"
-
-
-def test_a_stated_power_is_labelled_and_has_no_idle_watts(clock, tmp_path, monkeypatch):
-    rows = rows_of(clock, tmp_path, sensors.EstimateSensor(65, "package"), monkeypatch)
-    assert "idle" not in set(rows["phase"])
-    assert rows["idle_watts"].isna().all()
-    assert set(rows["energy_method"]) == {"estimate_tdp"}
-    point = statistics.summarise(rows).iloc[0]
-    assert point["energy_note"] == "an estimate from a stated power, not measured"
-    assert "estimate_tdp, package; idle: not measured; an estimate" in wording.energy(point)
+    assert wording.energy(point) == words
+    if method:
+        assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
+        assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
+    else:
+        missing = [*rows["energy_joules"], *point[["energy_per_sample", "energy_method", "idle_watts", "energy_note"]]]
+        assert pandas.isna(missing).all()
 
 
 def windows(*joules, seconds=4.0, run_id="run-1", **columns):
@@ -82,59 +82,40 @@ def windows(*joules, seconds=4.0, run_id="run-1", **columns):
     return make_rows(rows)
 
 
-def point(*joules, **columns):
-    """Return the line of a point with these joules in its windows."""
-    return statistics.summarise(windows(*joules, **columns)).iloc[0].to_dict()
-
-
-def test_joules_an_image_are_the_median_over_windows_that_were_read():
-    found = point(64.0, 128.0, 640.0, idle_watts=5.0, **NVML)
-    assert found["energy_per_sample"] == 128 / 640
-    assert (found["idle_watts"], found["energy_note"]) == (5.0, "")
-    unread = point(None, None)
-    assert all(
-        pandas.isna(unread[name]) for name in ("energy_per_sample", "energy_method", "idle_watts", "energy_note")
-    )
-
-
 def test_windows_of_two_methods_are_not_averaged():
     both = pandas.concat([windows(64.0, **NVML), windows(640.0, run_id="run-2", **RAPL)], ignore_index=True)
     found = statistics.summarise(both).iloc[0]
-    assert (found["energy_per_sample"], found["energy_method"], found["energy_boundary"]) == (1.0, "rapl", "package")
+    assert found[["energy_per_sample", "energy_method", "energy_boundary"]].tolist() == [1.0, "rapl", "package"]
 
 
 @pytest.mark.parametrize(("seconds", "note"), [(1.9, "windows under 2 s are short for a sensor"), (2.0, "")])
 def test_windows_too_short_for_a_sensor_are_noted(seconds, note):
-    assert point(64.0, seconds=seconds, **NVML)["energy_note"] == note
+    assert statistics.summarise(windows(64.0, seconds=seconds, **NVML))["energy_note"].tolist() == [note]
 
 
-def compared(a, b):
-    """Return the line that compares two sets of windows, of two sessions."""
-    return compare.table(a, b.assign(session="session-2", run_id="run-2")).iloc[0]
+BOARD, PACKAGE, UNREAD = windows(64.0, **NVML), windows(128.0, machine="lap", **RAPL), windows(None)
+GUESS = PACKAGE.assign(energy_method="estimate_tdp")
+NONE = [nan] * 3
+ACROSS = "different boundaries: board, package; different methods: nvml, rapl"
+GUESSED = "different methods: rapl, estimate_tdp; B: an estimate from a stated power, not measured"
 
 
-def test_a_ratio_within_one_boundary_has_nothing_to_say():
-    line = compared(windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML))
-    assert (line["energy_ratio"], line["energy_note"]) == (pytest.approx(128 / 62), "")
-    assert line[["energy_low", "energy_high"]].tolist() == pytest.approx([124 / 64, 132 / 60])
-    assert line["energy_interval"] == "range"
-
-
-def test_a_ratio_across_boundaries_or_with_an_estimate_says_so():
-    board, package = windows(64.0, **NVML), windows(128.0, machine="lap", **RAPL)
-    line = compared(board, package)
-    assert line["energy_note"] == "different boundaries: board, package; different methods: nvml, rapl"
-    assert line[["energy_a", "energy_b"]].tolist() == pytest.approx([0.1, 0.2])
-    assert pandas.isna(line["energy_ratio"])
-    guess = windows(128.0, machine="lap", energy_method="estimate_tdp", energy_boundary="package")
-    assert "B: an estimate from a stated power" in compared(package, guess)["energy_note"]
-
-
-def test_a_ratio_with_a_missing_end_is_missing():
-    read, missing = windows(64.0, **NVML), windows(None)
-    for line in (compared(read, missing), compared(missing, read)):
-        assert pandas.isna(line["energy_ratio"])
-        assert line["energy_note"] == ""
+@pytest.mark.parametrize(
+    ("a", "b", "energies", "ratio", "note"),
+    [
+        (windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML), [62, 128], [128 / 62, 124 / 64, 132 / 60], ""),
+        (BOARD, PACKAGE, [64, 128], NONE, ACROSS),
+        (PACKAGE, GUESS, [128, 128], NONE, GUESSED),
+        (BOARD, UNREAD, [64, nan], NONE, ""),
+        (UNREAD, BOARD, [nan, 64], NONE, ""),
+    ],
+)
+def test_joules_have_a_ratio_within_one_boundary_and_otherwise_a_note(a, b, energies, ratio, note):
+    line = compare.table(a, b.assign(session="session-2", run_id="run-2")).iloc[0]
+    assert line[["energy_a", "energy_b"]].tolist() == pytest.approx([each / 640 for each in energies], nan_ok=True)
+    assert line[["energy_ratio", "energy_low", "energy_high"]].tolist() == pytest.approx(ratio, nan_ok=True)
+    assert line["energy_note"] == note
+    assert ratio == NONE or line["energy_interval"] == "range"
 
 
 def test_a_ratio_of_joules_has_the_interval_of_its_kernels():
