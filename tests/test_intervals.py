@@ -172,13 +172,6 @@ def test_numbers_of_different_sessions_are_compared_with_what_sessions_differ():
     assert Interval.from_row(line | {"session": None, "session_width": math.nan}, "value").session_width == 0
 
 
-def test_a_monotone_function_of_a_ratio_has_the_ratios_bounds():
-    a, b = sampled(1.02, 0.02), sampled(1.0, 0.02)
-    plain = intervals.divide(a, b)
-    percent = intervals.combine(lambda one, other: (one / other - 1) * 100, a, b)
-    assert (percent.low, percent.high) == pytest.approx(((plain.low - 1) * 100, (plain.high - 1) * 100), rel=1e-3)
-
-
 def test_bounds_that_are_not_symmetric_are_kept():
     lopsided = Interval(10.0, 9.0, 20.0, "interval")
     found = intervals.combine(lambda value: 60 / value, lopsided)

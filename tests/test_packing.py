@@ -66,7 +66,7 @@ def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
     assert len(records.merge(records.find(layout.runs("desk")))) == 4
 
 
-def test_no_rows_an_unfinished_run_and_a_private_path_are_not_packed(outputs):
+def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_packed(outputs):
     measure(machine="attic")
     with pytest.raises(packing.PackError, match=r"'desk' has no rows; machines with a folder: attic"):
         packing.pack("desk")
@@ -75,6 +75,9 @@ def test_no_rows_an_unfinished_run_and_a_private_path_are_not_packed(outputs):
     with pytest.raises(packing.PackError, match="run-2 of desk has not ended"):
         packing.pack("desk")
     (folder / "run-2.running").unlink()
+    folder = folder.rename(folder.with_name("tuned-cpu"))
+    with pytest.raises(packing.PackError, match=r"line 2: point is 'reference-cpu'; allowed: tuned-cpu"):
+        packing.pack("desk")
     (folder / "run-1.json").write_text(json.dumps({"told": f"{layout.root()}/data"}))
     with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
         packing.pack("desk")

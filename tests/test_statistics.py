@@ -7,7 +7,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import compare, intervals, statistics
+from benchbook.judging import intervals, statistics
 from rows import make_row, make_rows, windows
 
 
@@ -19,30 +19,26 @@ def test_the_spread_is_half_the_noise_of_windows_around_their_kernel_without_its
     assert statistics.spread([numpy.array([5.0])]) == 0
 
 
-def test_only_a_points_last_session_is_newest():
-    rows = make_rows(
-        [
-            make_row(session="old", run_id="20260101-a"),
-            make_row(session="new", run_id="20260301-a"),
-            make_row(session="new", run_id="20260302-b"),
-            make_row(session="old", run_id="20260102-b"),
-            make_row(session="old", run_id="20260101-c", machine="attic"),
-            make_row(session="old", run_id="20260101-d", point="other"),
-        ]
-    )
-    assert statistics.newest(rows)["run_id"].tolist() == ["20260301-a", "20260302-b", "20260101-c", "20260101-d"]
-    assert statistics.newest(rows[:0]).empty
-
-
-def test_the_last_session_is_the_one_that_started_last():
-    rows = [
+def test_the_last_session_of_a_point_is_the_one_that_started_last():
+    assert statistics.newest(make_rows([])).empty
+    by_name = [  # where no row has a time
+        make_row(session="old", run_id="20260101-a"),
+        make_row(session="new", run_id="20260301-a"),
+        make_row(session="new", run_id="20260302-b"),
+        make_row(session="old", run_id="20260102-b"),
+        make_row(session="old", run_id="20260101-c", machine="attic"),
+        make_row(session="old", run_id="20260101-d", point="other"),
+    ]
+    kept = statistics.newest(make_rows(by_name))["run_id"].tolist()
+    assert kept == ["20260301-a", "20260302-b", "20260101-c", "20260101-d"]
+    by_time = [
         make_row(session="z", run_id="20260101-a", started_at="2026-01-01T00:00:00Z"),
         make_row(session="a", run_id="00-named-by-hand", started_at="2026-02-01T00:00:00Z"),
         make_row(session="a", run_id="00-named-by-hand", index=1, started_at="2026-02-01T00:00:09Z"),
         make_row(session="no-time", run_id="20270101-a"),
     ]
-    assert set(statistics.newest(make_rows(rows))["session"]) == {"a"}
-    assert set(statistics.newest(make_rows(rows[::-1]))["session"]) == {"a"}
+    for rows in (by_time, by_time[::-1]):
+        assert set(statistics.newest(make_rows(rows))["session"]) == {"a"}
 
 
 def failure(status, message=None, **columns):
@@ -76,8 +72,11 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
         *windows([200], run_id="run-2", input_seconds=1.0, energy_joules=30.0, **board),
         *windows([9999], run_id="run-1", phase="compile"),
         *windows([9999], run_id="run-1", phase="warmup"),
-        make_row(run_id="run-1", phase="evaluate", samples_per_second=9999.0, accuracy=0.75),
-        make_row(run_id="run-2", phase="evaluate", samples_per_second=9999.0, accuracy=0.25),
+        *(
+            make_row(phase="evaluate", repeat=repeat, index=index, samples_per_second=9999.0, accuracy=accuracy)
+            for repeat, *tests in ((0, 0.1, 0.5), (1, 0.2, 0.7), (2, 0.9, 0.6))
+            for index, accuracy in enumerate(tests)
+        ),
         make_row(run_id="article", point="published", source="published", phase="total"),
     ]
     summary = statistics.summarise(make_rows(rows))
@@ -90,18 +89,9 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert line["seconds_per_step"] == pytest.approx(64 / (300 * 200) ** 0.5)
     assert line["input_share_waited"] == 0.25  # of 0.25, 0.25, 0.25, 0.5
     assert line["energy_per_sample"] == pytest.approx((0.1 * 0.05) ** 0.5)
-    assert line["accuracy"] == 0.5
+    assert line["accuracy"] == 0.6  # the median of the last ones of repeats
     assert (line["status"], line["message"]) == ("ok", None)
     assert (line["machine"], line["batch_size"], line["model"]) == ("desk", 64, "mnist_cnn")
-
-
-def test_the_accuracy_is_that_at_the_end_the_median_of_repeats():
-    tests = [(0, 1, 0.1), (0, 2, 0.5), (1, 1, 0.2), (1, 2, 0.7), (2, 1, 0.9), (2, 2, 0.6)]
-    rows = [
-        make_row(phase="evaluate", repeat=repeat, epoch=epoch, index=epoch, accuracy=accuracy)
-        for repeat, epoch, accuracy in tests
-    ]
-    assert statistics.summarise(make_rows([*windows([100]), *rows]))["accuracy"].tolist() == [0.6]
 
 
 # The second exact line, -2 + 3 x size, starts below zero: the best through zero, of relative errors, has this slope.
@@ -121,13 +111,6 @@ def test_a_fit_finds_the_fixed_part_and_the_part_per_sample_neither_negative(siz
 def test_a_fit_refuses_a_single_batch_size():
     with pytest.raises(ValueError, match=r"batch sizes \[64\.0\]; allowed: at least two different ones"):
         statistics.fit_step_time([64, 64], [1.0, 1.1])
-
-
-def test_the_ratio_of_too_few_windows_is_a_range_without_a_verdict():
-    a, b = intervals.interval([10.0, 20.0], ["a", "a"]), intervals.interval([30.0] * 6, ["b"] * 6)
-    found = intervals.divide(b, a)
-    assert (found.low, found.high, found.kind) == (1.5, 3.0, "range")
-    assert compare.outcome(found) == compare.TOO_FEW
 
 
 def test_a_machines_other_points_make_an_interval_wider_or_narrower():

@@ -68,23 +68,14 @@ def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
         ([], "too few windows", (("few_windows",),)),
         ([1000, 1100, 900, 1120, 880, 1000], "unstable", (("spread", pytest.approx(0.06696, rel=1e-3)),)),
         ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(902.5 / 995 - 1)),)),
-        (
-            [1000, 1001, 999, 820, 1000, 1002],
-            "unstable",
-            (("spread", pytest.approx(0.0547, rel=1e-2)), ("outliers", 1, 6)),
-        ),
+        ([1000, 1001, 999, 820, 1000, 1002], "unstable", (("spread", pytest.approx(0.0547, 0.01)), ("outliers", 1, 6))),
         ([960, 1040, 970, 1110, 860, 1030], "unstable", (("spread", pytest.approx(0.0593, rel=1e-2)),)),  # MAD 3.7 %
+        ([*STEADY, *(0.96 * rate for rate in STEADY)], "stable", ()),  # the second kernel is steady, and 4 % slower
     ],
 )
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
-    verdict = verdicts.stability(rates, ["a"] * len(rates))
+    verdict = verdicts.stability(rates, [place // 6 for place in range(len(rates))])
     assert (verdict.kind, verdict.reasons) == (kind, reasons)
-
-
-def test_kernels_are_not_one_series():
-    # Each kernel is steady; only the second is 4 % slower than the first.
-    rates = STEADY + [0.96 * rate for rate in STEADY]
-    assert verdicts.stability(rates, ["a"] * 6 + ["b"] * 6).kind == verdicts.STABLE
 
 
 def samples(num_windows=6, **last):
@@ -123,6 +114,8 @@ def test_a_disturbed_run_is_unstable(changed, code):
     verdict = verdicts.stability(STEADY, ["run-1"] * 6, samples(**changed))
     assert verdict.codes(verdicts.UNSTABLE) == ([code] if code else [])
     assert verdict.kind == (verdicts.UNSTABLE if code else verdicts.STABLE)
+    short = verdicts.stability(STEADY[:1], ["run-1"], samples(1, **changed))
+    assert short.reasons == (((code,) if code else ("few_windows",)),)
 
 
 def test_counters_before_the_first_window_do_not_count():
@@ -133,19 +126,13 @@ def test_counters_before_the_first_window_do_not_count():
     assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).codes(verdicts.UNSTABLE) == ["swap"]
 
 
-def test_a_battery_is_named_even_with_few_windows():
-    verdict = verdicts.stability([1.0], ["run-1"], samples(1, power_source="battery"))
-    assert (verdict.kind, verdict.reasons) == (verdicts.UNSTABLE, (("battery",),))
-
-
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     rows = windows(STEADY)
     old = [row | {"session": "old", "run_id": "run-0", "samples_per_second": 5.0} for row in rows]
     warm = [make_row(phase="warmup", samples_per_second=1.0)]
 
     def kinds(lines, conditions=None):
-        judged = verdicts.summarise(make_rows(lines), conditions)["verdict"]
-        return [verdict.reasons for verdict in judged]
+        return [verdict.reasons for verdict in verdicts.summarise(make_rows(lines), conditions)["verdict"]]
 
     assert kinds(old + warm + rows) == [()]
     busy = pandas.DataFrame(samples(gpus=[{"num_other_processes": 1}]))
@@ -195,13 +182,8 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
-    values = {
-        "parity": ("off",),
-        "work": ("half",),
-        "guessing": (0.1, 60000, 0.1),
-        "refused": ("F.linear",),
-        "few_steps": (1, 3),
-    }
+    values = {"parity": ("off",), "work": ("half",), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",)}
+    values |= {"few_steps": (1, 3)}
     values |= {"spread": (0.1,), "drift": (0.1,), "outliers": (1, 6), "cpu_shared": (0.3,), "cpu_stolen": (0.1,)}
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.UNPROVEN))
@@ -215,8 +197,7 @@ def test_a_file_has_a_verdict_as_its_kind_and_its_reasons_and_gives_it_back(tmp_
     written = pandas.read_csv(tmp_path / "summary.csv", keep_default_na=False)
     assert written["verdict"].tolist() == ["unproven", "", "stable"]
     assert written["verdict_reasons"].tolist() == ['[["drift", 0.1], ["few_steps", 1, 3]]', "", "[]"]
-    assert verdicts.from_columns(pandas.read_csv(tmp_path / "summary.csv"))["verdict"].tolist() == [
-        *(UNPROVEN, None, STABLE)
-    ]
+    back = verdicts.from_columns(pandas.read_csv(tmp_path / "summary.csv"))
+    assert back["verdict"].tolist() == [UNPROVEN, None, STABLE]
     claims = pandas.DataFrame({"verdict": ["confirmed"]})  # a claim's is a word of its own
     assert verdicts.from_columns(verdicts.as_columns(claims)).equals(claims)
