@@ -17,12 +17,10 @@ OF_ANY_MODULE = {"__name__", "__doc__", "__file__", "__path__"}
 
 
 class Library:
-    """The modules below a folder, and the names that each binds."""
+    """Modules, and the names that each binds."""
 
-    def __init__(self, folder: Path) -> None:
-        files = {path.relative_to(folder).with_suffix("").parts: path for path in folder.rglob("*.py")}
-        self.files = {".".join(parts[:-1] if parts[-1] == "__init__" else parts): files[parts] for parts in files}
-        self.names = {module: of_module(path.read_text("utf-8")) for module, path in self.files.items()}
+    def __init__(self, sources: dict[str, str]) -> None:
+        self.names = {module: of_module(source) for module, source in sources.items()}
 
     def faults(self, tree: ast.Module) -> Iterator[str]:
         """Yield each attribute and each import that names what no module has.
@@ -37,12 +35,12 @@ class Library:
                 if module and not self.has(module, node.attr):
                     yield f"line {node.lineno}: {ast.unparse(node)}"
             elif isinstance(node, ast.Import):
-                missing = [one.name for one in node.names if self.is_own(one.name) and one.name not in self.files]
+                missing = [one.name for one in node.names if self.is_own(one.name) and one.name not in self.names]
                 yield from (f"line {node.lineno}: import {name}" for name in missing)
             elif isinstance(node, ast.ImportFrom) and node.level:
                 yield f"line {node.lineno}: a relative import, which is not read here"
             elif isinstance(node, ast.ImportFrom) and self.is_own(node.module):
-                known = node.module in self.files
+                known = node.module in self.names
                 missing = [one.name for one in node.names if not known or not self.has(node.module, one.name)]
                 yield from (f"line {node.lineno}: from {node.module} import {name}" for name in missing)
 
@@ -55,14 +53,14 @@ class Library:
 
     def module_among(self, targets: set[str | None]) -> str | None:
         [target] = targets if len(targets) == 1 else [None]
-        return target if target in self.files else None
+        return target if target in self.names else None
 
     def has(self, module: str, name: str) -> bool:
         """Return whether a module binds a name, or is a package with a module of that name."""
-        return name in self.names[module] or f"{module}.{name}" in self.files or name in OF_ANY_MODULE
+        return name in self.names[module] or f"{module}.{name}" in self.names or name in OF_ANY_MODULE
 
     def is_own(self, module: str) -> bool:
-        return module.partition(".")[0] in self.files
+        return module.partition(".")[0] in self.names
 
 
 def bound(tree: ast.Module) -> dict[str, set[str | None]]:
@@ -95,9 +93,11 @@ def of_module(source: str) -> dict[str, set[str | None]]:
 
 
 def test_every_attribute_of_a_module_that_is_named_exists():
-    library = Library(layout.root() / "lib")
-    assert library.files
-    sources = {str(path): path.read_text("utf-8") for path in library.files.values()}
+    folder = layout.root() / "lib"
+    names = {path: ".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")}
+    sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in names.items()}
+    library = Library(sources)
+    assert "benchbook.rows.records" in library.names
     sources |= {str(path): path.read_text("utf-8") for path in Path(__file__).parent.rglob("*.py")}
     for path in layout.notebooks().values():
         sources[path.name] = "\n".join(cell["source"] for cell in layout.cells(path) if cell["cell_type"] == "code")
@@ -105,19 +105,14 @@ def test_every_attribute_of_a_module_that_is_named_exists():
     assert {name: lines for name, lines in faults.items() if lines} == {}
 
 
-@pytest.fixture
-def library(tmp_path):
-    """Return a small library: a package with a module, and a package in it with another one."""
-    files = {
-        "top/__init__.py": "",
-        "top/search.py": "LIMIT = 1\ndef fastest():\n    global found\n    found = mine = 1",
-        "top/inner/__init__.py": "from top.search import LIMIT\nfrom top import search as near",
-        "top/inner/deep.py": "class Deep: pass",
+SMALL = Library(  # a package with a module, and a package in it with another one
+    {
+        "top": "",
+        "top.search": "LIMIT = 1\ndef fastest():\n    global found\n    found = mine = 1",
+        "top.inner": "from top.search import LIMIT\nfrom top import search as near",
+        "top.inner.deep": "class Deep: pass",
     }
-    for name, source in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(source)
-    return Library(tmp_path)
+)
 
 
 @pytest.mark.parametrize(
@@ -139,5 +134,5 @@ def library(tmp_path):
         ("import os\nos.nothing", []),
     ],
 )
-def test_what_does_not_exist_is_found_and_what_only_has_a_modules_name_is_not(library, source, faults):
-    assert list(library.faults(ast.parse(source))) == faults
+def test_what_does_not_exist_is_found_and_what_only_has_a_modules_name_is_not(source, faults):
+    assert list(SMALL.faults(ast.parse(source))) == faults

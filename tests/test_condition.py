@@ -157,36 +157,40 @@ def test_condition_and_sample_survive_json_and_a_sample_is_small(monkeypatch):
     assert set(condition.sample()) <= set(condition.read())
 
 
-def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
+def refusing(number):
     def refuse(*_):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise pynvml.NVMLError(number)
 
+    return refuse
+
+
+def answer(monkeypatch, refused: int, **answers):
+    """Let NVML count two GPUs and answer so, with a value or a function; what is not named is refused with a number."""
+    for name in dir(pynvml):
+        if name.startswith(("nvmlDeviceGet", "nvmlSystemGet")):
+            monkeypatch.setattr(pynvml, name, refusing(refused))
+    for name, told in ({"Init": None, "Shutdown": None, "DeviceGetCount": 2} | answers).items():
+        monkeypatch.setattr(pynvml, f"nvml{name}", told if callable(told) else lambda *_, told=told: told)
+
+
+def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
     other = SimpleNamespace(pid=psutil.Process().ppid(), usedGpuMemory=1)
     rank = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # another one of this run's
-    answers = {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda handle: f"GPU {handle}",
-        "nvmlSystemGetDriverVersion": lambda: "570.1",
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=16),
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 250500,
-        "nvmlDeviceGetMaxClockInfo": refuse,
-        "nvmlDeviceGetClockInfo": lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
-        "nvmlDeviceGetTemperature": refuse,
-        "nvmlDeviceGetViolationStatus": lambda handle, policy: SimpleNamespace(
-            violationTime=2_500_000_000 if policy == pynvml.NVML_PERF_POLICY_THERMAL else 0
-        ),
-        "nvmlDeviceGetCurrentClocksEventReasons": refuse,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x44,
-        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
-            *(SimpleNamespace(pid=process.pid) for process in (psutil.Process(), rank)),
-            other,
-        ],
-    }
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer)
+    own = [SimpleNamespace(pid=process.pid) for process in (psutil.Process(), rank)]
+    slowed = {pynvml.NVML_PERF_POLICY_THERMAL: 2_500_000_000}
+    answer(
+        monkeypatch,
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        DeviceGetHandleByIndex=lambda index: index,
+        DeviceGetName=lambda handle: f"GPU {handle}",
+        SystemGetDriverVersion="570.1",
+        DeviceGetMemoryInfo=SimpleNamespace(total=16),
+        DeviceGetEnforcedPowerLimit=250500,
+        DeviceGetClockInfo=lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
+        DeviceGetViolationStatus=lambda handle, policy: SimpleNamespace(violationTime=slowed.get(policy, 0)),
+        DeviceGetCurrentClocksThrottleReasons=0x44,
+        DeviceGetComputeRunningProcesses=[*own, other],
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert nvidia.names() == ["GPU 0", "GPU 1"]
     state = {
@@ -207,19 +211,9 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
 
 def test_a_gpu_of_others_is_left_out_and_a_lost_one_stops_no_command(monkeypatch):
     """NVML counts devices that a container may not open; a lost one answers nothing."""
-
-    def refuse(number):
-        raise pynvml.NVMLError(number)
-
-    def opened(index):
-        return refuse(pynvml.NVML_ERROR_NO_PERMISSION) if index == 0 else index
-
-    for name in dir(pynvml):
-        if name.startswith(("nvmlDeviceGet", "nvmlSystemGet")):
-            monkeypatch.setattr(pynvml, name, lambda *arguments: refuse(pynvml.NVML_ERROR_GPU_IS_LOST))
-    for name, answer in {"Init": None, "Shutdown": None, "DeviceGetCount": 2}.items():
-        monkeypatch.setattr(pynvml, f"nvml{name}", lambda answer=answer: answer)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", opened)
+    closed = refusing(pynvml.NVML_ERROR_NO_PERMISSION)
+    opened = {"DeviceGetHandleByIndex": lambda index: index or closed()}
+    answer(monkeypatch, pynvml.NVML_ERROR_GPU_IS_LOST, **opened)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert nvidia.kinds() == [(nvidia.UNNAMED, None)]
     assert [set(each.values()) for each in nvidia.gpus()] == [{None}]
@@ -266,10 +260,7 @@ def test_processes_that_a_container_hides_are_not_counted():
 
 @pytest.mark.parametrize("lacking", ["library", "driver"])
 def test_without_nvidias_library_or_driver_there_are_no_gpus(monkeypatch, lacking):
-    def refuse():
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    monkeypatch.setattr(pynvml, "nvmlInit", refusing(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     if lacking == "library":
         monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvidia.gpus() == nvidia.states() == nvidia.names() == []

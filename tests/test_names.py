@@ -51,14 +51,8 @@ OUTSIDE = "/../../../../../../../planted"
 PARAMETERS = points.declared("mnist_speedup")
 MEMBERS = [
     *(PLACE.replace(part, name) for part, name in zip(itertools.cycle(PLACE.split("/")), BAD, strict=False)),
-    *(
-        f"/{PLACE}",
-        f"../{PLACE}",
-        f"../../../../{PLACE}",
-        PLACE.replace("/", "\\"),
-        PLACE.replace("/", "/deeper/"),
-        RUN,
-    ),
+    *(f"{prefix}{PLACE}" for prefix in ("/", "../", "../../../../", "deeper/")),
+    *(PLACE.replace("/", "\\"), RUN),
 ]
 FINGERPRINTS = ["/../x", "<b>x", "../../x", "", "a b"]
 ATTACKS = {
