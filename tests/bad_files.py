@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+POINT, OTHER = "reference-cpu-73e5d841", "20261122T041032Z-00000000"
 FIRST, SECOND, CEILINGS = "20261122T041032Z-c2bed654", "20261122T042629Z-8d79fb95", "20261122T040919Z-41454362"
 
 TORCH = {"python": "3.11.7", "packages": {"torch": "2.10.0"}}
@@ -47,7 +48,7 @@ def cell(column: str, value: object, row: int | None = 8, run: str = FIRST) -> C
 
 def cells(**values: object) -> Change:
     """Write values into several columns of the first training window."""
-    return lambda files: [cell(column, value)(files) for column, value in values.items()]
+    return together(*(cell(column, value) for column, value in values.items()))
 
 
 def table(change: Callable[[list[dict]], list[dict]], run: str = FIRST) -> Change:
@@ -88,29 +89,21 @@ def manifest(**values: object) -> Change:
     return content(lambda text: json.dumps(json.loads(text) | values).encode(), ".json")
 
 
-def copy(files: Files) -> None:
-    """Hand in the first run a second time, under another name."""
-    other = FIRST.replace("c2bed654", "00000000")
-    for suffix in (".csv", ".json"):
-        path = place(files, FIRST, suffix)
-        files[path.replace(FIRST, other)] = files[path].replace(FIRST.encode(), other.encode())
+def renamed(was: str, now: str, keep: bool = False) -> Change:
+    """Replace a text in the first run's files and in their names; or hand these in as well."""
+
+    def apply(files: Files) -> None:
+        for path in (place(files), place(files, suffix=".json")):
+            text = files[path] if keep else files.pop(path)
+            files[path.replace(was, now)] = text.replace(was.encode(), now.encode())
+
+    return apply
 
 
 def copy_elsewhere(files: Files) -> None:
     """Put a run's rows into the folder of another point as well."""
     path = place(files)
     files[f"{path.split('/')[0]}/elsewhere/{FIRST}.csv"] = files[path]
-
-
-def rename_run(name: str) -> Change:
-    """Name the first run otherwise, in its rows and its files."""
-
-    def apply(files: Files) -> None:
-        for suffix in (".csv", ".json"):
-            path = place(files, FIRST, suffix)
-            files[path.replace(FIRST, name)] = files.pop(path).replace(FIRST.encode(), name.encode())
-
-    return apply
 
 
 def without_manifests(files: Files) -> None:
@@ -162,25 +155,9 @@ def renumbered(rows: list[dict]) -> list[dict]:
     return changed
 
 
-def jittered(files: Files) -> None:
-    """Hand in the first run a second time, under another name and with other times."""
-    copy(files)
-    table(lambda rows: [scale(line, 1.0123) for line in rows], FIRST.replace("c2bed654", "00000000"))(files)
-
-
 def swapped(files: Files) -> None:
     """Hand in the manifest of the second run as that of the first."""
     files[place(files, FIRST, ".json")] = files[place(files, SECOND, ".json")]
-
-
-def moved(files: Files) -> None:
-    """Hand in the first run as one of another point."""
-    for suffix in (".csv", ".json"):
-        path = place(files, FIRST, suffix)
-        point = path.split("/")[1]
-        files[path.replace(point, "tuned-cpu-3ee074f5")] = files.pop(path).replace(
-            point.encode(), b"tuned-cpu-3ee074f5"
-        )
 
 
 def rename(was: str, now: str) -> Change:
@@ -230,7 +207,7 @@ CASES: dict[str, Change] = {
     "no run": cell("run_id", ""),
     "no machine": cell("machine", ""),
     "no study": cell("study", ""),
-    "a run of no time": rename_run("99999999T999999Z-c2bed654"),
+    "a run of no time": renamed(FIRST, "99999999T999999Z-c2bed654"),
     "energy without method": cell("energy_joules", 20),
     # rows that contradict themselves, one another or their manifest
     "rate 1 % off": cell("samples_per_second", scaled(1.01), row=13),
@@ -266,11 +243,13 @@ CASES: dict[str, Change] = {
     "in the future": cell("started_at", "2199-01-01T00:00:00Z", row=14),
     "in a future that pandas lacks": cell("started_at", "2999-01-01T00:00:00Z", row=14),
     "before its run": cell("started_at", "2026-11-21T04:10:42.706Z"),
-    "a run copied": copy,
+    "a run copied": renamed(FIRST, OTHER, keep=True),
     "a run in two points": copy_elsewhere,
     "a row twice": table(lambda rows: [*rows, rows[-1]]),
     # rows that lie
-    "times jittered": jittered,
+    "times jittered": together(
+        renamed(FIRST, OTHER, keep=True), table(lambda rows: [scale(line, 1.0123) for line in rows], OTHER)
+    ),
     "operations doubled": cell("flops_per_sample", scaled(2.0), row=None),
     "samples doubled": table(lambda rows: [line | {"steps": int(line["samples"] or 0) // 128 or ""} for line in rows]),
     "rates tripled": table(lambda rows: [scale(line, 1 / 3) for line in rows]),
@@ -294,7 +273,7 @@ CASES: dict[str, Change] = {
     "the manifest of another run": swapped,
     "a manifest that names another run": manifest(run_id=SECOND),
     "a manifest without packages": manifest(environment={"python": "3.11.7"}),
-    "under another point's name": moved,
+    "under another point's name": renamed(POINT, "tuned-cpu-3ee074f5"),
     "parameters of another point": parameter(batch_size=128, seed=2),
     "too accurate for its loss": cell("accuracy", 0.1, row=14),
     "endless loss": cell("loss", "inf", row=9),
@@ -308,7 +287,7 @@ CASES: dict[str, Change] = {
     ),
     "more steps of parity asked for": parameter(num_parity_steps=20),
     "fewer windows than asked for": parameter(num_windows=7),
-    "an hour ahead": rename_run("21261122T041032Z-c2bed654"),
+    "an hour ahead": renamed(FIRST, "21261122T041032Z-c2bed654"),
     # files that are no table, or not all of one
     "UTF-16": content(lambda text: text.decode().encode("utf-16")),
     "Latin-1": content(lambda text: text.replace(b"AMD EPYC", b"AMD \xc9PYC", 1)),
