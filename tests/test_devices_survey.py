@@ -1,6 +1,5 @@
 """Devices are asked for in processes that end: what plans a study imports no framework, and errors stay the same."""
 
-import json
 import os
 import subprocess
 import sys
@@ -30,6 +29,16 @@ print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them
 """
 
 
+JAX = """
+class Chip:
+    device_kind = "TPU v5e"
+def default_backend():
+    return {!r}
+def devices(kind):
+    return [Chip()]
+"""
+
+
 @pytest.fixture
 def jax_is(tmp_path, monkeypatch):
     """Put a package `jax` of this text before the real one, and forget what that answered before."""
@@ -40,9 +49,8 @@ def jax_is(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
 
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    survey.ANSWERS.pop("jax", None)
-    yield put
-    survey.ANSWERS.pop("jax", None)
+    monkeypatch.setattr(survey, "ANSWERS", {})
+    return put
 
 
 def test_planning_and_running_import_no_framework(tmp_path):
@@ -59,18 +67,7 @@ def test_planning_and_running_import_no_framework(tmp_path):
 
 
 def test_kinds_and_names_are_answered_by_a_process_that_is_started_once(jax_is, tmp_path):
-    jax_is(
-        f"""
-open({str(tmp_path / "asked")!r}, "a").write("asked ")
-print("a library that greets")
-class Chip:
-    device_kind = "TPU v5e"
-def default_backend():
-    return "tpu"
-def devices(kind):
-    return [Chip()]
-"""
-    )
+    jax_is(f"{JAX.format('tpu')}open({str(tmp_path / 'asked')!r}, 'a').write('asked '); print('a library that greets')")
     answers = [survey.ask("jax") for _ in range(2)]
     assert [each.kind for each in answers[0].devices] == ["tpu", "cpu"]
     assert answers[0] == answers[1]
@@ -78,24 +75,12 @@ def devices(kind):
     with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
         survey.device("cuda", "jax")
     assert (tmp_path / "asked").read_text().split() == ["asked"]
-
-
-def test_no_process_is_started_for_a_cpu(jax_is):
-    jax_is("raise ImportError('asked for nothing')")
-    assert survey.device("cpu", "jax") == Device("cpu", identity.identify().chip, "jax")
+    with pytest.raises(ValueError, match="unknown framework 'theano'; allowed: torch, tensorflow, jax"):
+        survey.kinds("theano")
 
 
 def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_stand_in_for_it(jax_is, command):
-    jax_is(
-        """
-class Chip:
-    device_kind = "a chip"
-def default_backend():
-    return "neuron"
-def devices(kind):
-    return [Chip()]
-"""
-    )
+    jax_is(JAX.format("neuron"))
     with pytest.raises(DeviceUnavailable, match=r"jax is not measured on 'neuron' here: .* not in benchbook's table"):
         survey.device("best", "jax")
     assert survey.device("cpu", "jax").kind == "cpu"
@@ -107,26 +92,21 @@ def devices(kind):
         profiles.read("first-contact", "segmentation_scaling")  # whose only points compute with JAX on the best device
 
 
-def test_a_framework_that_cannot_be_imported_is_missing_as_in_this_process(jax_is):
-    jax_is("raise ImportError('no libcuda')")
-    with pytest.raises(FrameworkMissing, match=r"jax cannot be imported here \(no libcuda\); installed: "):
+KILLS = "import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("raise ImportError('no libcuda')", FrameworkMissing, r"cannot be imported here \(no libcuda\); (?!.*jax)"),
+        (KILLS, RuntimeError, "jax could not be asked for its devices: driver too old"),
+    ],
+)
+def test_a_framework_that_is_broken_is_an_error_that_names_it_and_is_not_asked_for_a_cpu(jax_is, text, error, words):
+    jax_is(text)
+    assert survey.device("cpu", "jax") == Device("cpu", identity.identify().chip, "jax")
+    with pytest.raises(error, match=words):
         survey.kinds("jax")
-    with pytest.raises(ValueError, match="unknown framework 'theano'; allowed: torch, tensorflow, jax"):
-        survey.kinds("theano")
-
-
-def test_a_framework_that_kills_its_process_is_an_error_that_names_it(jax_is):
-    jax_is("import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)")
-    with pytest.raises(RuntimeError, match="jax could not be asked for its devices: driver too old"):
-        survey.kinds("jax")
-
-
-def test_points_are_handed_on_as_they_are(tmp_path):
-    parameters = {"variant": "tuned", "device": "tpu", "rate": 1.0, "resident": True, "num_windows": 3}
-    points = [profiles.Point("toy", "tuned-tpu-12345678", parameters, 3, 60)]
-    profiles.write_points(tmp_path / "points.json", points)
-    assert profiles.read_points(tmp_path / "points.json") == points
-    assert json.dumps(profiles.read_points(tmp_path / "points.json")[0].parameters) == json.dumps(parameters)
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")
