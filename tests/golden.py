@@ -1,6 +1,6 @@
-"""Make the golden set: what the library says of the committed rows, and its networks' first losses.
+"""Make the golden set: what the library says of committed and of made-up rows, and its networks' first losses.
 
-`python tests/golden.py` writes tests/golden from committed rows alone, and `python tests/golden.py losses` the losses
+`python tests/golden.py` writes tests/golden from these rows alone, and `python tests/golden.py losses` the losses
 of this kind of CPU. `--into FOLDER` writes elsewhere, for the test that compares. This is the one file of the golden
 set that imports benchbook; the others know JSON.
 """
@@ -24,6 +24,7 @@ import pandas
 
 import bad_files
 import golden_files
+import study_rows
 from benchbook import studies
 from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
@@ -37,6 +38,7 @@ from benchbook.record.rates import Unknown
 from benchbook.report import aggregation, answers, claim_outcomes
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
+from benchbook.studies import findings
 from benchbook.studies import predictions as learned
 from benchbook.studies.study import Evidence
 
@@ -115,7 +117,22 @@ def values() -> dict[str, dict]:
         "answers.json": keyed(costs, ["task", "machine", "source", "precision"]),
         "predictions.json": predictions(evidence),
         "validate.json": dict(verdicts(layout.outputs() / "runs")),
+        "studies.json": dict(made_up()),
     }
+
+
+def made_up() -> Iterator[tuple[str, dict]]:
+    """Yield what each study says of rows that were made up, on two machines: tables, claims' quantities, a finding."""
+    for name, study in studies.every().items():
+        evidence = study_rows.given(name)
+        tables = {f"{name} quantities": pandas.DataFrame(study.quantities(evidence))}
+        for chart in study.charts:
+            drawing = chart.draw(evidence)
+            tables |= {chart.name: drawing.table, **drawing.tables}
+        for title, table in tables.items():
+            for key, record in keyed(table, [*IDENTITY, "name"]).items():
+                yield f"{title} | {key}", record
+        yield f"{name} finding", {"finding": numbers(findings.finding(study, evidence))}
 
 
 def keyed(table: pandas.DataFrame, identity: list[str]) -> dict[str, dict]:

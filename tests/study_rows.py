@@ -181,9 +181,15 @@ def machine(study, name="desk", device="cpu", faster=1.0):
     elif study == "resnet50_cost":
         stated = {"price_per_hour": 3.6, "purchase_price": 2000.0, "electricity_per_kwh": 0.3}
         more = point(study, rates, settings=stated, batch_size=128, **energy, **place)
-        for dataset, size in (("synthetic", 256), ("imagenet", 1024)):
-            more += point(study, rates, settings=stated, dataset=dataset, batch_size=size, device_count=4, **place)
-        more += [calibration(4e12, row["session"], **place) for row in (rows[0], more[0])]
+        for dataset, size, count in (
+            ("synthetic", 256, 4),
+            ("synthetic", 128, 4),
+            ("synthetic", 128, 2),
+            ("imagenet", 1024, 4),
+        ):
+            shown = {"dataset": dataset, "batch_size": size, "device_count": count, **place}
+            more += point(study, [rate * count / 2 for rate in rates[:2]], settings=stated, **shown)
+        more += [calibration(4e12, row["session"], **place) for row in (rows[0], more[0], more[-1])]
     elif study == "gpt_tokens":
         ladder = {"variant": "controlled", **place}
         more = point(study, rates, settings={"ladder": ""}, **ladder)
@@ -193,9 +199,10 @@ def machine(study, name="desk", device="cpu", faster=1.0):
             shown = point(study, rates[:count], sequence_length=64, batch_size=4 * count, **text, **energy, **place)
             more += [row | ({"loss": 1.8} if row["phase"] == "evaluate" else {}) for row in shown]
     else:
-        sizes = tried(rows[0], "batch_size", (8.0, 9.0), batch_size=4) + tried(
-            rows[0], "batch_size", (12.0,), batch_size=64
-        )
+        sizes = tried(rows[0], "batch_size", (8.0, 9.0), batch_size=4)
+        sizes += tried(rows[0], "batch_size", (12.0,), batch_size=64)
+        large = tried(rows[0] | {"status": "out_of_memory"}, "batch_size", (0,), batch_size=256)
+        sizes += [row | NOTHING for row in large]
         more = sizes + tried(rows[0], "resident", (faster * 2500,))
     return [*rows, *tuned, *failed, *more]
 
@@ -217,3 +224,14 @@ def only(table, **equal):
         table = table[table[name] == value]
     assert len(table) == 1
     return table.iloc[0]
+
+
+# A CPU, and a machine with a CPU and a GPU.
+PLACES = {"nothing": (), "one machine": (("desk", "cpu", 0.5),)}
+PLACES |= {"two machines": (*PLACES["one machine"], ("attic", "cpu", 1.0), ("attic", "cuda", 4.0))}
+
+
+@functools.cache
+def given(study, rows="two machines", published=False):
+    """Return the evidence of a study from these PLACES."""
+    return evidence(*(machine(study, *place) for place in PLACES[rows]), published=published)

@@ -8,10 +8,9 @@ import pytest
 
 from benchbook import studies
 from benchbook.studies import findings
-from study_rows import evidence, machine
+from study_rows import evidence, given, machine
 
 STUDIES = studies.every()
-PARTS = {"nothing": (), "one machine": ("desk",), "two machines": ("desk", "attic", "cellar")}
 CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts]
 each_chart = pytest.mark.parametrize(("study", "chart"), CHARTS, ids=[chart.name for _, chart in CHARTS])
 VALUES = {  # of each chart's table, between its low and high
@@ -59,13 +58,6 @@ INPUTS = [("nothing", False), ("nothing", True), ("one machine", False), ("two m
 each_input = pytest.mark.parametrize(
     ("rows", "published"), INPUTS, ids=["nothing", "print alone", "one", "two and print"]
 )
-
-
-@functools.cache
-def given(study, rows, published):
-    """Return the evidence of a study: a CPU, and a machine with a CPU and a GPU."""
-    places = {"desk": ("desk", "cpu", 1.0), "attic": ("attic", "cpu", 1.0), "cellar": ("attic", "cuda", 4.0)}
-    return evidence(*(machine(study, *places[name]) for name in PARTS[rows]), published=published)
 
 
 @functools.cache
