@@ -25,7 +25,6 @@ NOT_RECOMPUTED = "not recomputed"
 NOT_COMPARABLE = "not comparable (another chip)"
 COUNTED = "counted"  # the source of quantities of networks, which are no machine's
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-ARITHMETIC |= {ast.Pow: operator.pow}
 RELATIONS = ("equal", "at_least", "event")
 TEXTS = ("machine", "other", "reason", "unit")
 RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
@@ -203,13 +202,11 @@ def _parsed(formula: str) -> ast.expr:
 
 
 def _value(part: ast.expr, values: dict) -> float:
-    """Return the value of a part of a formula: sums, differences, products, quotients and powers, and nothing else."""
+    """Return the value of a part of a formula: sums, differences, products and quotients, and nothing else."""
     if isinstance(part, ast.BinOp) and type(part.op) in ARITHMETIC:
         return ARITHMETIC[type(part.op)](_value(part.left, values), _value(part.right, values))
-    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
-        return -_value(part.operand, values)
     if isinstance(part, ast.Name):
         return values[part.id]
     if isinstance(part, ast.Constant) and isinstance(part.value, int | float):
         return part.value
-    raise ValueError(f"formula part {ast.unparse(part)!r}; allowed: names, numbers, +, -, *, /, ** and brackets")
+    raise ValueError(f"formula part {ast.unparse(part)!r}; allowed: names, numbers, +, -, *, / and brackets")
