@@ -36,16 +36,9 @@ def test_a_chip_that_is_not_in_the_list_is_refused_with_the_nearest_and_not_take
     assert chips.canonical(name) == name
 
 
-def test_m1_max_with_24_and_with_32_gpu_cores_are_two_chips_of_one_product():
-    few, many = chips.resolve("M1 Max (24-core GPU)"), chips.resolve("M1 Max (32-core GPU)")
-    assert few != many
-    assert chips.product(few) == chips.product(many) == "Apple M1 Max"
-    ratio = chips.specification(few)["fp32_tflops"] / chips.specification(many)["fp32_tflops"]
-    assert ratio == pytest.approx(24 / 32, rel=1e-3)
-
-
 def test_boards_and_memories_of_a_product_are_one_and_neighbours_are_not():
     assert {chips.product(name) for name in ("V100", "V100 32GB PCIe", "Tesla V100-SXM2-16GB")} == {"NVIDIA V100"}
+    assert {chips.product(f"M1 Max ({cores}-core GPU)") for cores in (24, 32)} == {"Apple M1 Max"}
     assert chips.product("RTX 4090") == chips.product("RTX 4090 (48GB modified)")
     assert chips.product("RTX 4090") != chips.product("RTX 4090 D")
     assert chips.product("V100") != chips.product("V100S 32GB PCIe")
@@ -59,17 +52,7 @@ def test_every_name_leads_to_one_chip_and_every_chip_to_itself():
 
 def test_what_is_printed_is_above_0_and_has_a_source():
     printed = chips.table()
-    measures = [
-        "cores",
-        "fp32_tflops",
-        "fp16_tflops",
-        "matrix_tflops",
-        "memory_gb",
-        "bandwidth_gb_s",
-        "tdp_watts",
-        "launch_price_usd",
-    ]
-    assert (printed[measures].min() > 0).all()
+    assert (printed.select_dtypes("number").min() > 0).all()
     assert printed["source"].notna().all()
 
 
@@ -81,6 +64,8 @@ def test_shader_and_matrix_rates_are_apart():
     having = printed["architecture"].isin(units) & ~printed["chip"].str.contains("GTX")
     assert printed.loc[having & printed["fp32_tflops"].notna(), "matrix_tflops"].notna().all()
     assert printed.loc[printed["architecture"].eq("Pascal"), "matrix_tflops"].isna().all()
+    few, many = (printed.loc[chips.resolve(f"M1 Max ({cores}-core GPU)"), "fp32_tflops"] for cores in (24, 32))
+    assert few / many == pytest.approx(24 / 32, rel=1e-3)
     for full, cut in (("RTX 4090", "RTX 4090 D"), ("RTX 5060", "RTX 5060 Laptop"), ("RTX 3080", "RTX 3080 Max-Q")):
         lesser, better = (printed.loc[chips.resolve(name)] for name in (cut, full))
         for name in ("fp16_tflops", "matrix_tflops"):
@@ -94,13 +79,8 @@ def test_the_published_rows_accelerators_are_in_the_list():
 
 
 def test_a_search_takes_all_words_and_other_names():
-    assert list(chips.search("4090")["chip"]) == [
-        "NVIDIA RTX 4090",
-        "NVIDIA RTX 4090 (48GB modified)",
-        "NVIDIA RTX 4090 D",
-    ]
     assert list(chips.search("SXM4 80")["chip"]) == ["NVIDIA A100 80GB SXM"]
-    assert len(chips.search("nothing like it")) == 0
+    assert chips.search("nothing like it").empty
 
 
 def test_two_chips_of_one_name_are_a_fault(tmp_path, monkeypatch):

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from benchbook import studies
-from benchbook.machine.kinds import KINDS
 from benchbook.record import articles, naming
 from rows import make_row, make_rows
 
@@ -74,14 +72,3 @@ def test_machines_that_measured_under_one_name_go_with_their_ids():
     made = names(*({"machine": machine, "chip": "Chip A"} | gpu for machine in ("one", "two")))
     assert made.machine("one") == "Chip A (one)"
     assert made.place({"machine": "two", "device": "cuda"}) == "NVIDIA RTX 4090 (two)"
-
-
-def test_every_kind_of_device_and_every_study_has_a_word():
-    assert all(feature.word.split()[0] in ("CPU", "GPU", "TPU") for feature in KINDS.values())
-    assert all(study.title != study.name for study in studies.every().values())
-
-
-def test_data_sets_have_names_of_any_size():
-    assert [naming.dataset(name) for name in ("cifar10", "shapes-96px", "oxford_pets")] == [
-        *("CIFAR-10", "drawn shapes", "oxford_pets")
-    ]

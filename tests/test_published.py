@@ -38,6 +38,7 @@ def test_what_is_kept_as_a_claim_or_a_price_is_one():
     named = kept.loc[kept["kept_in"] == "claims.csv", "kept_as"]
     assert set(named) <= set(claims.read(layout.published() / "claims.csv")["id"])
     prices = articles.prices()
+    assert prices[["machine", "includes", "source"]].ne("").all(axis=None)
     amounts = dict(zip(prices["machine"] + " " + prices["kind"], prices["amount"], strict=True))
     listed = kept[kept["kept_in"] == "prices.csv"]
     assert dict(zip(listed["kept_as"], listed["value"].astype(float), strict=True)) == amounts
@@ -78,34 +79,21 @@ def test_every_figure_of_the_list_stands_somewhere_or_says_why_not():
     assert nowhere.str.startswith("left out: ").sum() == 2
 
 
-def test_a_row_holds_the_figure_that_was_printed(rows):
+def test_a_row_holds_the_figure_that_was_printed_its_rounding_and_where_it_was_found(rows):
     for line in in_rows().to_dict("records"):
         row, column = row_of(rows, line)
+        assert line["source"] in row["reference"]
+        assert row["source"] == ("published" if line["origin"] == "exact" else line["origin"]), line["kept_as"]
         if line["value"] == "nan":
             assert (column, row["status"]) == ("status", "diverged")
             continue
-        printed = Decimal(PRINTED.get(line["value"], line["value"])) * UNITS[line["unit"]]
-        assert float(held(row, column)) == pytest.approx(float(printed), rel=1e-12), line["kept_as"]
-
-
-def test_a_row_names_where_its_figure_was_found_and_how(rows):
-    origins = {"exact": "published", "digitised": "digitised", "secondary": "secondary", "derived": "derived"}
-    for line in in_rows().to_dict("records"):
-        row, _ = row_of(rows, line)
-        assert line["source"] in row["reference"]
-        assert row["source"] == origins[line["origin"]], line["kept_as"]
-
-
-def test_a_row_of_another_unit_keeps_the_rounding_of_the_printed_digits(rows):
-    for line in in_rows().to_dict("records"):
-        row, column = row_of(rows, line)
-        if column != "seconds" or line["origin"] == "digitised":
-            continue
         digits = Decimal(PRINTED.get(line["value"], line["value"]))
-        half = Decimal(5).scaleb(digits.as_tuple().exponent - 1) * UNITS[line["unit"]]
-        rounding = row["settings"].get("rounding", {}).get("seconds")
-        if line["unit"] in ("min", "h:m"):
-            assert rounding == pytest.approx(float(half)), line["kept_as"]
+        assert float(held(row, column)) == pytest.approx(float(digits * UNITS[line["unit"]]), rel=1e-12), line[
+            "kept_as"
+        ]
+        if column == "seconds" and line["unit"] in ("min", "h:m") and line["origin"] != "digitised":
+            half = Decimal(5).scaleb(digits.as_tuple().exponent - 1) * 60
+            assert row["settings"]["rounding"]["seconds"] == pytest.approx(float(half)), line["kept_as"]
 
 
 def test_no_row_holds_a_measure_that_is_not_in_the_list(rows):
@@ -121,12 +109,6 @@ def test_no_row_holds_a_measure_that_is_not_in_the_list(rows):
         # 328 ms / 10 to 20: the range is a claim in the list.
         ("segmentation_scaling.csv", "quadro-rtx-6000", "reference-cuda", "train", "0"),
     }
-
-
-def test_the_derived_row_of_a_range_spans_it(rows):
-    row = rows[rows["machine"] == "quadro-rtx-6000"].iloc[0].to_dict()
-    assert row["source"] == "derived"
-    assert [0.328 / bound for bound in reversed(articles.bounds(row, "seconds"))] == pytest.approx([10, 20])
 
 
 def test_the_other_reading_of_the_lost_figure_is_in_the_list_too(rows):

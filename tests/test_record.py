@@ -54,12 +54,6 @@ def test_what_is_refused_is_counted_by_reason_and_the_rest_is_kept(figures):
     }
 
 
-def test_a_rate_of_tokens_that_was_traced_says_more_than_that_it_is_above_the_peak(figures):
-    spark = figures[figures["article"].eq("NVIDIA DGX Spark blog")]
-    assert len(spark) == 3
-    assert spark["refused"].str.startswith("over ten times").all()
-
-
 def test_rates_of_sequences_come_from_tokens_steps_and_their_times(tmp_path):
     settings = {"model": "gpt2_124m", "phase": "train", "sequence_length": 512, "batch_size_per_device": 6}
     printed = [("throughput", "1024", "tokens/s"), ("time_per_step", "3000", "ms"), ("step_rate", "0.5", "steps/s")]
@@ -149,16 +143,6 @@ SAME = {"chip": "V100 16GB SXM2", "value": "370.5"}
 )
 def test_a_figure_that_cannot_be_is_refused_by_name(tmp_path, changes, refused):
     assert list(articles.read(write(tmp_path, **changes))["refused"]) == ["", refused]
-
-
-def test_a_figure_of_another_source_is_kept_once(tmp_path):
-    laboratory = (
-        "Lambda GPU benchmark table (csv_v1_v2)",
-        "Lambda deeplearning-benchmark (PyTorch, NVIDIA DeepLearningExamples)",
-    )
-    path = write(tmp_path, **SAME, article=laboratory[0])
-    pandas.read_csv(path).replace({"A": laboratory[1]}).to_csv(path, index=False)
-    assert "the same figure in another source" in list(articles.read(path)["refused"])
 
 
 @pytest.mark.parametrize(
