@@ -7,52 +7,38 @@ import pytest
 from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 
+NUMBERS = {78.54: "79", 9.96: "10", 0.517: "0.52", 99.7: "100", 100.6: "101", 1093.1: "1,090", 17710.0: "17,700"}
+NUMBERS |= {183_532_752.0: "184 million", 999_900.0: "1.0 million", 0: "0", -0.0304: "-0.030", 1: "1.0"}
+TIMES = {0.0054: "5.4 ms", 46.2: "46 s", 3012: "50 min", 263_728.9: "3.1 days", 31_000: "8.6 h", 0: "0 s"}
+TIMES |= {numpy.nan: "not known yet"}
+TIMES_OF_THREE_DIGITS = {0.0123: "12.3 ms", 119: "119 s", 120: "2.00 min", 32_760: "9.10 h"}
+RATES = {1093.1: "1,093", 10: "10", 9.96: "10", 0.517: "0.52"}
+PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
+
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("say", "texts"),
     [
-        (78.54, "79"), (9.96, "10"), (0.517, "0.52"), (99.7, "100"), (100.6, "101"), (1093.1, "1,090"),
-        (17710.0, "17,700"), (183_532_752.0, "184 million"), (999_900.0, "1.0 million"), (0, "0"), (-0.0304, "-0.030"),
-        (1, "1.0"),
+        (wording.number, NUMBERS),
+        (wording.duration, TIMES),
+        (lambda seconds: wording.duration(seconds, 3), TIMES_OF_THREE_DIGITS),
+        (wording.rate, RATES),
+        (wording.price, PRICES),
+        (lambda dollars: wording.price(dollars, 3), {2.489: "$2.49"}),
+        (lambda number: wording.count(number, "window"), {1: "1 window", 6: "6 windows"}),
+        (lambda kind: wording.bounds(1, 20, kind), {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"}),
+        (lambda low: wording.span(pandas.Series([0.224, low]), wording.percent), {0.2: "20 to 22 %"}),
+        (lambda low: wording.span(pandas.Series([low, 3558.0]), wording.duration), {29.3: "29 s to 59 min"}),
     ],
-)  # fmt: skip
-def test_a_number_has_two_or_three_significant_digits(value, text):
-    assert wording.number(value) == text
+)
+def test_a_quantity_has_one_form(say, texts):
+    assert {value: say(value) for value in texts} == texts
 
 
 def test_a_number_is_never_further_off_than_its_digits_allow():
     for value in numpy.geomspace(1e-4, 1e6, 500):
         said = float(wording.number(value).replace(",", "").replace(" million", "e6"))
         assert said == pytest.approx(value, rel=0.051 if value < 100 else 0.0051)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0054, "5.4 ms"), (46.2, "46 s"), (3012, "50 min"), (263_728.9, "3.1 days"), (31_000, "8.6 h"), (0, "0 s")],
-)
-def test_a_time_has_the_unit_that_fits(seconds, text):
-    assert wording.duration(seconds) == text
-
-
-def test_a_time_has_as_many_digits_as_asked_for_and_may_be_missing():
-    said = [wording.duration(seconds, 3) for seconds in (0.0123, 119, 120, 32_760)]
-    assert said == ["12.3 ms", "119 s", "2.00 min", "9.10 h"]
-    assert wording.duration(numpy.nan) == "not known yet"
-
-
-def test_a_rate_a_price_and_bounds_have_one_form_each():
-    assert [wording.rate(rate) for rate in (1093.1, 10, 9.96, 0.517)] == ["1,093", "10", "10", "0.52"]
-    prices = [wording.price(dollars) for dollars in (0.00057, 2.489, 26.9, 1234.5)]
-    assert prices == ["under $0.01", "$2.49", "$27", "$1,230"]
-    assert wording.price(2.489, 3) == "$2.49"
-    assert [wording.count(number, "window") for number in (1, 6)] == ["1 window", "6 windows"]
-    assert wording.bounds(0.1234, 20, "interval") == "95 % interval 0.12 to 20"
-    assert wording.bounds(1, 2, "range") == "range 1.0 to 2.0"
-
-
-def test_a_span_names_its_unit_once():
-    assert wording.span(pandas.Series([0.224, 0.2]), wording.percent) == "20 to 22 %"
-    assert wording.span(pandas.Series([29.3, 3558.0]), wording.duration) == "29 s to 59 min"
 
 
 def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
