@@ -1,20 +1,19 @@
-import pickle
+"""MNIST's networks against an independent one, its layers, its evaluation, and its loading processes."""
 
 import psutil
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import RandomSampler, SequentialSampler
 
 import small
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.torch.training import memory_format
+from benchbook.frameworks.workload import Settings
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
+from benchbook.studies.mnist_speedup.network_torch import ByteDropout, FormatKeepingMaxPool2d, LeanNetwork, Network
 from fakes import CPU
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
-
-MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")
@@ -22,35 +21,35 @@ def tiny():
     return small.images((28, 28), 70, 20)
 
 
-@pytest.fixture
-def without_moving(monkeypatch):
-    """Let a workload be built for an accelerator that is not here."""
-    monkeypatch.setattr(network_torch.Network, "to", lambda self, kind: self)
-    monkeypatch.setattr(network_torch, "flops_per_sample", lambda model, inputs: 0.0)
+def _controlled(tiny, **options):
+    return mnist.build(tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
 
 
-def _controlled(tiny, device=CPU, **options):
-    return mnist.build(tiny, device, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
-
-
-def test_network_computes_what_an_independent_one_computes_with_its_weights():
-    network = network_torch.Network().eval()
-    convolutions = nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)
-    dense = nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10), nn.LogSoftmax(dim=1)
-    independent = nn.Sequential(*convolutions, *dense).eval()
-    own = network.state_dict()
+@pytest.mark.parametrize("settings", [Settings(), Settings(channels_last=True)])
+@pytest.mark.parametrize("make", [Network, LeanNetwork])
+def test_a_network_computes_what_an_independent_one_computes_with_its_weights(make, settings):
+    network = make()
+    network.dropout1.p = network.dropout2.p = 0.0
+    convolutions = nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)
+    dense = nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(dim=1)
+    independent = nn.Sequential(*convolutions, *dense)
     names = ["convolution1", "convolution2", "dense1", "dense2"]
-    values = [own[f"{name}.{part}"] for name in names for part in ("weight", "bias")]
+    values = [network.state_dict()[f"{name}.{part}"] for name in names for part in ("weight", "bias")]
     independent.load_state_dict(dict(zip(independent.state_dict(), values, strict=True)))
-    images = torch.randn(5, 1, 28, 28)
-    outputs = network(images)
-    torch.testing.assert_close(outputs, independent(images))
-    torch.testing.assert_close(outputs.exp().sum(dim=1), torch.ones(5))
+    images, labels = torch.randn(16, 1, 28, 28), torch.arange(16) % 10
+    network.to(memory_format=memory_format(images, settings))
+    for each in (network, independent):
+        nn.functional.nll_loss(each(images), labels).backward()
+    torch.testing.assert_close(network(images), independent(images))
+    own = [network.get_parameter(f"{name}.{part}").grad for name in names for part in ("weight", "bias")]
+    for gradient, parameter in zip(own, independent.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("dropout1", 0.75), ("dropout2", 0.5)])
-def test_network_drops_a_quarter_and_then_a_half_while_it_trains(name, kept):
-    network, seen = network_torch.Network(), []
+@pytest.mark.parametrize("make", [Network, LeanNetwork])
+def test_a_network_drops_a_quarter_and_then_a_half_while_it_trains(make, name, kept):
+    network, seen = make(), []
     getattr(network, name).register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
     network(torch.randn(64, 1, 28, 28))
     ((before, after),) = seen
@@ -58,35 +57,42 @@ def test_network_drops_a_quarter_and_then_a_half_while_it_trains(name, kept):
     assert share == pytest.approx(kept, abs=0.05)
 
 
-def test_learning_rate_is_1_and_seven_tenths_after_each_epoch(tiny):
-    workload = _controlled(tiny, data_resident=True)
-    rates = []
-    for epoch in range(3):
-        rates.append(workload.optimizer.param_groups[0]["lr"])
-        workload.step(next(iter(workload.batches(epoch))))
-        workload.end_epoch()
-    assert rates == pytest.approx([1.0, 0.7, 0.49])
-    assert workload.epoch == 3
-    assert isinstance(workload.optimizer, torch.optim.Adadelta)
+@pytest.mark.parametrize("p", [0.25, 0.5, 1 / 256])
+def test_a_share_is_dropped_the_rest_scaled_and_its_gradient_too(p):
+    values = torch.ones(1000, 1001, requires_grad=True)
+    dropped = ByteDropout(p)(values)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+    # Five standard deviations of a million draws.
+    assert (dropped == 0).float().mean().item() == pytest.approx(p, abs=5 * (p * (1 - p) / 1e6) ** 0.5)
+    rows, columns = (dropped == 0).float().mean(1), (dropped == 0).float().mean(0)
+    expected = (p * (1 - p) / 1000) ** 0.5
+    assert [rows.std().item(), columns.std().item()] == pytest.approx([expected, expected], rel=0.15)
+    dropped.sum().backward()
+    torch.testing.assert_close(values.grad, dropped.detach())
 
 
-@pytest.mark.parametrize(
-    ("device", "variant", "workers", "shuffled"),
-    [
-        *[(CPU, "reference", 0, False), (MPS, "reference", 1, True), (CUDA, "reference", 1, True)],
-        *[(device, "controlled", 2, True) for device in (CPU, MPS, CUDA)],
-    ],
-)
-def test_loaders_are_the_articles_or_the_same_on_every_device(tiny, without_moving, device, variant, workers, shuffled):
-    workload = mnist.build(tiny, device, variant, num_workers=2)
-    loader, test = workload.train_batches(0), workload.test_batches()
-    pinned = device.kind == "cuda"  # MPS has no pinned memory
-    assert (loader.num_workers, loader.pin_memory, loader.batch_size) == (workers, pinned, 64)
-    assert (test.num_workers, test.pin_memory, test.batch_size) == (workers, pinned, 1000)
-    sampler = RandomSampler if shuffled else SequentialSampler
-    assert (type(loader.sampler), type(test.sampler)) == (sampler, sampler)
-    again = mnist.build(tiny, CPU, "controlled").train_batches(0).sampler
-    assert list(loader.sampler) == (list(again) if shuffled else list(range(50)))
+def test_every_draw_is_another_a_seed_repeats_it_and_evaluation_draws_none():
+    layer, values = ByteDropout(0.5), torch.ones(3, 7, 5)  # 105 values: not a whole number of eights
+    torch.manual_seed(1)
+    first, second = layer(values), layer(values)
+    torch.manual_seed(1)
+    assert torch.equal(layer(values), first)
+    assert not torch.equal(first, second)
+    assert layer.eval()(values) is values
+
+
+@pytest.mark.parametrize("p", [0.2, -0.25, 1.0])
+def test_a_share_that_bytes_cannot_give_is_an_error(p):
+    with pytest.raises(ValueError, match=rf"p {p}; allowed: 0 to less than 1, in steps of 1/256"):
+        ByteDropout(p)
+
+
+def test_the_gradient_of_pooling_keeps_the_memory_format():
+    images, seen = torch.randn(4, 8, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_(), []
+    pooled = FormatKeepingMaxPool2d(2)(images)
+    pooled.register_hook(seen.append)
+    pooled.flatten(1).square().sum().backward()
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("data_resident", [True, False])
@@ -100,19 +106,9 @@ def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkey
     evaluation = workload.evaluate()
     by_hand = [-outputs[i, label].item() for i, label in enumerate(tiny.test_labels)]
     right = sum(outputs[i].argmax().item() == label for i, label in enumerate(tiny.test_labels))
-    assert evaluation.samples == 20
     assert float(evaluation.loss) == pytest.approx(sum(by_hand) / 20, rel=1e-5)
     assert float(evaluation.accuracy) == pytest.approx(right / 20)
-    assert evaluation.metric == "top1"
     assert workload.model.training
-
-
-def test_images_with_transforms_can_be_sent_to_a_spawned_worker(tiny):
-    images = _controlled(tiny).train_batches(0).dataset
-    again = pickle.loads(pickle.dumps(images))
-    assert len(again) == len(images) == 50
-    assert torch.equal(again[3][0], images[3][0])
-    assert again[3][1] == images[3][1]
 
 
 def test_loading_processes_stay_from_epoch_to_epoch_and_deliver_what_each_epoch_has(tiny):

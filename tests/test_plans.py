@@ -1,13 +1,18 @@
-"""Every study's plan: what it refuses, before any framework is imported, and what it says of its loaders."""
+"""Every study's plan: what it refuses, before any framework is imported; its loaders and learning rates in torch."""
 
+import importlib
+import math
+import pickle
 import subprocess
 import sys
 
 import numpy
 import pytest
 
+import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
+from benchbook.machine import identity
 from benchbook.studies.datasets import Dataset
 from small import GREY, PLANS, SMALL
 
@@ -18,6 +23,7 @@ def masks(side: int) -> Dataset:
 
 DATA = {study: data for study, (data, _) in SMALL.items()}  # 20 images each
 BELOW_ONE_WORKER = {"simclr_epochs": 0}  # its -1 is one for each core
+M1 = {"model": "nanogpt_char", "batch_size": 128}  # whose products hold too few tokens for that
 # Of a single study.
 REFUSED = [
     ("mobilenetv2_energy", {"batch_size": 21}, "batch_size 21; allowed: up to 20"),
@@ -40,6 +46,10 @@ REFUSED = [
     ("gpt_tokens", {"sequence_length": 65}, "sequence_length 65; allowed: 0 to 64"),
     ("gpt_tokens", {"lora_rank": -1}, "lora_rank -1; allowed: 0 to 128"),
     ("gpt_tokens", {"dataset": None}, "dataset None; allowed: a text"),
+    *[
+        ("gpt_tokens", M1 | {"device": Device("mps", chip)}, f"128; allowed: up to 127: {chip} multiplies wrongly")
+        for chip in ("Apple M1 Pro", "Apple M2")
+    ],
     ("gpt_tokens", {"model": "nanogpt_char"}, "a part is no longer than a sequence of 256 tokens"),
 ]
 
@@ -52,12 +62,7 @@ def plan(study: str, framework: str | None = None, **choices):
 def test_every_study_that_trains_has_a_plan_whose_defaults_are_checked():
     assert set(PLANS) == set(DATA)
     for study, made in PLANS.items():
-        found = plan(study)
-        assert (found.variant, found.MODEL == made.MODEL, found.columns()["num_workers"] >= 0) == (
-            "reference",
-            True,
-            True,
-        )
+        assert (plan(study).variant, plan(study).MODEL) == ("reference", made.MODEL)
 
 
 @pytest.mark.parametrize("study", PLANS)
@@ -104,21 +109,66 @@ def test_plans_import_no_framework():
 
 
 @pytest.mark.parametrize(
-    ("study", "variant", "kind", "workers"),
+    ("study", "variant", "kind", "num_workers", "workers", "shuffled"),
     [
-        ("mnist_speedup", "reference", "cpu", 0),
-        ("mnist_speedup", "reference", "mps", 1),
-        ("mnist_speedup", "controlled", "cuda", 5),
-        ("vae_stability", "reference", "cpu", 0),
-        ("vae_stability", "reference", "cuda", 1),
-        ("vae_stability", "controlled", "cpu", 5),
-        ("simclr_epochs", "reference", "cpu", 8),
-        ("simclr_epochs", "controlled", "mps", 5),
-        ("simclr_epochs", "tuned", "cuda", 0),
+        ("mnist_speedup", "reference", "cpu", 5, 0, False),
+        ("mnist_speedup", "reference", "mps", 5, 1, True),
+        ("mnist_speedup", "reference", "cuda", 5, 1, True),
+        ("mnist_speedup", "controlled", "cpu", 5, 5, True),
+        ("mnist_speedup", "controlled", "cuda", 5, 5, True),
+        ("vae_stability", "reference", "cpu", 5, 0, True),
+        ("vae_stability", "reference", "cuda", 5, 1, True),
+        ("vae_stability", "controlled", "cpu", 5, 5, True),
+        ("simclr_epochs", "reference", "cpu", 5, 8, True),
+        ("simclr_epochs", "controlled", "mps", 5, 5, True),
+        ("simclr_epochs", "controlled", "cuda", -1, 3, True),  # one for each core
     ],
 )
-def test_reference_has_the_articles_workers_and_controlled_those_that_are_chosen(study, variant, kind, workers):
-    made = plan(study, device=Device(kind, "a chip"), variant=variant, num_workers=5)
-    assert made.columns()["num_workers"] == workers
-    if study != "simclr_epochs":
-        assert plan(study, variant="controlled", data_resident=True, num_workers=5).workers == 0
+def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(
+    monkeypatch, study, variant, kind, num_workers, workers, shuffled
+):
+    network = importlib.import_module(f"benchbook.studies.{study}.network_torch")
+    monkeypatch.setattr(network.Network, "to", lambda self, *place: self)  # of devices that are not here
+    monkeypatch.setattr(network, "flops_per_sample", lambda *given: 0.0)
+    monkeypatch.setattr(identity, "usable_cores", lambda: 3)
+    chosen = {"device": Device(kind, "a chip"), "variant": variant, "num_workers": num_workers}
+    assert (plan(study, **chosen).workers, plan(study, **chosen).shuffles) == (workers, shuffled)
+    unloaded = {"variant": "tuned"} if study == "simclr_epochs" else {"variant": "controlled", "data_resident": True}
+    assert plan(study, num_workers=5, **unloaded).workers == 0
+    if study == "vae_stability":  # which takes the images of MNIST's loaders
+        return
+    made = small.build(study, **chosen)
+    train, test, is_simclr = made.train_batches(0), made.test_batches(), study == "simclr_epochs"
+    for loader in (train, test, made.bank_batches() if is_simclr else test):
+        pinned = kind == "cuda" and not is_simclr  # MPS has no pinned memory
+        assert (loader.num_workers, loader.pin_memory) == (workers, pinned)
+        assert len(pickle.loads(pickle.dumps(loader.dataset))) == len(loader.dataset)  # a spawned worker gets it
+    assert (train.batch_size, train.drop_last, type(train.sampler).__name__) == (
+        (8, is_simclr, "RandomSampler" if shuffled else "SequentialSampler")
+    )
+    assert test.batch_size == {"mnist_speedup": 1000}.get(study, 8)
+    assert made.description()["num_workers"] == workers
+
+
+@pytest.mark.parametrize(
+    ("study", "options", "expected"),
+    [
+        ("mnist_speedup", {}, [1.0, 0.7, 0.49]),
+        ("vae_stability", {}, [1e-3] * 3),
+        ("simclr_epochs", {"batch_size": 16}, [0.0075 * (1 + math.cos(math.pi * n / 200)) / 2 for n in range(3)]),
+        # Of these two in each step, of which an epoch has one here.
+        ("gpt_tokens", {"steps_per_epoch": 1}, [1e-3 * (n + 1) / 101 for n in range(3)]),
+        (
+            "resnet50_cost",
+            {"data": None, "schedule_epochs": 4e-4, "learning_rate": 0.2},
+            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (n + 1) for n in range(2)],
+        ),
+    ],
+)
+def test_the_learning_rate_is_that_of_the_epoch_or_of_the_step(study, options, expected):
+    made, rates = small.build(study, Device("cpu", "a processor"), **options), []
+    for _ in expected:
+        rates.append({group["lr"] for group in made.optimizer.param_groups})
+        made.step(next(iter(made.batches(made.epoch))))
+        made.end_epoch()
+    assert [*map(list, rates)] == [[pytest.approx(rate)] for rate in expected]

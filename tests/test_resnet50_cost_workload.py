@@ -15,7 +15,7 @@ from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import failures, parity
-from benchbook.studies.datasets import Collection, DatasetUnavailable, Pictures, collect
+from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.network_torch import decayed_apart
@@ -108,16 +108,6 @@ def test_weight_decay_takes_all_but_batch_norms(synthetic):
     assert len(decayed["params"]) == 53 + 2  # the convolutions, the head's kernel and its bias
 
 
-def test_the_rate_is_per_256_images_and_changes_with_every_step(synthetic):
-    made = resnet50.build(None, CPU, image_size=32, batch_size=8, schedule_epochs=4e-4, learning_rate=0.2)
-    rates = []
-    for batch, _ in zip(made.batches(0), range(2), strict=False):
-        rates.append(made.optimizer.param_groups[0]["lr"])
-        made.step(batch)
-    steps = 1_281_167 // 8 * 4e-4 / 18
-    assert rates == pytest.approx([0.2 * 8 / 256 / steps * (step + 1) for step in range(2)])
-
-
 def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
     made = resnet50.build(None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True))
     batches = iter(made.batches(0))
@@ -164,24 +154,6 @@ def test_random_boxes_keep_area_and_ratio_and_fill_the_range():
     left, upper, right, lower = inputs.random_box(1000, 10, random)
     assert (right - left, lower - upper, (left + right) / 2) == pytest.approx((40 / 3, 10, 500))
     assert inputs.middle_box(512, 256) == (144.0, 16.0, 368.0, 240.0)
-
-
-def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path, monkeypatch):
-    monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DatasetUnavailable, match="no folder imagenet/"):
-        collect("imagenet", str(tmp_path))
-    for part in ("train", "val"):
-        for name, size in (("cat", 20), ("dog", 30)):
-            folder = tmp_path / "imagenet" / part / name
-            folder.mkdir(parents=True)
-            Image.new("L", (size, size), 200).save(folder / f"{name}.jpeg")
-    found = collect("imagenet", str(tmp_path))
-    assert (found.name, found.num_classes, len(found.train), found.test.labels.tolist()) == ("imagenet", 2, 2, [0, 1])
-    assert (found.train.open(1).size, found.train.open(1).mode) == ((30, 30), "RGB")
-    assert collect("shapes").train.open(0).size == (32, 32)
-    with pytest.raises(ValueError, match="unknown data set 'mars'; allowed: synthetic, imagenet, "):
-        resnet50.collect("mars")
 
 
 def test_a_batch_that_no_memory_holds_is_out_of_memory():

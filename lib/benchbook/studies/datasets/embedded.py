@@ -109,27 +109,14 @@ def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZ
     for name, value, least in (("num_train", num_train, 1), ("num_test", num_test, 1), ("size", size, 8)):
         if value < least:
             raise ValueError(f"{name} {value}; allowed: {least} or more")
-    corners, greys = draw_triangles(num_train + num_test, seed)
-    scaled = numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int)
-    images = numpy.stack([fill_triangle(each, grey, size) for each, grey in zip(scaled, greys, strict=True)])
+    random, count = numpy.random.RandomState(seed), num_train + num_test
+    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))  # first: for another count, greys are others
+    greys = numpy.rint(random.randint(DARKEST, BRIGHTEST + 1, (count, 3)) @ numpy.array(LUMA)).astype(int)
+    images = numpy.zeros((count, size, size), numpy.uint8)
+    for place, scaled in enumerate(numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int).tolist()):
+        image = Image.new("L", (size, size))
+        ImageDraw.Draw(image).polygon([tuple(corner) for corner in scaled], fill=int(greys[place]))
+        images[place] = numpy.asarray(image)
     masks = (images > THRESHOLD).astype(numpy.uint8)
     parts = images[:num_train], masks[:num_train], images[num_train:], masks[num_train:]
     return Dataset(f"triangles-{size}px", *parts)
-
-
-def draw_triangles(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return corners, shape (count, 3, 2), x before y, in pixels of the article's size; and greys, shape (count,).
-
-    For another `count` all brightnesses are others: the generator is asked for all corners first.
-    """
-    random = numpy.random.RandomState(seed)
-    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))
-    colours = random.randint(DARKEST, BRIGHTEST + 1, (count, 3))
-    return corners, numpy.rint(colours @ numpy.array(LUMA)).astype(int)
-
-
-def fill_triangle(corners: numpy.ndarray, grey: int, size: int) -> numpy.ndarray:
-    """Return one image, uint8, shape (size, size), of a filled triangle on black."""
-    image = Image.new("L", (size, size))
-    ImageDraw.Draw(image).polygon([tuple(corner) for corner in corners.tolist()], fill=int(grey))
-    return numpy.asarray(image)
