@@ -2,14 +2,14 @@
 
 import functools
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
+import plants
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.torch import training as runtime
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
@@ -91,7 +91,9 @@ OPTIMIZERS = {
     "sgd": lambda parts: torch.optim.SGD(parts, 0.1),
     "momentum": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9),
     "nesterov": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, weight_decay=1e-4),
-    "momentum fused": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, fused=True),
+    "momentum fused": lambda parts: torch.optim.SGD(
+        parts, 0.1, momentum=0.9, weight_decay=5e-4, fused=True
+    ),  # as plants.tiny
     "nesterov fused": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, fused=True),
     "adam": lambda parts: torch.optim.Adam(parts, 1e-3),
     "adam fused": lambda parts: torch.optim.Adam(parts, 1e-3, fused=True),
@@ -99,31 +101,15 @@ OPTIMIZERS = {
 }
 
 
-def scaled_workload(optimizer: str) -> TorchWorkload:
-    """Return a small network in amp_fp16 whose first step overflows at the scaler's first scale, and no later one."""
-    torch.manual_seed(0)
-    model = nn.Linear(4, 3)
-    chosen = OPTIMIZERS[optimizer](model.parameters())
-    images, labels = torch.randn(8, 4), torch.arange(8) % 3
-    # Half of float16's range: scaled by 2**16 the first gradients overflow, by 2**2 they do not.
-    factor = 100.0
-    return TorchWorkload(
-        device=CPU,
-        batch_size=8,
-        model=model,
-        loss=lambda outputs, target: factor * nn.functional.cross_entropy(outputs, target),
-        optimizer=chosen,
-        scheduler=torch.optim.lr_scheduler.ConstantLR(chosen, factor=1.0),
-        train_batches=lambda epoch: iter([(images, labels)] * 30),
-        test_batches=lambda: iter([(images, labels)]),
-        plain=Plain(
-            make_network=lambda: nn.Linear(4, 3),
-            loss=lambda outputs, target: factor * nn.functional.cross_entropy(outputs, target),
-            make_optimizer=lambda: SGD(lambda step: 0.1, momentum=0.9),  # as the optimisers of that name
-            batch_size=8,
-        ),
-        settings=Settings("amp_fp16", fused="fused" in optimizer),
-    )
+def overflowing(optimizer: str) -> TorchWorkload:
+    """Return a small network in amp_fp16 whose first steps overflow."""
+    workload = plants.tiny()
+    chosen = OPTIMIZERS[optimizer](workload.model.parameters())
+    schedule = torch.optim.lr_scheduler.ConstantLR(chosen, factor=1.0)
+    settings = Settings("amp_fp16", fused="fused" in optimizer)
+    workload = replace(workload, optimizer=chosen, scheduler=schedule, settings=settings)
+    workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    return workload
 
 
 @pytest.fixture
@@ -135,9 +121,8 @@ def _memory_is_dirty(monkeypatch):
 @pytest.mark.usefixtures("_memory_is_dirty")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(optimizer):
-    workload = scaled_workload(optimizer)
+    workload = overflowing(optimizer)
     fresh = [part.detach().clone() for part in workload.model.parameters()]
-    workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     batch = next(workload.batches(0))
     workload.step(batch)
     assert workload.scaler.get_scale() == 2.0**39  # it did overflow
@@ -152,8 +137,7 @@ def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(o
 def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(tmp_path, monkeypatch, fixed):
     if not fixed:  # as torch makes momentum itself
         monkeypatch.setattr("benchbook.frameworks.torch.training.begin_momentum", lambda optimizer: None)
-    workload = scaled_workload("momentum fused")
-    workload.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    workload = overflowing("momentum fused")
     verdict = parity.check(workload, run(tmp_path), 3)
     assert verdict.passed == fixed, verdict.reason
 
