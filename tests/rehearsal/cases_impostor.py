@@ -32,14 +32,6 @@ def device(monkeypatch):
         yield devices.pick("best")
 
 
-def test_the_impostor_is_picked_and_its_tensors_are_its_own(device):
-    assert device.kind == KIND
-    tensor = torch.zeros(2, device=KIND)
-    assert tensor.device.type == impostor.NAME
-    assert (tensor + 1).device.type == impostor.NAME
-    assert torch.ones(2).to(KIND).cpu().tolist() == [1, 1]
-
-
 def test_devices_do_not_mix(device):
     there, here = torch.ones(2, device=KIND), torch.ones(2)
     with pytest.raises(RuntimeError, match="two devices"):
@@ -53,12 +45,10 @@ def test_devices_do_not_mix(device):
 
 @pytest.mark.skipif(KIND != "mps", reason="only MPS has none")
 def test_mps_has_no_float64(device):
-    for make in (
-        lambda: torch.zeros(2, device=KIND, dtype=torch.float64),
-        lambda: torch.zeros(2, device=KIND).double(),
-    ):
-        with pytest.raises(TypeError, match="float64"):
-            make()
+    with pytest.raises(TypeError, match="float64"):
+        torch.zeros(2, device=KIND, dtype=torch.float64)
+    with pytest.raises(TypeError, match="float64"):
+        torch.zeros(2, device=KIND).double()
 
 
 @pytest.mark.parametrize(

@@ -87,17 +87,16 @@ def test_each_window_enters_the_arithmetic_of_its_own_workload(monkeypatch):
     assert evaluated == [True, False]
 
 
+SGD = functools.partial(torch.optim.SGD, lr=0.1)
 OPTIMIZERS = {
-    "sgd": lambda parts: torch.optim.SGD(parts, 0.1),
-    "momentum": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9),
-    "nesterov": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, weight_decay=1e-4),
-    "momentum fused": lambda parts: torch.optim.SGD(
-        parts, 0.1, momentum=0.9, weight_decay=5e-4, fused=True
-    ),  # as plants.tiny
-    "nesterov fused": lambda parts: torch.optim.SGD(parts, 0.1, momentum=0.9, nesterov=True, fused=True),
-    "adam": lambda parts: torch.optim.Adam(parts, 1e-3),
-    "adam fused": lambda parts: torch.optim.Adam(parts, 1e-3, fused=True),
-    "adadelta": lambda parts: torch.optim.Adadelta(parts, 1.0),
+    "sgd": SGD,
+    "momentum": functools.partial(SGD, momentum=0.9),
+    "nesterov": functools.partial(SGD, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    "momentum fused": functools.partial(SGD, momentum=0.9, weight_decay=5e-4, fused=True),  # as plants.tiny
+    "nesterov fused": functools.partial(SGD, momentum=0.9, nesterov=True, fused=True),
+    "adam": torch.optim.Adam,
+    "adam fused": functools.partial(torch.optim.Adam, fused=True),
+    "adadelta": torch.optim.Adadelta,
 }
 
 
