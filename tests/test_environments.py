@@ -244,7 +244,7 @@ def test_keras_trains_three_steps_on_the_macs_tensorflow(python):
 
 @pytest.mark.slow
 def test_the_library_passes_its_tests_with_the_macs_versions(python):
-    marks = "not slow and not notebook and not browser"
+    marks = "not slow and not notebook and not browser and not slurm"
     command = [python, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-m", marks]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=layout.root())
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
