@@ -69,6 +69,19 @@ def test_a_job_is_submitted_with_a_node_of_its_own_and_answered_by_its_id_or_a_r
         slurm.submit([], ["true"])
 
 
+def test_a_job_fails_where_points_are_left_out_and_nowhere_else(tmp_path, monkeypatch):
+    left_out = []
+    profiles.write_points(tmp_path / "toy.json", [])
+    monkeypatch.setattr("sys.argv", ["cluster", str(tmp_path / "toy.json"), "desk"])
+    monkeypatch.setattr(cluster.processes, "stop_on_signals", lambda: None)
+    monkeypatch.setattr(cluster.session, "measure", lambda points, name: left_out)
+    monkeypatch.setenv("BENCHBOOK_STATE", "")
+    cluster.main()
+    left_out.append((point("vae_stability"), "OSError: no room"))
+    with pytest.raises(SystemExit, match="OSError: no room"):
+        cluster.main()
+
+
 def test_the_example_of_a_site_is_one_and_says_what_its_nodes_have():
     site = cluster.read_site(layout.root() / "sites" / "example.yaml")
     assert (site.partition, site.gpu_type) == ("gpu", "a100")
@@ -101,6 +114,8 @@ def test_a_site_is_for_a_cluster_alone_and_a_cluster_has_a_name(tmp_path):
         cluster.chosen("lsf", None)
     with pytest.raises(ValueError, match=r"site\.yaml: it is a cluster's"):
         cluster.chosen("local", tmp_path / "site.yaml")
+    with pytest.raises(profile_files.ProfileError, match=r"site\.yaml does not exist"):
+        cluster.chosen("slurm", tmp_path / "site.yaml")
     with pytest.raises(ValueError, match="MACHINE=name"):
         cluster.check_name("")
 

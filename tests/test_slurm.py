@@ -138,6 +138,7 @@ def test_a_study_is_a_job_that_keeps_the_order_and_holds_its_own_calibration(des
     desk.start("calibrate toy tot")
     status, text = desk.end()
     assert status == 0, text
+    assert text.count(" COMPLETED, ") == 2
     rows = desk.rows()
     assert set(rows["status"]) == {"ok"}
     assert set(rows["machine"]) == {desk.machine}

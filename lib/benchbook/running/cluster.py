@@ -273,7 +273,8 @@ def main() -> None:
         left_out = session.measure(profiles.read_points(points), name)
     except Stopped as stop:
         sys.exit(stop.status)
-    sys.exit("\n".join(f"Left out: {point.title} ({reason})" for point, reason in left_out))
+    if left_out:
+        sys.exit("\n".join(f"Left out: {point.title} ({reason})" for point, reason in left_out))
 
 
 if __name__ == "__main__":
