@@ -96,16 +96,13 @@ def test_a_process_computes_with_one_framework_and_says_so():
         import_keras(other)
 
 
-def test_it_learns_reads_no_loss_meanwhile_and_says_what_it_is(data):
+def test_it_learns_and_reads_no_loss_meanwhile(data):
     made = workload(data)
     losses = [made.step(batch) for epoch in range(3) for batch in made.batches(epoch)]
     assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)  # each is on the device still
     assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
     assert made.mean_loss(losses[-6:]) < 0.7 * float(losses[0])
-    told = made.description()
-    assert told["parameters"] == 3 * 3 * 3 * 4 + 4 * 4 + 64 * 3 + 3
-    assert (told["precision"], told["batch_size"], told["model"]) == ("fp32", 8, "tiny")
-    assert told["compiled"] is (FRAMEWORK == "jax")
+    assert made.description()["compiled"] is (FRAMEWORK == "jax")
 
 
 def test_a_step_is_what_an_independent_formula_gives(data):

@@ -10,7 +10,8 @@ from small import PICTURES, PLANS, SMALL
 
 # JAX compiles each of these networks for half a minute, and TensorFlow a step of the two for long.
 KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"), ("tensorflow", "mobilenetv2_energy"))
-pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx", slow=KERAS_TAKES_LONG)
+ALL = "torch", "tensorflow", "jax", "mlx"
+pytestmark = pytest.mark.frameworks(*ALL, slow=KERAS_TAKES_LONG)
 
 
 # What training changes, and what rows call parameters: with Keras, and MobileNetV2 everywhere, moving statistics too.
@@ -111,11 +112,7 @@ def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framewor
     workload.restore(fresh)
 
 
-@pytest.mark.frameworks(
-    *("torch", "tensorflow", "jax", "mlx"),
-    studies=RESIDENT,
-    slow=KERAS_TAKES_LONG,
-)
+@pytest.mark.frameworks(*ALL, studies=RESIDENT, slow=KERAS_TAKES_LONG)
 def test_resident_and_loaded_data_hold_every_image_once_with_its_label(study, framework):
     """torch's sampler and a resident permutation give two orders: images are sorted before they are compared."""
 
@@ -145,10 +142,7 @@ def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework)
     assert not numpy.all(workload.plain.labels((batch[0], numpy.roll(batch[1], 1, axis=0)), 0))
 
 
-@pytest.mark.frameworks(
-    *("torch", "tensorflow", "jax", "mlx"),
-    slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs")),
-)
+@pytest.mark.frameworks(*ALL, slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs")))
 def test_what_doctor_tries_is_right(study, framework):
     """Three steps of the smallest workload are those of float64; a step, its repetition and a test are finite."""
     state, detail, _ = doctor.check_study(devices.pick("cpu", framework), PLANS[study])

@@ -259,6 +259,11 @@ def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file
         ({"loss": "OWN:nothing"}, "a step of words on a batch of .* raised TypeError"),
         ({"loss": "OWN:of_nothing"}, "the loss of the first step is (nan|inf); allowed: a finite number"),
         ({"optimizer": "lion"}, "optimizer 'lion'; allowed: sgd, adam, adamw"),
+        pytest.param(
+            {"network": "OWN:softened"},
+            "ends in a softmax; allowed without a loss: logits",
+            marks=pytest.mark.skipif(not IS_KERAS, reason="a softmax at the end of a torch network cannot be told"),
+        ),
     ],
     ids=str,
 )
@@ -271,12 +276,6 @@ def test_what_does_not_fit_is_said_with_what_is_allowed(own, tmp_path, choices, 
         named = text(own, **named)
     with pytest.raises(ValueError, match=message):
         your_network.check(your_network.build(plan(**named)), run(tmp_path))
-
-
-@pytest.mark.skipif(not IS_KERAS, reason="a softmax at the end of a torch network cannot be told")
-def test_probabilities_are_no_logits(own):
-    with pytest.raises(ValueError, match="ends in a softmax; allowed without a loss: logits"):
-        your_network.build(plan(network=own("softened")))
 
 
 def test_every_batch_size_is_a_row_and_one_that_fails_ends_it(own, tmp_path):
@@ -307,7 +306,7 @@ def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, mon
 
 
 @pytest.mark.parametrize(("most", "tried"), [(40, [8, 16, 32, 64, 48, 40, 44]), (7, [8, 6, 7]), (4, [8, 6, 5])])
-def test_the_largest_batch_is_looked_for(own, tmp_path, monkeypatch, most, tried):
+def test_the_largest_batch_is_looked_for(tmp_path, monkeypatch, most, tried):
     asked = []
 
     def attempt(build, record, batch_size, seconds, bytes_each):
