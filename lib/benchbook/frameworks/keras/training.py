@@ -82,8 +82,7 @@ class KerasSubject(ParitySubject):
         gradients = self._differentiate(batch) if differentiated else {}
         self.load({}, before)  # to differentiate moves them, too
         loss = float(self.workload.step(batch))
-        self.network.update_model()
-        passed, self.num_passed = self.num_passed, int(to_host(self.network.iterations.value))
+        passed, self.num_passed = self.num_passed, self.network.steps_taken()
         return loss, gradients, self.num_passed > passed or not self.network.is_loss_scaled
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
