@@ -106,7 +106,19 @@ class Rounded(torch.autograd.Function):
         return gradient
 
 
-FUNCTIONS = {"swish": Swish.apply, "wrong": WrongSwish.apply, "rounded": Rounded.apply}
+class Reversed(torch.autograd.Function):
+    """Its gradient is reversed, on purpose: https://arxiv.org/abs/1505.07818."""
+
+    @staticmethod
+    def forward(context, inputs):
+        return inputs.view_as(inputs)
+
+    @staticmethod
+    def backward(context, gradient):
+        return -gradient
+
+
+FUNCTIONS = {"swish": Swish.apply, "wrong": WrongSwish.apply, "rounded": Rounded.apply, "reversed": Reversed.apply}
 
 
 class WithFunction(nn.Module):

@@ -168,6 +168,7 @@ PRETRAINED = "weights=None, weights_backbone=None, num_classes=4"
         ("function", {}, ""),
         ("function", {"arguments": "name='wrong'"}, "WrongSwish.backward: norm 0.900"),
         ("function", {"arguments": "name='rounded'"}, ""),
+        ("function", {"arguments": "name='reversed'"}, ""),
         ("lazy", {}, ""),
         ("library", {}, ""),
         ("heads", {}, ""),
