@@ -113,11 +113,6 @@ def measured(record, monkeypatch):
     return take
 
 
-def parted(rows):
-    """Return the step at which the own path parts from the reference's, if it does."""
-    return judge.verdicts(rows)["parted_at"].dropna().tolist()
-
-
 def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_stays_is_seen():
     before = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.ones(4)}
     right = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.full(4, 0.9)}
@@ -189,6 +184,9 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
     assert verdict.passed
     assert verdict.num_steps == 4
     assert rows.reset_index(drop=True).equals(records.read(record.path))
+    rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))  # a right device may leave the path of float64
+    assert verdict.passed
+    assert judge.verdicts(rows)["parted_at"].tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +198,8 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
 def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, error, passed):
     rows, verdict = measured(Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
     assert verdict.passed is passed
-    assert parted(rows) == ([] if passed else [2])
+    assert judge.verdicts(rows)["parted_at"].dropna().tolist() == ([] if passed else [2])
     assert passed or "at step 2" in verdict.reason
-
-
-def test_a_right_device_may_leave_the_path_of_float64(measured):
-    rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))
-    assert verdict.passed
-    assert parted(rows) == [3]
 
 
 @pytest.mark.parametrize(
@@ -258,27 +250,22 @@ def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_
     assert nearness["worst_norm_ratio"] == 1.0 or nearness["worst_norm_ratio_layer"] == "b"
 
 
-def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(measured, record, monkeypatch):
-    def lacking(self, precision):
-        raise NotImplementedError("no such unit")
-
-    monkeypatch.setattr(Fake, "compared", lacking)
-    rows, verdict = measured(Fake(), "tf32", 1)
-    assert list(rows["status"]) == ["unsupported"]
-    assert not verdict.passed
+def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(digits, record):
+    workload = vae.build(digits, CPU, "controlled", data_resident=True)
+    assert not parity.check(workload, record, 1, "tf32").passed
+    rows = records.read(record.path)
+    assert rows[["status", "precision"]].values.tolist() == [["unsupported", "tf32"]]
+    assert "tf32" in rows["message"].item()
     assert record.marker.exists()
 
 
-def test_too_few_steps_and_unknown_precisions_are_errors(measured):
+def test_nothing_compared_is_not_passed_and_fewer_steps_and_unknown_precisions_are_errors(measured):
+    rows, verdict = measured(Fake(), num_steps=0)
+    assert (len(rows), verdict) == (0, Agreement(False, "not checked", 0))
     with pytest.raises(ValueError, match="num_steps -1; allowed: 0 or more"):
         measured(Fake(), num_steps=-1)
     with pytest.raises(ValueError, match="precision 'fp8'; allowed: fp32, tf32"):
         measured(Fake(), "fp8")
-
-
-def test_nothing_compared_is_not_passed(measured):
-    rows, verdict = measured(Fake(), num_steps=0)
-    assert (len(rows), verdict) == (0, Agreement(False, "not checked", 0))
 
 
 def test_one_verdict_is_of_one_run_and_precision(measured, record):
@@ -387,12 +374,6 @@ def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(di
     expected = path(0).gradients
     assert parity.compare(gradients, expected)["worst_cosine"] > 0.99
     assert 1 <= scale < 2**16
-
-
-def test_a_torch_workload_refuses_what_it_cannot_do(digits, record):
-    workload = vae.build(digits, CPU, "controlled", data_resident=True)
-    with pytest.raises(NotImplementedError, match="tf32"), workload.compared("tf32"):
-        pass
 
 
 @pytest.mark.parametrize("num_steps", [1, 3])
