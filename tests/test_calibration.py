@@ -18,7 +18,7 @@ from benchbook.measuring import calibration, sensors
 from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.mnist_speedup import network_torch as mnist
-from fakes import CPU, Clock, run
+from fakes import CPU, Clock
 from rows import make_row, make_rows
 
 CUDA = Device("cuda", "an NVIDIA GPU")
@@ -115,7 +115,7 @@ def test_sizes_ascend_and_what_is_out_of_range_is_an_error_that_names_the_value(
     assert calibration.matrix_sizes("1024 256 512") == (256, 512, 1024)
 
 
-def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left_out(rate, tmp_path):
+def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left_out(rate, record):
     # 8 times the work takes 8 times as long; 1024 would take 1.6 s, more than two windows.
     rate |= {("multiplication", 128, "fp32"): 0.003125, ("multiplication", 256, "fp32"): 0.025}
     rate |= {("multiplication", 512, "fp32"): 0.2}
@@ -123,7 +123,6 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     rate |= {("multiplication", 512, "bf16"): 0.4}
     rate["multiplication", 128, "fp16"] = RuntimeError('"addmm" not implemented for Half')
     budget = calibration.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
-    record = run(tmp_path)
     record.describe(settings={"idle_seconds": 2.0})
     calibration.measure_arithmetic(CPU, record, budget)
     rows = records.read(record.path)
@@ -148,9 +147,8 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     assert refused["seconds"].isna().all()
 
 
-def test_a_device_that_cannot_multiply_in_fp32_fails(rate, tmp_path):
+def test_a_device_that_cannot_multiply_in_fp32_fails(rate, record):
     rate["multiplication", 64, "fp32"] = RuntimeError("broken")
-    record = run(tmp_path)
     with pytest.raises(RuntimeError, match="broken"):
         calibration.measure_arithmetic(CPU, record, calibration.Budget(matrix_sizes=(64,)))
     assert records.read(record.path)["status"].tolist() == ["crashed"]
@@ -180,11 +178,10 @@ def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transf
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(0.13, "ok"), (0.12, "unsupported")])
-def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, tmp_path, seconds, status):
+def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, record, seconds, status):
     """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in 0.125 s."""
     rate |= {("copy", 1000): 0.25}
     rate |= {("copy", 1000, "host_to_device"): seconds, ("copy", 1000, "device_to_host"): 1.0}
-    record = run(tmp_path)
     calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
     rows = records.read(record.path).set_index("model")
     assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}

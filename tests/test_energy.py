@@ -116,20 +116,3 @@ def test_joules_have_a_ratio_within_one_boundary_and_otherwise_a_note(a, b, ener
     assert line[["energy_ratio", "energy_low", "energy_high"]].tolist() == pytest.approx(ratio, nan_ok=True)
     assert line["energy_note"] == note
     assert ratio == NONE or line["energy_interval"] == "range"
-
-
-def test_a_ratio_of_joules_has_the_interval_of_its_kernels():
-    a, b = (
-        pandas.concat(
-            [
-                windows(*[level * joules] * 6, run_id=f"{side}-{level}", session=side, **NVML)
-                for level in (0.98, 1.0, 1.02)
-            ],
-            ignore_index=True,
-        )
-        for side, joules in (("s1", 64.0), ("s2", 128.0))
-    )
-    line = compare.table(a, b).iloc[0]
-    assert line["energy_interval"] == "interval"
-    assert line["energy_ratio"] == pytest.approx(2.0)
-    assert 1.6 < line["energy_low"] < 2.0 < line["energy_high"] < 2.5

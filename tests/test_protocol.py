@@ -28,8 +28,12 @@ def _trained(rows):
 
 
 def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_windows=2)
+    workload = FakeWorkload(clock)
+    rows = _measure(workload, record, num_windows=2)
     assert rows.equals(records.read(record.path))
+    first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
+    assert workload.log == [*first, *second, "evaluate"]
+    assert rows[["epoch", "index"]].iloc[2:4].values.tolist() == [[1, 0], [2, 1]]
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
     assert set(rows["status"]) == {"ok"}
     assert set(rows["model"]) == {"fake"}
@@ -70,15 +74,6 @@ def test_losses_are_read_after_the_clock_has_stopped(clock):
     assert measures["seconds"] == 3
 
 
-def test_windows_of_whole_epochs_end_the_epoch_after_each(record, clock):
-    workload = FakeWorkload(clock)
-    rows = _trained(_measure(workload, record, num_windows=2))
-    first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
-    assert workload.log == [*first, *second, "evaluate"]
-    assert list(rows["epoch"]) == [1, 2]
-    assert list(rows["index"]) == [0, 1]
-
-
 def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_later_one(record, clock):
     workload = FakeWorkload(clock)
     rows = _trained(_measure(workload, record, num_windows=4, samples_per_window=8))
@@ -93,16 +88,16 @@ def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_lat
 
 
 @pytest.mark.parametrize(
-    ("window_seconds", "samples_per_window", "num_steps"), [(20.0, 0, 7), (20.0, 24, 6), (3, 4, 1)]
+    ("window_seconds", "samples_per_window", "num_steps"),
+    [(20.0, 0, 7), (20.0, 24, 6), (3, 4, 1), (0, 1, 1), (0, 4, 1), (0, 7, 2), (0, 9, 2)],
 )
-def test_a_window_lasts_as_long_as_planned_on_any_device(record, clock, window_seconds, samples_per_window, num_steps):
-    workload = FakeWorkload(clock)
+def test_a_window_lasts_as_long_as_planned_in_whole_steps(record, clock, window_seconds, samples_per_window, num_steps):
     plan = {"num_windows": 2, "window_seconds": window_seconds, "samples_per_window": samples_per_window}
-    rows = _measure(workload, record, **plan)
+    rows = _measure(FakeWorkload(clock), record, **plan)
     trained = _trained(rows)
     assert trained["seconds"].min() >= window_seconds
-    assert sum(isinstance(entry, tuple) for entry in workload.log[workload.log.index("restore") :]) == 2 * num_steps
-    assert rows["phase"].tolist()[:3] == ["compile", "warmup", "warmup"]
+    assert trained["steps"].tolist() == [num_steps] * 2
+    assert rows["phase"].tolist()[:3] == ["compile", "warmup", "warmup" if window_seconds else "train"]
     assert trained["loss"].iloc[0] == pytest.approx(sum(1 / step for step in range(1, num_steps + 1)) / num_steps)
 
 
@@ -119,13 +114,6 @@ def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_long_enough(sec
     assert tried[-1] + 5.0 >= 0.5
     assert num_steps * seconds >= 1.0 or len(tried) == 1
     assert sum(tried) < 4.0
-
-
-@pytest.mark.parametrize(("samples_per_window", "num_steps"), [(1, 1), (4, 1), (7, 2), (9, 2)])
-def test_window_is_rounded_to_whole_steps(record, clock, samples_per_window, num_steps):
-    workload = FakeWorkload(clock)
-    _measure(workload, record, samples_per_window=samples_per_window)
-    assert len([entry for entry in workload.log if isinstance(entry, tuple)]) == num_steps
 
 
 @pytest.mark.parametrize("samples_per_window", [0, 8])
@@ -183,6 +171,8 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record
 
 
 def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock):
+    with pytest.raises(ValueError, match="num_warmup_steps -1; allowed: 0 or more"):
+        protocol.warm_up(FakeWorkload(clock), record, num_steps=-1)
     with pytest.raises(MemoryError):
         protocol.warm_up(FakeWorkload(clock, broken_steps={0: MemoryError("no room")}), record)
     assert records.read(record.path)[["phase", "status"]].values.tolist() == [["compile", "out_of_memory"]]
@@ -201,11 +191,6 @@ def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock
 def test_a_plan_that_cannot_be_is_refused_with_what_is_allowed(wrong, message):
     with pytest.raises(ValueError, match=message):
         Plan(**wrong)
-
-
-def test_negative_number_of_warm_up_steps_is_refused(record, clock):
-    with pytest.raises(ValueError, match="num_warmup_steps -1; allowed: 0 or more"):
-        protocol.warm_up(FakeWorkload(clock), record, num_steps=-1)
 
 
 @pytest.fixture(scope="module")
