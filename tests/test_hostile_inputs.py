@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 import bad_files
 from benchbook.frameworks.devices import DeviceUnavailable
 from benchbook.machine import layout
-from benchbook.report import aggregation, tables
+from benchbook.report import aggregation
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.running import profiles
-from benchbook.studies import figures
 from rows import COMMITTED, contents, make_row, make_zip
 
 COUNTED = settings(
@@ -174,18 +173,6 @@ def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, mon
     assert not any((tmp_path / "outputs").rglob("*.csv"))
 
 
-@pytest.mark.parametrize("name", ["007", "1e5", "NA", "true", "2026-11-22"])
-def test_a_machines_name_stays_the_text_that_it_is(tmp_path, monkeypatch, command, name):
-    outputs_with(tmp_path, monkeypatch, {name: as_machine(bad_files.base(COMMITTED), name)})
-    packing.pack(name)
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
-    assert command("add", tmp_path / "outputs" / f"{name}.zip")[0] == 0
-    rows = records.merge(records.find(tmp_path / "theirs" / "runs" / name))
-    assert set(rows["machine"]) == {name}
-    figures.save_table(rows[["machine"]].assign(name=name).drop_duplicates(), tmp_path, "table")
-    assert tables.names(tmp_path / "table.csv") == {name: name}
-
-
 def outputs_with(tmp_path: Path, monkeypatch, machines: dict[str, bad_files.Files]) -> Path:
     """Write machines' files as the rows of this checkout; return their folder."""
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
@@ -276,9 +263,8 @@ def a_machine(number: int, draw: random.Random) -> bad_files.Files:
                 factor = draw.uniform(0.98, 1.02)
                 for name, power in (("seconds", 1), ("samples_per_second", -1)):
                     row[name] = row[name] and repr(float(row[name]) * factor**power)
-                row["peak_memory_bytes"] = row["peak_memory_bytes"] and int(row["peak_memory_bytes"]) + draw.randrange(
-                    9**6
-                )
+                memory = row["peak_memory_bytes"]
+                row["peak_memory_bytes"] = memory and int(memory) + draw.randrange(9**6)
             text = bad_files.as_csv(rows).decode()
         files[f"{study}/{point}/{run_id}.{file.rpartition('.')[2]}"] = text.encode()
     return files
@@ -306,18 +292,15 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
 
 def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeypatch):
     """A hundred machines, of each of which a file of two runs is damaged, side by side in one report."""
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    draw, runs, hurt = random.Random(34), tmp_path / "runs", []
+    draw, machines, hurt = random.Random(34), {}, []
     for number in range(100):
         files = a_machine(number, draw)
         trained = sorted(name for name in files if "calibrate" not in name)  # of each run, its rows and its manifest
         for place in (draw.choice(trained[:2]), draw.choice(trained[2:])):
             files[place] = damaged(files[place], place.endswith(".csv"), draw)
             hurt.append((f"m{number:03}", Path(place).stem))
-        for name, content in files.items():
-            (runs / f"m{number:03}" / name).parent.mkdir(parents=True, exist_ok=True)
-            (runs / f"m{number:03}" / name).write_bytes(content)
-    merged = aggregation.merge(runs)
+        machines[f"m{number:03}"] = files
+    merged = aggregation.merge(outputs_with(tmp_path, monkeypatch, machines))
     merged.write(tmp_path / "figures")
     measured, said = merged.evidence.measured, merged.left_out
     kept = set(zip(measured["machine"].str.partition(" ")[0], measured["run_id"], strict=True))
