@@ -60,6 +60,7 @@ def test_the_first_minute_and_the_last_stand_side_by_side(seconds, samples, stre
 
 def test_other_points_and_older_runs_are_left_out():
     assert statistics.sustained(windows([10], [10], settings="{}")).empty
+    assert statistics.sustained(windows([10], [10], phase="evaluate")).empty
     assert statistics.sustained(make_rows([])).empty
     assert statistics.first_and_last(statistics.sustained(make_rows([]))).empty
     old, new = (windows([10], [n], run_id=name, session=name) for name, n in (("run-1", 10), ("run-2", 20)))
