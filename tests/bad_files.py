@@ -260,6 +260,7 @@ CASES: dict[str, Change] = {
     "a CPU sold as a Mac": together(
         cell("device", "mps", None), cell("memory_method", "mps_driver_pool", None), parameter(device="mps")
     ),
+    "a Mac's CPU": manifest(machine={"system": "macOS 15.1"}),
     "a GPU of no system": together(
         cell("device", "cuda", None),
         cell("device_name", "NVIDIA H200", None),
