@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchbook.frameworks import devices
@@ -33,12 +34,15 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     )
 
 
-def is_kernel(process: psutil.Process) -> bool:
-    """Return whether a process is a notebook's kernel."""
-    try:
-        return "ipykernel" in " ".join(process.cmdline())
-    except psutil.Error:  # ended meanwhile
-        return False
+def wait_for(what: Callable[[], object], process: subprocess.Popen, seconds: float = 240) -> None:
+    """Wait until a process has brought something about."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        if what():
+            return
+        time.sleep(0.1)
+    process.kill()
+    raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
 
 
 def run_cases(file: str, framework: str, *options: str) -> str:

@@ -17,6 +17,7 @@ from benchbook.rows import marker, records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from cells import write_notebook
+from processes import wait_for
 
 pytestmark = pytest.mark.notebook
 
@@ -60,22 +61,17 @@ run.end()
 """
 
 
-def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], monkeypatch) -> list[Point]:
-    """Return the points of a study of one row, whose body fails as the environment's FAULT says."""
-    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, body)
-    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
-    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
-        monkeypatch.setenv(name, str(value))
-    parameters = [profiles.declared("faults") | {"variant": variant} for variant in variants]
-    return [Point("faults", profiles.point_name("faults", each), each, 1, seconds) for each in parameters]
-
-
 @pytest.fixture
 def point(tmp_path, monkeypatch) -> Point:
     """Return the only point of such a study, in a folder that could be a template."""
-    place = tmp_path / "a:b {x}"
-    place.mkdir()
-    return points_of(place, BODY, 120, ("reference",), monkeypatch)[0]
+    folder = tmp_path / "a:b {x}"
+    folder.mkdir()
+    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, BODY)
+    monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
+    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
+        monkeypatch.setenv(name, str(value))
+    parameters = profiles.declared("faults")
+    return Point("faults", profiles.point_name("faults", parameters), parameters, 1, 120)
 
 
 def folder_of(point: Point) -> Path:
@@ -93,15 +89,6 @@ def run_with(point: Point, fault: str, monkeypatch) -> str:
 
 def has_row(point: Point) -> bool:
     return any(path.stat().st_size for path in folder_of(point).glob("*.csv"))
-
-
-def wait_for_row(point: Point) -> None:
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline:
-        if has_row(point):
-            return
-        time.sleep(0.1)
-    raise AssertionError("the run wrote no row")
 
 
 ALONE = """
@@ -124,10 +111,6 @@ def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
     """Start the point as a study does, in a process of its own."""
     profiles.write_points(tmp_path / "points.json", [point])
     return subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / "points.json")], start_new_session=True)
-
-
-def family_of(process: int) -> list[psutil.Process]:
-    return psutil.Process(process).children(recursive=True)
 
 
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
@@ -196,8 +179,8 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
 def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
     monkeypatch.setenv("FAULT", fault)
     process = start_alone(point, tmp_path)
-    wait_for_row(point)
-    family = family_of(process.pid)
+    wait_for(lambda: has_row(point), process)
+    family = psutil.Process(process.pid).children(recursive=True)
     for _ in range(times):  # as a terminal sends them: to the whole group, and while the first is being heeded
         os.killpg(process.pid, number)
         time.sleep(0.01)
@@ -208,26 +191,6 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert f"stopped by {signal.Signals(number).name}" in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
     assert not list(folder_of(point).glob("*.r*"))  # neither marker nor reserve
-
-
-def test_after_kill_9_the_run_ends_by_itself_and_the_next_start_cuts_the_torn_line_and_measures_once_more(
-    point, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("FAULT", "hangs")
-    process = start_alone(point, tmp_path)
-    wait_for_row(point)
-    family = family_of(process.pid)
-    process.kill()
-    process.wait()
-    torn = next(folder_of(point).glob("*.csv"))
-    with torn.open("a") as file:
-        file.write("1,half a li")
-    assert not psutil.wait_procs(family, timeout=20)[1]  # by themselves
-    session.run([], "tester")  # whichever points come next
-    assert records.read(torn)["status"].tolist() == ["ok", "interrupted"]
-    assert run_with(point, "", monkeypatch) == "ok"
-    others = rows_of(point)
-    assert others[others["run_id"] != torn.stem]["status"].tolist() == ["ok"]
 
 
 def test_only_one_run_measures_at_a_time_and_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):

@@ -14,23 +14,14 @@ import psutil
 import pytest
 
 import toy
-from benchbook.__main__ import describe
 from benchbook.commands import cli
 from benchbook.machine import identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
-from processes import environment_of_tests, is_kernel, study
-
-
-def wait_for(what, process: subprocess.Popen, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        if what():
-            return
-        time.sleep(0.1)
-    process.kill()
-    raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
+from fakes import run
+from processes import environment_of_tests, study, wait_for
+from rows import make_row, write
 
 
 @pytest.fixture
@@ -87,19 +78,17 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     choice = ("--profile", "smoke", "--studies", "toy", "--machine", "007")
     killed = study(outputs, *choice, PYTHONPATH=str(project / "lib"), **hang)
     wait_for(lambda: len(list(folder.glob("controlled-*/*.csv"))) == 2, killed)
-    family = [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]
-    kernels = [process for process in family if is_kernel(process)]
-    for process in family:
-        if process not in kernels:  # a kernel is left behind, as after a real kill -9
-            process.kill()
+    family = psutil.Process(killed.pid).children(recursive=True)
+    killed.kill()
     killed.communicate()
-    assert len(kernels) == 1
+    assert not psutil.wait_procs(family, timeout=20)[1]  # the run ends by itself
+    with max(folder.glob("controlled-*/*.csv")).open("a") as torn:
+        torn.write("1,half a li")
 
     last = make_study(project, outputs, "MACHINE=007")
     text = last.communicate(timeout=600)[0]
     assert last.returncode == 0, text
     assert "2/2" in text
-    assert not psutil.wait_procs(kernels, timeout=10)[1]
     assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
     rows = records.merge(records.find(folder))
     assert rows["session"].nunique() == 1
@@ -128,19 +117,25 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
         ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
     ],
 )
-def test_a_wrong_choice_is_one_line_before_anything_runs(tmp_path, outputs, capsys, options, expected):
-    with pytest.raises((ValueError, RuntimeError)) as caught:
-        cli.app(["study", *options.split()], standalone_mode=False)
-    text, status = describe(caught.value)
-    assert expected in text
-    assert (status, "\n" in text, capsys.readouterr().out) == (2, False, "")
-    assert not list(tmp_path.rglob("*.csv"))
+def test_a_wrong_choice_is_one_line_before_anything_runs(outputs, command, options, expected):
+    status, said = command("study", *options.split())
+    assert (status, said.count("\n")) == (2, 1)
+    assert expected in said
+    assert not list(outputs.rglob("*.csv"))
 
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 1, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
         session.summary([point], identity.identify().name)
+
+
+def test_a_killed_run_of_any_point_is_ended_by_the_next_start(outputs, monkeypatch):
+    monkeypatch.setenv("BENCHBOOK_SESSION", "s")
+    killed = run(layout.point("desk", "mnist_speedup", "a-point"))
+    killed.mark()
+    session.run([], "desk")
+    assert records.read(killed.path)["status"].tolist() == ["interrupted"]
 
 
 def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
@@ -150,14 +145,6 @@ def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "NEEDED_BYTES", 2**60)
     with pytest.raises(ValueError, match="MiB are free on its disk; allowed: "):
         session.check_room(tmp_path)
-
-
-def test_retry_makes_only_failed_points_undone(tmp_path):
-    for name, statuses in {"good": ["ok"], "bad": ["ok", "crashed"]}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "done").write_text(json.dumps({"statuses": statuses}))
-        assert session.forget_failure(tmp_path / name) == (name == "bad")
-    assert [path.parent.name for path in tmp_path.rglob("done")] == ["good"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"statuses": ["o', '{"statuses": 5}', None])
@@ -176,13 +163,13 @@ def sessions(outputs, monkeypatch):
     names, point = [], Point("toy", "p", {}, 1, 60)
 
     def measure(left_out: bool = False, error: type[BaseException] | None = None, **options) -> list[str]:
-        def run(points, machine_name, deadline):
+        def measure_points(points, machine_name, deadline):
             names.append(os.environ["BENCHBOOK_SESSION"])
             if error:
                 raise error
             return [(point, "planted")] if left_out else []
 
-        monkeypatch.setattr(session, "run", run)
+        monkeypatch.setattr(session, "run", measure_points)
         session.measure([point], "desk", **options)
         return names
 
@@ -226,12 +213,12 @@ def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
     assert len(sessions()) == 1
 
 
-@pytest.mark.parametrize(("status", "same"), [("ok", True), ("crashed", False)])
-def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, status, same):
+@pytest.mark.parametrize(("statuses", "same"), [(["ok"], True), (["ok", "crashed"], False)])
+def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, statuses, same):
     sessions(left_out=True)
     done = layout.state("desk") / "toy" / "p" / "done"
     done.parent.mkdir(parents=True)
-    done.write_text(json.dumps({"statuses": [status]}))
+    done.write_text(json.dumps({"statuses": statuses}))
     first, second = sessions(retry=True)
     assert (first == second) is same
     assert done.exists() is same
@@ -243,14 +230,11 @@ def desk(outputs):
     name = identity.identify().name
 
     def measured(study: str, run_id: str, process_seconds: float | None = None, **columns) -> None:
-        row = {"schema_version": records.SCHEMA_VERSION, "session": "s", "source": "measured", "machine": name}
-        row |= {"study": study, "run_id": run_id, "point": "p", "variant": "reference", "device": "cpu"}
-        row |= {"phase": "train", "repeat": 0, "index": 0, "status": "ok", "samples": 80, "seconds": 1.0} | columns
-        path = layout.runs(name) / study / "p" / f"{run_id}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        records.append(path, row)
+        told = {"dataset_samples": None, "samples": 80, "seconds": 1.0} | columns
+        row = make_row(study=study, run_id=run_id, machine=name, **told)
+        folder = write(row) / name / study / row["point"]
         if process_seconds:
-            path.with_suffix(".json").write_text(json.dumps({"process_seconds": process_seconds}))
+            (folder / f"{run_id}.json").write_text(json.dumps({"process_seconds": process_seconds}))
 
     return measured
 
