@@ -118,6 +118,7 @@ def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
         devices__system__cpu__cpu1__thermal_throttle__package_throttle_count=3,
         devices__system__cpu__cpu1__thermal_throttle__package_throttle_total_time_ms=250,
         devices__system__cpu__cpu0__cpufreq__scaling_cur_freq=2400000,
+        devices__system__cpu__cpu0__cpufreq__scaling_max_freq=3600000,
         devices__system__cpu__cpu0__cpufreq__scaling_governor="powersave",
         firmware__acpi__platform_profile="low-power",
     )
@@ -125,7 +126,9 @@ def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
     assert told["cpu_temperature_celsius"] == 61.5
     assert (told["cpu_throttle_count"], told["cpu_throttle_seconds"]) == (5, 0.25)
     assert (told["cpu_governor"], told["low_power_mode"]) == ("powersave", True)
-    assert condition._cpu_clock(computer) == 2400
+    assert (condition._cpu_clock(computer), told["cpu_clock_limit_mhz"]) == (2400, 3600)
+    board = tree(tmp_path / "board", class__thermal__thermal_zone0__temp=40000)  # without a sensor of the CPU's own
+    assert condition.linux_heat(board)["cpu_temperature_celsius"] == 40
     empty = condition.linux(tmp_path / "nothing")
     assert set(empty.values()) == {None}
 

@@ -111,14 +111,6 @@ def test_every_study_is_tried_with_the_frameworks_that_train_it(framework):
     assert set(tried) == both | own[framework]
 
 
-@pytest.fixture
-def module(tmp_path, monkeypatch):
-    """Return what writes the module that a process of the doctor's runs."""
-    monkeypatch.setattr(doctor, "MODULE", "planted_checks")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    return (tmp_path / "planted_checks.py").write_text
-
-
 BEGUN = 'import json, os, time\nprint(json.dumps({"begun": "waiting"}), flush=True)\n'
 
 
@@ -126,8 +118,12 @@ BEGUN = 'import json, os, time\nprint(json.dumps({"begun": "waiting"}), flush=Tr
     ("body", "seconds", "state", "words"),
     [("os.abort()", 60, WRONG, "signal 6"), ("time.sleep(600)", 2, MISSING, "time limit was reached")],
 )
-def test_a_process_that_dies_or_does_not_end_is_found_by_the_check_it_was_in(module, body, seconds, state, words):
-    module(BEGUN + body)
+def test_a_process_that_dies_or_does_not_end_is_found_by_the_check_it_was_in(
+    tmp_path, monkeypatch, body, seconds, state, words
+):
+    (tmp_path / "planted_checks.py").write_text(BEGUN + body)
+    monkeypatch.setattr(doctor, "MODULE", "planted_checks")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (finding,) = doctor.try_device("torch", "mps", time.monotonic() + seconds)
     assert (finding.device, finding.check, finding.state, words in finding.detail) == ("mps", "waiting", state, True)
 

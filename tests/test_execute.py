@@ -91,6 +91,7 @@ def has_row(point: Point) -> bool:
     return any(path.stat().st_size for path in folder_of(point).glob("*.csv"))
 
 
+# Runs points as a study does, in a process of its own.
 ALONE = """
 import os, signal, sys
 from pathlib import Path
@@ -105,12 +106,6 @@ try:
 except processes.Stopped as stop:
     sys.exit(stop.status)
 """
-
-
-def start_alone(point: Point, tmp_path: Path) -> subprocess.Popen:
-    """Start the point as a study does, in a process of its own."""
-    profiles.write_points(tmp_path / "points.json", [point])
-    return subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / "points.json")], start_new_session=True)
 
 
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
@@ -178,7 +173,8 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
 )
 def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
     monkeypatch.setenv("FAULT", fault)
-    process = start_alone(point, tmp_path)
+    profiles.write_points(tmp_path / "points.json", [point])
+    process = subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / "points.json")], start_new_session=True)
     wait_for(lambda: has_row(point), process)
     family = psutil.Process(process.pid).children(recursive=True)
     for _ in range(times):  # as a terminal sends them: to the whole group, and while the first is being heeded

@@ -31,7 +31,7 @@ GOOGLE = ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"]  # a v5e, and 
         ("Чип № 5", 4, 8, [], [], "5-4core-8gb"),
         ("Chip " * 30, 8, 16, [], [], ("chip-" * 30)[:123].strip("-")),  # with room for the digits of its kind
         ("Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7, ["Tesla T4"], [], "intel-xeon-2core-13gb-tesla-t4"),
-        ("Xeon", 2, 12.7, ["NVIDIA H100 80GB HBM3"] * 8, [], "xeon-2core-13gb-8x-nvidia-h100-80gb-hbm3"),
+        ("Xeon", 2, 12.7, ["NVIDIA H100 80GB HBM3"] * 2, [], "xeon-2core-13gb-2x-nvidia-h100-80gb-hbm3"),
         ("Xeon", 2, 12.7, [], GOOGLE, "xeon-2core-13gb-tpu-v5e"),
     ],
 )
