@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from benchbook.machine import layout
+from benchbook.machine import layout, processes
 from benchbook.rows import marker, records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
@@ -53,7 +54,7 @@ with run.during("train"):
         (run.folder / f"{run.run_id}.ipynb").write_text('{"cells": [')
         os.kill(os.getppid(), 9)
         time.sleep(600)
-    if fault == "kernel dies":
+    if fault in ("kernel dies", "out of memory"):
         os.kill(os.getpid(), 9)
     if fault in ("hangs", "does not heed"):
         time.sleep(600)
@@ -109,11 +110,14 @@ except processes.Stopped as stop:
 
 
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
+    with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
+        run_with(replace(point, parameters=point.parameters | {"batchsize": 1}), "", monkeypatch)
+    assert not folder_of(point).exists()  # an error before anything runs
     assert run_with(point, "", monkeypatch) == "ok"
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
-    twice = Point(point.study, point.name, point.parameters, 2, point.time_limit_seconds)
+    twice = replace(point, num_kernels=2)
     session.run([twice], "tester")
     monkeypatch.setenv("FAULT", "exception")
     session.run([twice], "tester")  # nothing runs: nothing fails
@@ -121,29 +125,26 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     assert rows_of(point)["run_id"].nunique() == 2
 
 
-def test_an_undeclared_parameter_is_an_error_before_anything_runs(point, monkeypatch):
-    wrong = Point(point.study, point.name, point.parameters | {"batchsize": 1}, 1, 60)
-    with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
-        run_with(wrong, "", monkeypatch)
-    assert not folder_of(point).exists()
-
-
 @pytest.mark.parametrize(
-    ("fault", "message", "phases"),
+    ("fault", "status", "message", "phases"),
     [
-        ("exception", "RuntimeError: broken on purpose in ~", ["train", "train"]),
-        ("early exception", "ValueError: broken before the run began", ["setup"]),
-        ("kernel dies", "the kernel died", ["train", "train"]),
-        ("notebook torn", "the kernel died, because the disk is full", ["train", "train"]),
+        ("exception", "crashed", "RuntimeError: broken on purpose in ~", ["train", "train"]),
+        ("early exception", "crashed", "ValueError: broken before the run began", ["setup"]),
+        ("kernel dies", "crashed", "the kernel died", ["train", "train"]),
+        ("out of memory", "out_of_memory", "it took more memory than there is", ["train", "train"]),
+        ("notebook torn", "crashed", "the kernel died, because the disk is full", ["train", "train"]),
     ],
 )
-def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, message, phases):
+def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, status, message, phases):
+    if fault == "out of memory":
+        kills = iter((0, 1))  # what Linux has counted before the run and after it
+        monkeypatch.setattr(processes, "memory_kills", lambda: next(kills))
     if fault == "notebook torn":
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
-    assert run_with(point, fault, monkeypatch) == "crashed"
+    assert run_with(point, fault, monkeypatch) == status
     rows = rows_of(point)
     assert rows["phase"].tolist() == phases
-    assert rows["status"].tolist() == ["ok"] * (len(phases) - 1) + ["crashed"]
+    assert rows["status"].tolist() == ["ok"] * (len(phases) - 1) + [status]
     assert rows["index"].tolist() == list(range(len(phases)))
     assert message in rows["message"].iloc[-1]
     assert not list(folder_of(point).glob("*.running"))
