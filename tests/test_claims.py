@@ -104,39 +104,30 @@ def test_a_quantity_whose_name_is_part_of_another_does_not_disturb_it():
 
 
 @pytest.mark.parametrize(
-    ("relation", "low", "high", "verdict"),
+    ("relation", "low", "high", "holds", "verdict"),
     [
-        ("equal", 1.60, 1.69, "arithmetic does not hold"),
-        ("equal", 1.60, 1.695, "arithmetic holds"),
-        ("equal", 1.00, 3.00, "arithmetic holds"),
-        ("equal", 1.70, 1.70, "arithmetic holds"),
-        ("equal", 1.705, 1.80, "arithmetic holds"),
-        ("equal", 1.71, 1.80, "arithmetic does not hold"),
-        ("at_least", 1.60, 1.69, "arithmetic does not hold"),
-        ("at_least", 1.60, 1.70, "arithmetic holds"),
-        ("at_least", 1.71, 9.00, "arithmetic holds"),
+        ("equal", 1.60, 1.80, True, "confirmed"),
+        ("equal", 1.60, 1.69, False, "confirmed"),
+        ("equal", 1.60, 1.695, True, "confirmed"),
+        ("equal", 1.705, 1.80, True, "confirmed"),
+        ("equal", 1.71, 1.80, False, "confirmed"),
+        ("equal", 1.594, 1.70, True, "undecided"),
+        ("equal", 1.70, 1.81, True, "undecided"),
+        ("equal", 0.20, 7.50, True, "undecided"),
+        ("equal", 1.00, 1.594, False, "contradicted"),
+        ("equal", 1.81, 1.90, False, "contradicted"),
+        ("at_least", 1.60, 1.69, False, "confirmed"),
+        ("at_least", 1.60, 90.0, True, "confirmed"),
+        ("at_least", 1.50, 90.0, True, "undecided"),
+        ("at_least", 1.71, 9.00, True, "confirmed"),
+        ("at_least", 1.50, 1.59, False, "contradicted"),
     ],
 )
-def test_an_articles_arithmetic_holds_where_the_ranges_meet_or_where_more_is_allowed(relation, low, high, verdict):
-    assert claims.judge_arithmetic(CLAIM | {"relation": relation}, low, high) == verdict
-
-
-@pytest.mark.parametrize(
-    ("relation", "low", "high", "verdict"),
-    [
-        ("equal", 1.60, 1.80, "confirmed"),
-        ("equal", 1.594, 1.70, "undecided"),
-        ("equal", 1.70, 1.81, "undecided"),
-        ("equal", 0.20, 7.50, "undecided"),
-        ("equal", 1.00, 1.594, "contradicted"),
-        ("equal", 1.81, 1.90, "contradicted"),
-        ("at_least", 1.60, 90.0, "confirmed"),
-        ("at_least", 1.50, 90.0, "undecided"),
-        ("at_least", 1.50, 1.59, "contradicted"),
-    ],
-)
-def test_a_measurement_confirms_with_its_whole_interval(relation, low, high, verdict):
+def test_arithmetic_holds_where_ranges_meet_and_a_measurement_confirms_with_its_whole_interval(
+    relation, low, high, holds, verdict
+):
     claim = CLAIM | {"relation": relation, "tolerance": 0.1}
+    assert claims.judge_arithmetic(claim, low, high) == (claims.HOLDS if holds else claims.FAILS)
     assert claims.judge(claim, Interval((low + high) / 2, low, high, "interval")) == verdict
     assert claims.judge(claim, Interval((low + high) / 2, low, high, "range")) == "undecided"
 
@@ -144,6 +135,7 @@ def test_a_measurement_confirms_with_its_whole_interval(relation, low, high, ver
 def test_the_articles_own_machine_comes_first_and_a_measured_one_of_its_chip_is_judged():
     quantities = [
         *machine("a-mini", "Apple M1", "measured", (40.0, 39.0, 41.0), (20.0, 19.0, 21.0)),
+        *machine("m1", "Apple M1", "measured", (60.0, 60.0, 60.0), (20.0, 20.0, 20.0)),  # named like the article's
         *PUBLISHED,
         *machine("a-book", "Apple M1", "measured", (34.0, 33.0, 35.0), (20.0, 19.0, 21.0)),
     ]
@@ -152,13 +144,9 @@ def test_the_articles_own_machine_comes_first_and_a_measured_one_of_its_chip_is_
         (("m1", "published"), "arithmetic holds"),
         (("a-book", "measured"), "undecided"),
         (("a-mini", "measured"), "contradicted"),
+        (("m1", "measured"), "contradicted"),
     ]
     assert judged(quantities, tolerance=0.2)["a-book", "measured"] == "confirmed"
-
-
-def test_a_measured_machine_that_is_named_like_the_articles_does_not_replace_it():
-    quantities = [*PUBLISHED, *machine("m1", "Apple M1", "measured", (60.0, 60.0, 60.0), (20.0, 20.0, 20.0))]
-    assert judged(quantities) == {("m1", "published"): "arithmetic holds", ("m1", "measured"): "contradicted"}
 
 
 TWO = {"machine": "m1", "other": "a6000", "formula": "cpu_seconds / other_cpu_seconds", "low": 3.0, "high": 3.5}
@@ -249,8 +237,6 @@ def test_every_published_claim_has_one_outcome_its_article_and_its_arithmetic():
     assert sorted(outcomes.index) == sorted(printed.index)
     assert set(outcomes["outcome"]) <= set(claim_outcomes.OUTCOMES)
     assert outcomes["article"].to_dict() == printed["article"].to_dict()
-    line = outcomes.loc["mnist-m1-speedup"]
-    assert (line["arithmetic"], line["holds"]) == ("33.4 / 19.6 = 1.704", claims.HOLDS)
     assert outcomes.loc["simclr-no-amp", "link"].startswith("https://")
 
 
@@ -306,18 +292,12 @@ def test_a_price_is_a_quantity_an_hour_with_the_bounds_of_its_digits():
 
 def test_no_published_machine_has_two_quantities_of_one_name(printed):
     assert not printed.duplicated(["machine", "name"]).any()
-    assert (printed["low"] <= printed["value"]).all()
-    assert (printed["value"] <= printed["high"]).all()
 
 
 @pytest.mark.parametrize(
-    ("value", "half"), [(33.4, 0.05), (34, 0.5), (0.328, 0.0005), (3186.0, 0.5), (183532752.0, 0.5)]
+    ("value", "half", "settings"),
+    [(33.4, 0.05, {}), (34, 0.5, {}), (0.328, 0.0005, {}), (3558.0, 3, {"rounding": {"seconds": 3}})],
 )
-def test_a_printed_figure_stands_for_half_a_unit_of_its_last_digit_around_it(value, half):
-    row = {"seconds": value, "settings": {}}
-    assert articles.bounds(row, "seconds") == pytest.approx((value - half, value + half))
-
-
-def test_a_figure_printed_in_another_unit_says_how_far_its_digits_reach():
-    row = {"seconds": 3558.0, "settings": {"rounding": {"seconds": 3}}}
-    assert articles.bounds(row, "seconds") == (3555, 3561)
+def test_a_figure_stands_for_half_a_unit_of_its_last_digit_or_for_the_rounding_of_its_own_unit(value, half, settings):
+    bounds = articles.bounds({"seconds": value, "settings": settings}, "seconds")
+    assert bounds == pytest.approx((value - half, value + half))

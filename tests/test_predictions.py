@@ -13,7 +13,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate, forecast, rates
+from benchbook.record import articles, chips, estimate, rates
 from benchbook.record import model as judged
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import NOISE, SPREADS, Model
@@ -78,8 +78,7 @@ def test_what_is_no_whole_training_of_a_counted_network_says_nothing_of_one():
     assert not rates.of_publications()["network"].str.contains("LoRA").any()
 
 
-def test_intervals_hold_nine_tenths_over_all_lines_and_over_publications(forecaster):
-    assert forecaster.published.groupby("situation")["hit"].mean().between(0.85, 0.95).all()
+def test_intervals_hold_nine_tenths_over_publications(forecaster):
     by_publication = forecaster.published.groupby(["situation", "publication"])["hit"].mean()
     assert by_publication.groupby("situation").mean().between(0.85, 0.95).all()
 
@@ -123,13 +122,6 @@ def test_a_question_is_answered_with_interval_basis_prices_and_what_was_publishe
     assert "median" in answer.error
 
 
-def test_the_same_operations_are_the_same_work_to_within_its_effect(forecaster):
-    named = forecaster.rate(Question("A100 80GB SXM", "vgg16", "amp_fp16"))
-    given = forecaster.rate(Question("A100 80GB SXM", precision="amp_fp16", flops_per_sample=92.82e9))
-    assert 1 / 3 < given.value / named.value < 3
-    assert given.high / given.low > named.high / named.low
-
-
 @pytest.mark.parametrize(
     ("question", "missing"),
     [
@@ -163,13 +155,6 @@ def test_a_small_batch_takes_no_shorter_step_than_any_on_record(forecaster):
     assert forecaster.rate(replace(small, count=8)).high == pytest.approx(8 * rate.high)
     assert usual.value > 2 * rate.value
     assert forecaster.rate(replace(small, batch_size=64)).value > rate.value
-
-
-def test_several_devices_are_slower_than_as_many_times_one_and_less_certain(forecaster):
-    one, eight = (forecaster.rate(Question("A100 40GB SXM", "resnet50", "amp_fp16", count=count)) for count in (1, 8))
-    assert 0.8 < eight.value / (8 * one.value) < 1
-    assert eight.high / eight.low > one.high / one.low
-    assert forecast.scale(forecaster.figures, 1) == (0.0, 0.0)
 
 
 def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
