@@ -17,6 +17,7 @@ from benchbook.report.answers import closing, from_record, from_rows
 from benchbook.report.answers.marks import BY_KEY, PRESETS, TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
+from study_rows import evidence, point
 
 RATE = 400.0
 RESNET = ("resnet50", "resnet50-accuracy")
@@ -63,14 +64,9 @@ def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert mark.here
     assert mark.stands_on.startswith("2 starts, 12 windows")
     assert not of(every, "mobilenetv2", place="broken")
+    assert ("64 px instead of 128" in small.apart, small.here) == (True, False)
     (simclr,) = of(every, "simclr", source="measured")  # its article's epoch was not timed
     assert simclr.seconds == 200 * 50_000 / 80
-
-
-def test_another_image_size_stands_apart_and_has_no_time_on_the_card(every):
-    (small,) = of(every, "mobilenetv2", place="small")
-    assert "64 px instead of 128" in small.apart
-    assert not small.here
 
 
 def test_the_pages_get_the_marks_that_the_aggregation_made(every, tmp_path):
@@ -188,19 +184,8 @@ def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(every):
 
 
 def test_a_measured_language_model_has_marks_and_its_adapters_have_none():
-    gpt = {
-        "study": "gpt_tokens",
-        "model": "gpt2_124m",
-        "sequence_length": 1024,
-        "dataset": "synthetic",
-        "device": "cuda",
-    }
-    points = {"whole": ({}, 40.0), "adapters": ({"lora_rank": 8}, 90.0)}
-    lines = [
-        make_row(**gpt, run_id=name, point=name, settings=settings, index=index, samples_per_second=rate)
-        for name, (settings, rate) in points.items()
-        for index in range(6)
-    ]
+    lines = point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
+    lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
     (mark,) = from_rows.of_networks(Evidence(make_rows(lines)), "desk")
     assert (mark.task, mark.here) == ("gpt2", True)
     assert mark.seconds == pytest.approx(1e9 / 1024 / 40)
@@ -215,29 +200,13 @@ def test_data_that_stand_in_are_named_on_the_mark(every):
     assert not any("scans" in other.name for other in of(every, "mnist", source="published"))
 
 
-ENERGY = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
-
-
-def run(study="mnist_speedup", rates=(250.0, 320.0, 400.0), **columns):
-    """Return the rows of a run of one point, a window at each rate."""
-    named = {"study": study, "machine": "desk", "point": "a-point", "run_id": "a-run", "device": "cpu"} | columns
-    return windows(rates, **named)
-
-
-def among(*rows):
-    return Evidence(pandas.concat([make_rows(list(rows)), articles.rows()], ignore_index=True))
-
-
-def test_a_point_has_its_rate_its_bounds_and_its_joules():
-    rows = run(precision="bf16", **ENERGY)
-    text = closing.sentences(among(*rows), make_rows(rows))
+def test_a_notebook_ends_with_its_own_points_rate_bounds_and_joules_or_how_it_failed():
+    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
+    trained = windows((250.0, 320.0, 400.0), precision="bf16", **energy)
+    failed = make_row(point="other", status="out_of_memory", samples=None, samples_per_second=None)
+    every = evidence(trained, [failed], published=True)
+    text = closing.sentences(every, make_rows(trained))
     assert text.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
     assert " 400, n=3; one start only)" in text
     assert "Energy: 0.5 J an image" in text
-
-
-def test_it_is_of_the_runs_own_point_and_a_failed_one_says_how_it_ended():
-    failed = make_row(machine="desk", point="other", status="out_of_memory", samples=None, samples_per_second=None)
-    evidence = among(*run(), failed)
-    assert "320 images" in closing.sentences(evidence, make_rows(run()))
-    assert "measured no window: out of memory." in closing.sentences(evidence, make_rows([failed]))
+    assert "measured no window: out of memory." in closing.sentences(every, make_rows([failed]))

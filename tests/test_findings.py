@@ -47,8 +47,11 @@ def test_a_finding_names_the_machine_the_way_and_what_it_stands_on():
     assert "desk" not in text
 
 
-def test_several_starts_of_a_sound_point_need_no_hedge():
-    assert line(starts(5)).finding == "One MNIST epoch (reference) takes 10 min on a Chip A."
+def test_several_starts_of_a_sound_point_need_no_hedge_and_have_an_interval():
+    found = line(starts(5))
+    assert found.finding == "One MNIST epoch (reference) takes 10 min on a Chip A."
+    low, high = re.search(r"\(95 % interval ([\d.]+) to ([\d.]+), n=30, stable\)", found.basis).groups()
+    assert 90 < float(low) < 100 < float(high) < 110
     assert "its speed varied" in line(starts(5, (50.0, 150.0, 60.0, 140.0, 55.0, 145.0))).finding
 
 
@@ -75,18 +78,10 @@ def test_a_steady_point_speaks_before_a_faster_unstable_one():
 def test_the_numbers_behind_have_bounds_windows_verdict_and_energy():
     energy = {"energy_joules": 64.0, "energy_method": "nvml", "energy_boundary": "board"}
     text = line(point(**energy), point((300.0, 310.0), "tuned")).basis
+    assert "same precision everywhere: 100 sequences a second (" in line(point(sequence_length=64)).basis
     assert "same precision everywhere: 100 images a second (range 98 to 102, n=6, stable) on Chip A, CPU" in text
     assert "the best each device can do: 305 images a second (range 300 to 310, n=2, too few windows)" in text
     assert "; 0.10 J an image (board)." in text
-
-
-def test_the_samples_behind_are_images_or_sequences():
-    assert "same precision everywhere: 100 sequences a second (" in line(point(sequence_length=64)).basis
-
-
-def test_five_kernels_have_an_interval():
-    low, high = re.search(r"\(95 % interval ([\d.]+) to ([\d.]+), n=30, stable\)", line(starts(5)).basis).groups()
-    assert 90 < float(low) < 100 < float(high) < 110
 
 
 def test_the_limits_are_counted():

@@ -43,18 +43,13 @@ def measured(record, build, limit=1e9, **options):
     return records.read(record.path)
 
 
-def test_every_precision_is_tried_eager_and_then_compiled(record, clock):
-    rows = measured(record, lambda settings: Trial(clock, settings))
+def test_every_precision_is_tried_eager_and_then_compiled_in_windows_of_steps_on_ready_batches(record, clock):
+    rows = measured(record, lambda settings: Trial(clock, settings), num_steps=2)
     tried = rows[["compiled", "precision"]].drop_duplicates().apply(tuple, axis=1).tolist()
-    names = ["fp32", "amp_bf16", "amp_fp16", "bf16", "fp16"]
-    assert tried == [(False, name) for name in names] + [(True, name) for name in names]
+    assert tried == [(False, name) for name in SECONDS] + [(True, name) for name in SECONDS]
     assert set(rows["phase"]) == {"calibrate"}
     assert rows["settings"].tolist() == [{"seed": 1, "tried": "matrix"}] * len(rows)
     assert set(rows["batch_size"]) == {4}
-
-
-def test_a_window_is_steps_on_ready_batches_and_of_long_ones_there_are_few(record, clock):
-    rows = measured(record, lambda settings: Trial(clock, settings), num_steps=2)
     seconds = {key: group["seconds"].tolist() for key, group in rows.groupby(["precision", "compiled"])}
     assert seconds["bf16", False] == [2.0, 2.0]
     assert seconds["fp32", False] == [6.0]
