@@ -10,16 +10,16 @@ import pandas
 import pytest
 from nbformat.v4 import new_output
 
-from benchbook import report, studies
-from benchbook.judging import parity, verdicts
-from benchbook.machine import layout
-from benchbook.record import articles, claims
-from benchbook.report import answers, claim_outcomes, executed, headline
+import study_rows
+from benchbook import report
+from benchbook.judging import parity
+from benchbook.record import articles
+from benchbook.report import aggregation, answers, claim_outcomes, executed
 from benchbook.report.answers.marks import TASKS
-from benchbook.studies import figures, quantities
+from benchbook.studies import figures
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.study import Evidence
-from rows import make_row, make_rows
+from rows import make_row, make_rows, windows
 from test_report import HEADLINE, html_output, write_notebook
 
 pytestmark = pytest.mark.browser
@@ -30,61 +30,52 @@ HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 PAGES = ("index.html", "studies.html", "claims.html", "machines.html", "points.html", "method.html", "notebook")
 LOOKED_AT = (*PAGES, "mnist.html", "own.html", "index.html#have=a server with a very long name, 2 cores, 24 GB, CPU")
 IN_BOTH = ("index.html", "studies.html")  # colours of both schemes stand in one style sheet
+RATES = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0, "a": 9000.0, "b": 80.0}  # images a second
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = ("RTX 4090", "RTX A6000", "A100", "H100", "TPU v", "Apple M")  # chips whose marks the site shows
 
 
 def measured_rows():
-    """Return rows of a desk, of a slower attic, of a machine with a hostile name, and a failure."""
-    machines = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0}
+    """Return rows of a desk, of a slower attic, of a machine with a hostile name, a failure, and a user's network."""
     lines = [
         make_row(machine=name, run_id=f"run-{name[:4]}", index=index, samples_per_second=rate + index)
-        for name, rate in machines.items()
+        for name, rate in itertools.islice(RATES.items(), 3)
         for index in range(6)
     ]
     failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"=1+1 {HOSTILE}")
-    measures = ("samples", "seconds", "input_seconds", "samples_per_second")
-    return make_rows([*lines, failed | dict.fromkeys(measures)])
+    own = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "machine": "attic", "run_id": "run-own"}
+    return make_rows([*lines, failed | study_rows.NOTHING, *windows([100.0] * 6, **own)])
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Return the folder of a report over those rows and all published ones, made as the aggregation makes it."""
     folder = tmp_path_factory.mktemp("site")
-    tables, runs = folder / "figures", folder / "runs"
-    measured = measured_rows()
-    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
-    summary = verdicts.summarise(rows)
-    judged = claims.table(
-        claims.read(layout.published() / "claims.csv"), quantities.gather(Evidence(rows), studies.every().values())
-    )
-    outcomes = claim_outcomes.table(judged, Evidence(rows).names)
-    tables_of = {"summary": summary, "claims": judged, "claim-outcomes": outcomes, "parity": parity.verdicts(measured)}
+    tables, runs, measured = folder / "figures", folder / "runs", measured_rows()
+    merged = aggregation.Aggregation(Evidence(pandas.concat([measured, articles.rows()], ignore_index=True)), {}, [])
+    head = [HEADLINE | {"machine": name, "place": name, "seconds_per_epoch": 6e4 / RATES[name]} for name in RATES]
+    nobody = HEADLINE | {"seconds_per_epoch": None, "machine": "nobody", "place": "nobody"}
+    tables_of = {
+        "summary": merged.evidence.summary,
+        "claims": claim_outcomes.judged(merged.evidence),
+        "claim-outcomes": merged.claims,
+        "parity": parity.verdicts(measured),
+        "headline": pandas.DataFrame([*head, nobody]),
+        "machines": pandas.DataFrame([{"machine": HOSTILE, "condition": HOSTILE}]),
+    }
     for name, table in tables_of.items():
         figures.save_table(table, tables, name)
-    drawing = mnist.STUDY.charts[0].draw(Evidence(rows))
+    drawing = mnist.STUDY.charts[0].draw(merged.evidence)
     for name in ("mnist-epochs", "mnist-speedup", "vae-loss"):
         drawing.save(tables, name)
-    order = {"seconds_per_epoch": None, "machine": "nobody", "place": "nobody"}
-    head = [
-        HEADLINE | {"machine": name, "place": name, "seconds_per_epoch": 60_000 / rate} for name, rate in RATES.items()
-    ]
-    figures.save_table(pandas.DataFrame([*head, HEADLINE | order]), tables, "headline")
-    figures.save_table(pandas.DataFrame([{"machine": HOSTILE, "condition": HOSTILE}]), tables, "machines")
     table = pandas.DataFrame({f"column_{n}": [HOSTILE, "cell"] for n in range(12)}).to_html()
     hostile = f"<script>document.title='run'</script>{HOSTILE}"
     picture = new_output("display_data", {"image/png": PIXEL})
     write_notebook(runs, html_output(table + hostile), picture, new_output("stream", text="a long line " * 30))
-    own = {"study": "your_network", "model": "mine", "flops_per_sample": 4e9, "samples_per_second": 100.0}
-    mine = make_rows([make_row(machine="attic", run_id="run-own", index=index, **own) for index in range(6)])
-    rows = pandas.concat([rows, mine], ignore_index=True)
-    every, refused = answers.gather(evidence := Evidence(rows), headline.table(evidence, studies.every()), "desk")
+    every, refused = answers.gather(merged.evidence, merged.headlines, "desk")
     every = [mark for mark in every if mark.source == "measured" or any(chip in mark.name for chip in ASKED)]
     answers.save(answers.priced(every, datetime.date.today()), refused, tables)
     return report.write_pages(tables, folder / "report", executed.newest(runs)).parent
-
-
-RATES = {"desk": 300.0, "attic": 40.0, HOSTILE: 5.0, "a": 9000.0, "b": 80.0}
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 @pytest.fixture(scope="module")
@@ -153,24 +144,22 @@ def test_a_page_works_from_a_folder_and_asks_nothing_of_any_host(visit, site, na
     assert page.locator("table.sortable").count() == page.locator(".dt-container").count()
 
 
-def test_a_table_sorts_by_number_either_way_and_what_is_missing_is_last(visit):
+def test_a_table_sorts_by_number_and_by_keyboard_with_what_is_missing_last_and_filters(visit):
     page = visit("studies.html")
-    header = page.locator("table.headline th.seconds_per_epoch")
+
+    def sorted_machines(header, direction):
+        page.locator(f"table.headline th.{header}[aria-sort={direction}]").wait_for()
+        return column(page, "headline", "machine")
+
     expected = [name for name, _ in sorted(RATES.items(), key=lambda item: -item[1])]
+    header = page.locator("table.headline th.seconds_per_epoch")
     header.click()
-    page.locator("table.headline th.seconds_per_epoch[aria-sort=ascending]").wait_for()
-    assert column(page, "headline", "machine") == [*expected, "nobody"]
+    assert sorted_machines("seconds_per_epoch", "ascending") == [*expected, "nobody"]
     header.click()
-    page.locator("table.headline th.seconds_per_epoch[aria-sort=descending]").wait_for()
-    assert column(page, "headline", "machine") == [*expected[::-1], "nobody"]
-
-
-def test_a_table_sorts_and_filters_by_keyboard(visit):
-    page = visit("studies.html")
+    assert sorted_machines("seconds_per_epoch", "descending") == [*expected[::-1], "nobody"]
     page.locator("table.headline th.machine [role=button], table.headline th.machine").last.focus()
     page.keyboard.press("Enter")
-    page.locator("table.headline th.machine[aria-sort=ascending]").wait_for()
-    assert column(page, "headline", "machine") == sorted([*RATES, "nobody"], key=str.lower)
+    assert sorted_machines("machine", "ascending") == sorted([*RATES, "nobody"], key=str.lower)
     page.get_by_role("searchbox", name="Filter: In one table").fill("desk")
     page.locator(".dt-info", has_text=re.compile(r"line.* of \d+")).wait_for()
     assert column(page, "headline", "machine") == ["desk"]
@@ -187,28 +176,23 @@ def test_without_scripts_the_tables_figures_and_citations_are_there(visit):
     assert visit("claims.html", scripts=False).locator(".claim").count() > 50
 
 
-@pytest.mark.parametrize("start", ["host", "folder"])
-def test_the_button_copies_the_citation_with_the_address_where_there_is_one(visit, site, start):
+@pytest.mark.parametrize("start", ["host", "folder", "refused"])
+def test_the_button_copies_the_citation_with_its_address_or_shows_and_selects_it_where_that_is_refused(
+    visit, site, start
+):
     allowed = ["clipboard-read", "clipboard-write"]
-    page = visit("studies.html", start=HOST if start == "host" else f"file://{site}", permissions=allowed)
+    page = visit("studies.html", start=f"file://{site}" if start == "folder" else HOST, permissions=allowed)
+    if start == "refused":
+        page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('refused')))")
     figure = page.locator("#mnist-epochs")
+    citation = figure.locator(".citation")
+    assert not citation.is_visible()
     figure.get_by_role("button", name="Copy citation of mnist-epochs").click()
-    figure.get_by_text("Copied.").wait_for()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    address = f" {HOST}/studies.html#mnist-epochs" if start == "host" else ""
-    assert copied == figure.locator(".citation").text_content() + address
+    figure.get_by_text("Copy the selected text:" if start == "refused" else "Copied.").wait_for()
+    assert citation.is_visible() == (start == "refused")
+    copied = page.evaluate("getSelection().toString()" if start == "refused" else "navigator.clipboard.readText()")
+    assert copied == citation.text_content() + f" {HOST}/studies.html#mnist-epochs" * (start == "host")
     assert "desk (Chip A)" in copied
-
-
-def test_where_the_browser_refuses_the_citation_is_shown_and_selected(visit):
-    page = visit("studies.html")
-    page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('refused')))")
-    figure = page.locator("#mnist-epochs")
-    assert not figure.locator(".citation").is_visible()
-    figure.get_by_role("button", name="Copy citation").click()
-    figure.get_by_text("Copy the selected text:").wait_for()
-    assert figure.locator(".citation").is_visible()
-    assert page.evaluate("getSelection().toString()") == figure.locator(".citation").text_content()
 
 
 LIGHT = [pytest.param(name, "light", 1280, marks=[pytest.mark.slow] * (name not in IN_BOTH)) for name in LOOKED_AT]
@@ -261,12 +245,8 @@ def test_the_keyboard_reaches_the_skip_link_first_and_then_the_content(visit):
     assert page.evaluate("document.activeElement.id") == "content"
 
 
-def test_a_deep_link_opens_the_fold_its_figure_is_in(visit):
-    page = visit("studies.html#mnist-speedup")
-    assert page.locator("#mnist-speedup img").is_visible()
-
-
-def test_print_shows_what_is_folded_and_hides_what_is_clicked(visit):
+def test_a_deep_link_and_print_show_what_is_folded_and_print_hides_what_is_clicked(visit):
+    assert visit("studies.html#mnist-speedup").locator("#mnist-speedup img").is_visible()
     page = visit("studies.html")
     folded = page.locator("#mnist-speedup img")
     assert not folded.is_visible()
@@ -277,22 +257,18 @@ def test_print_shows_what_is_folded_and_hides_what_is_clicked(visit):
     assert page.evaluate("[...document.querySelectorAll('.wide')].every(box => box.scrollHeight <= box.clientHeight)")
 
 
-def test_hostile_names_and_messages_are_text_and_run_nothing(visit, site):
-    page = visit("studies.html")
-    titles = [page.title(), visit().title()]
-    assert HOSTILE in column(page, "headline", "machine")
-    assert HOSTILE in column(visit("machines.html"), "machines", "condition")
-    page.locator("table.headline th.machine").click()
-    page.get_by_role("searchbox", name="Filter: In one table").fill("onerror")
-    page.locator(".dt-info", has_text=" of 6").wait_for()
-    assert column(page, "headline", "machine") == [HOSTILE]
-    points = visit("points.html")
+def test_hostile_names_and_messages_are_text_and_run_nothing(visit):
+    pages = [visit(name) for name in ("studies.html", "index.html", "machines.html", "points.html", "notebook")]
+    studies, _, machines, points, _ = pages
+    assert HOSTILE in column(machines, "machines", "condition")
     assert HOSTILE in column(points, "summary", "machine")
+    studies.locator("table.headline th.machine").click()
+    studies.get_by_role("searchbox", name="Filter: In one table").fill("onerror")
+    studies.locator(".dt-info", has_text=" of 6").wait_for()
+    assert column(studies, "headline", "machine") == [HOSTILE]
     assert f"crashed =1+1 {HOSTILE}" in body_text(points)
-    notebook = visit("notebook")
-    titles += [points.title(), notebook.title()]
-    assert "run" not in titles
-    assert all(page.locator("img[src=x]").count() == 0 for page in (page, points, notebook))
+    assert "run" not in [page.title() for page in pages]
+    assert all(page.locator("img[src=x]").count() == 0 for page in pages)
 
 
 def shown(page):
@@ -369,17 +345,6 @@ def test_a_time_on_the_card_is_the_lists_or_a_sentence_says_its_precision_and_th
     assert explained
 
 
-def test_the_fastest_is_never_slower_than_a_row_of_its_kind(visit):
-    page = visit()
-    for name, others in (("fastest", "[name=predicted]"), ("guess", "[name=measured], [name=published]")):
-        for box in page.locator(others).all():
-            box.uncheck()
-        named, times = said(page, name), cells(page, "time")
-        assert (named["name"], named["time"]) == (shown(page)[0], times[0])
-        assert list(map(seconds, times)) == sorted(map(seconds, times))
-        page.locator("[name=predicted]").check()
-
-
 FILTERS = [{}, {"devices": ""}, {"precision": "fp32"}, {"precision": "half"}, {"kind": "Apple"}, {"find": "a6000, m1"}]
 
 
@@ -406,8 +371,12 @@ def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named
         own = own[own["precision"].isin([choice.get("precision"), "not told"])] if "precision" in choice else own
         own = own[own["kind"].eq(choice["kind"])] if "kind" in choice else own
         own = own[own["name"].str.contains("a6000|m1", case=False)] if "find" in choice else own
+        times = cells(page, "time")
+        assert [*map(seconds, times)] == sorted(map(seconds, times)), choice
+        listed = dict(zip(shown(page), times, strict=True))
         for name, known in (("fastest", own["source"].ne("predicted")), ("guess", own["source"].eq("predicted"))):
             of_kind, named = own.loc[known, "seconds"], said(page, name)
+            assert named is None or listed.get(named["name"], named["time"]) == named["time"], (choice, name)
             assert (named is None) == of_kind.empty, (choice, name)
             assert named is None or seconds(named["time"]) == pytest.approx(of_kind.min(), rel=0.05), (choice, name)
         rents = own.loc[~own["rent_note"].str.contains("marketplace"), "rent_usd"].dropna()
@@ -469,8 +438,10 @@ def test_a_chip_that_a_task_lacks_is_named_with_the_tasks_that_have_it(visit):
     assert "NVIDIA RTX 4090" in page.locator("#card th.consider").inner_text()
 
 
-def test_the_users_network_takes_time_with_its_operations_and_images(visit):
+def test_the_users_network_takes_time_with_its_operations_and_images_and_one_that_was_measured_has_its_own(visit):
     page = visit("own.html")
+    measured = page.locator("#marks tr.measured.apart")
+    assert measured.count() == 1
 
     def fastest():
         return seconds(said(page, "guess")["time"])
@@ -484,13 +455,8 @@ def test_the_users_network_takes_time_with_its_operations_and_images(visit):
     assert said(page, "guess") is None
     page.get_by_role("button", name="Start again").click()
     assert cells(page, "time") == first
-
-
-def test_a_network_that_was_measured_is_compared_at_its_own_operations_alone(visit):
-    page = visit("own.html")
-    assert page.locator("#marks tr.measured.apart").count() == 1
     page.locator("[name=operations]").fill("4")
-    assert page.locator("#marks tr.measured.apart").count() == 0
+    assert measured.count() == 0
     assert said(page, "fastest")["name"].startswith("mine: ")
     assert said(page, "fastest")["time"] == "2.8 h"
 
