@@ -108,6 +108,7 @@ def test_a_marketplaces_rent_says_so_and_what_nobody_sold_has_no_price(every):
     none = pandas.DataFrame()
     assert answers.prices(offers, none)["rent"] == 0.2
     assert answers.prices(offers, none)["marketplace"]
+    assert answers.prices(offers, none)["rent_note"].startswith("vast.ai, ")
     assert not answers.prices(offers.assign(provider="Azure"), none)["marketplace"]
     assert "rent" not in answers.prices(none, none)
     one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=n, family="half")[0] for n in (1, 8))

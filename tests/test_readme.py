@@ -11,12 +11,8 @@ from benchbook.commands import cli
 from benchbook.machine import layout
 from benchbook.running import profiles
 
-PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    *(f"docs/{path.name}" for path in (layout.root() / "docs").glob("*.md")),
-)
+DOCS = (layout.root() / "docs").glob("*.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in DOCS))
 HIDDEN = layout.root() / ".github"
 
 
@@ -57,19 +53,15 @@ def test_the_readme_lists_every_notebook_and_profile():
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_to_a_file_or_a_heading(page):
     headings = {re.sub(r"[^a-z0-9]+", "-", line.lower()) for line in re.findall(r"^#+ (.*)", read(page), re.MULTILINE)}
+    folder = (layout.root() / page).parent
     for target in re.findall(r"\]\((?!https://)([^)]+)\)", read(page)):
-        found = (
-            target[1:] in headings
-            if target.startswith("#")
-            else (layout.root() / page).parent.joinpath(target).exists()
-        )
+        found = target[1:] in headings if target.startswith("#") else (folder / target).exists()
         assert found, target
 
 
 def test_the_example_of_plain_papermill_names_parameters_that_exist():
-    study, parameter = re.search(
-        r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md")
-    ).groups()
+    example = re.search(r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md"))
+    study, parameter = example.groups()
     assert parameter in profiles.declared(study)
 
 

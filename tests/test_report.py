@@ -258,7 +258,7 @@ def test_figures_findings_and_claims_say_what_they_rest_on(write_site):
         summary_line(machine="attic", framework_version="2.9.0"),
         title="It takes 16 s",
         values=[DRAWN, DRAWN | {"num_windows": 18}, {"machine": "m1-mac-16gb", "source": "published"}],
-        names=(*FIGURES[:1], *PREDICTIONS),
+        names=(names := (*FIGURES[:3], *PREDICTIONS)),
         machine_names=[{"machine": "desk", "name": "Chip A, 2 cores"}],
         findings=[{"study": "mnist_speedup", "finding": "It is the loader.", "basis": "Of six points."}],
         prediction_errors=[{"rule": "cores", "pairs": 35, "median_error": 0.3125, "coverage": None}],
@@ -269,11 +269,16 @@ def test_figures_findings_and_claims_say_what_they_rest_on(write_site):
     for text in (
         "3 points were measured on 2 machines, 2026-11-20 to 2026-11-21.",
         "It is the loader. Of six points.",
+        "2 more figures of this study",
         f"Measured on {measured} commit 0123abc, 456def; 1 of 2 points unstable. Published: {published}",
         f"authors (2026): It takes 16 s (figure {FIGURES[0]}). benchbook ",
         f"2026-11-20 to 2026-11-21, commit 0123abc, 456def. Published figures: {published}",
     ):
         assert text in site.studies.text
+    assert site.studies.tags.count("img") == len(names)
+    assert site.studies.tags.index("img") < site.studies.tags.index("details")  # the first figure is open
+    shown = [link for link in site.studies.links if link.startswith("files/") and link.endswith(".svg")][::3]
+    assert shown == [f"files/{name}.svg" for name in names]
     assert site.studies.lines("rule", "median error") == [{"rule": "cores", "pairs": "35", "median error": "31.2%"}]
     first, second = site.claims.text.index("It is green."), site.claims.text.index("A GPU is twice as fast.")
     assert site.claims.text.index("Confirmed: ") < first < site.claims.text.index("Out of reach: ") < second
@@ -306,15 +311,6 @@ def test_numbers_have_four_digits_missing_ones_are_empty_and_measured_machines_a
     for page in (site.studies, site.points):
         assert "nan" not in page.text.lower().split()
         assert "None" not in page.text
-
-
-def test_the_lead_figure_stands_open_and_the_others_of_its_study_are_folded(write_site):
-    page = write_site(names=FIGURES[:3]).studies
-    assert page.tags.count("img") == 3
-    assert "2 more figures of this study" in page.text
-    assert page.tags.index("img") < page.tags.index("details")
-    shown = [link for link in page.links if link.startswith("files/") and link.endswith(".svg")][::3]
-    assert shown == [f"files/{name}.svg" for name in FIGURES[:3]]
 
 
 def test_a_site_can_be_made_before_anything_was_measured(tmp_path):
