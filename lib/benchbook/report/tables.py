@@ -90,7 +90,7 @@ def names(path: Path) -> dict[str, str]:
     return {line["machine"]: line["name"] for line in lines(path)}
 
 
-def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dict:
+def table(path: Path, name: str, called: Mapping[str, str]) -> dict:
     """Return a table as a template shows it.
 
     Args:
@@ -109,7 +109,7 @@ def table(path: Path, name: str, called: Mapping[str, str] | None = None) -> dic
         content = _headline(content)
     elif "machine" in content:  # by its name; below it what the name stands for
         ids = content["machine"].astype("string")
-        theirs = ids.map(lambda each: (called or {}).get(each, each), na_action="ignore").astype("string")
+        theirs = ids.map(lambda each: called.get(each, each), na_action="ignore").astype("string")
         content = content.assign(machine=theirs, id=content["id"] if "id" in content else ids.where(theirs != ids))
     content = _with(_bounded(content) if "bounds" in notes.values() else content, *names, *notes.values())
     shown = wording.filled(content[names])

@@ -148,8 +148,7 @@ def load(folder: Path) -> tuple[list[Mark], list[dict]]:
     if not (folder / FILE).exists():
         return [], []
     saved = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    tuples = ("sources", "operations")
-    return [Mark(**line | {name: tuple(line[name]) for name in tuples}) for line in saved["marks"]], saved["refused"]
+    return [Mark(**line | {"sources": tuple(line["sources"])}) for line in saved["marks"]], saved["refused"]
 
 
 def here(folder: Path) -> str:

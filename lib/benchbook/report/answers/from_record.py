@@ -128,7 +128,7 @@ def _own(this: Task, forecaster: Forecaster) -> Iterator[tuple]:
             names = {"seconds": "value", "low": "low", "high": "high"}
             curve = {name: [rounded(getattr(each, of)) for each in times] for name, of in names.items()}
             basis = rates[0].basis.partition(", and ")[0]
-            yield chip, family, Range(own.value, own.low, own.high, basis), {"operations": OPERATIONS, "curve": curve}
+            yield chip, family, Range(own.value, own.low, own.high, basis), {"curve": curve}
 
 
 def _seconds(rate: Range, images: float) -> Range:

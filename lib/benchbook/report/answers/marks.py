@@ -207,10 +207,9 @@ class Mark:
         purchase_note: of when, what it includes.
         settings: what else is known of it, by name.
         sources: where it comes from.
-        operations: of a training step for an image, at which `curve` has its numbers; for the user's own network.
         stand_in: the data that stood in for the article's, such as `on drawn shapes`; else empty.
         counted: operations of a training step for an image of the user's network that was measured; else None.
-        curve: seconds for a million images with their bounds, at each of `operations`.
+        curve: seconds for a million images of the user's network, with bounds, at each of `from_record.OPERATIONS`.
     """
 
     task: str
@@ -240,7 +239,6 @@ class Mark:
     purchase_note: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
-    operations: tuple[float, ...] = ()
     stand_in: str = ""
     counted: float | None = None
     curve: Mapping[str, list[float]] = field(default_factory=dict)
