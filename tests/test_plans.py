@@ -153,22 +153,22 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(
 @pytest.mark.parametrize(
     ("study", "options", "expected"),
     [
-        ("mnist_speedup", {}, [1.0, 0.7, 0.49]),
-        ("vae_stability", {}, [1e-3] * 3),
-        ("simclr_epochs", {"batch_size": 16}, [0.0075 * (1 + math.cos(math.pi * n / 200)) / 2 for n in range(3)]),
-        # Of these two in each step, of which an epoch has one here.
-        ("gpt_tokens", {"steps_per_epoch": 1}, [1e-3 * (n + 1) / 101 for n in range(3)]),
+        ("mnist_speedup", {}, [1.0, 1.0, 0.7, 0.7]),
+        ("vae_stability", {}, [1e-3] * 4),
+        ("simclr_epochs", {"batch_size": 16}, [0.0075] * 2 + [0.0075 * (1 + math.cos(math.pi / 200)) / 2] * 2),
+        ("gpt_tokens", {}, [1e-3 * (step + 1) / 101 for step in range(4)]),
         (
             "resnet50_cost",
             {"data": None, "schedule_epochs": 4e-4, "learning_rate": 0.2},
-            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (n + 1) for n in range(2)],
+            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (step + 1) for step in range(3)] + [0.2 * 8 / 256],
         ),
     ],
 )
-def test_the_learning_rate_is_that_of_the_epoch_or_of_the_step(study, options, expected):
+def test_the_learning_rate_follows_the_epochs_or_the_steps(study, options, expected):
     made, rates = small.build(study, Device("cpu", "a processor"), **options), []
-    for _ in expected:
-        rates.append({group["lr"] for group in made.optimizer.param_groups})
-        made.step(next(iter(made.batches(made.epoch))))
+    for _ in range(2):
+        for _ in range(2):
+            rates.append({group["lr"] for group in made.optimizer.param_groups})
+            made.step(next(iter(made.batches(made.epoch))))
         made.end_epoch()
     assert [*map(list, rates)] == [[pytest.approx(rate)] for rate in expected]
