@@ -95,18 +95,10 @@ def test_a_commit_is_run_by_turns_with_the_files_here(repository, monkeypatch, c
     assert not (repository.parent / "outputs" / "runs" / "desk" / "your_network").exists()
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("/own/nets/net.py:network", "/tree/nets/net.py:network"),
-        ("/own", "/tree"),
-        ("/owner/net.py:network", "/owner/net.py:network"),
-        ("models:network", "models:network"),
-        (64, 64),
-    ],
-)
-def test_files_of_the_repository_are_taken_from_its_copy(value, expected):
-    assert versions._moved(value, Path("/own"), Path("/tree")) == expected
+def test_files_of_the_repository_are_taken_from_its_copy():
+    values = ["/own/nets/net.py:network", "/own", "/owner/net.py:network", "models:network", 64]
+    moved = [versions._moved(value, Path("/own"), Path("/tree")) for value in values]
+    assert moved == ["/tree/nets/net.py:network", "/tree", *values[2:]]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """An accelerator that one process may hold: nobody but a kernel holds it when a kernel needs it."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+import toy
 from benchbook.machine import layout
 from benchbook.rows import records
-from processes import needs
+from processes import needs, study
 
 pytestmark = needs("jax")
 
@@ -29,7 +29,7 @@ print(subprocess.run([sys.executable, "-c", {PICK!r}], capture_output=True, text
 def exclusive(lock: Path, project: Path) -> dict[str, str]:
     """Return the variables of a process of a project that shares the accelerator."""
     path = os.pathsep.join([str(HERE / "exclusive"), str(project / "lib")])
-    return os.environ | {"BENCHBOOK_EXCLUSIVE_LOCK": str(lock), "PYTHONPATH": path, "BENCHBOOK_MACHINE": ""}
+    return {"BENCHBOOK_EXCLUSIVE_LOCK": str(lock), "PYTHONPATH": path, "BENCHBOOK_MACHINE": ""}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def exclusive(lock: Path, project: Path) -> dict[str, str]:
 )
 def test_a_kernel_gets_the_accelerator_unless_the_planning_process_asked_for_it_itself(tmp_path, plan, kind):
     command = [sys.executable, "-c", PLAN_AND_PICK.format(plan=plan)]
-    environment = exclusive(tmp_path / "lock", layout.root())
+    environment = os.environ | exclusive(tmp_path / "lock", layout.root())
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, kind), done.stderr
 
@@ -51,22 +51,15 @@ def test_a_kernel_gets_the_accelerator_unless_the_planning_process_asked_for_it_
 @pytest.mark.notebook
 def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
     project = tmp_path / "project"
-    for name in ("lib/benchbook", "notebooks", "outputs/published"):
-        shutil.copytree(layout.root() / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(layout.root() / "CITATION.cff", project)
+    toy.copy_project(project)
     budget = {"num_windows": 1, "window_seconds": 0.05, "matrix_sizes": "128", "copy_mebibytes": 1}
-    profile = {"calibrate": {"time_limit_minutes": 3, "parameters": budget, "points": [{"framework": ["jax"]}]}}
-    (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump(profile))
+    chosen = {"time_limit_minutes": 3, "parameters": {"budget": budget}, "points": [{"framework": ["jax"]}]}
+    (project / "notebooks" / "profiles" / "smoke.yaml").write_text(yaml.safe_dump({"calibrate": chosen}))
     outputs = tmp_path / "outputs"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchbook", "study", "--profile", "smoke", "--machine", "a-tpu"],
-        env=exclusive(tmp_path / "lock", project) | {"BENCHBOOK_OUTPUTS": str(outputs)},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=project,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    variables = exclusive(tmp_path / "lock", project)
+    done = study(outputs, "--profile", "smoke", "--machine", "a-tpu", **variables)
+    text = done.communicate()[0]
+    assert done.returncode == 0, text
     rows = records.merge(records.find(outputs / "runs"))
     assert rows.groupby("device")["run_id"].nunique().to_dict() == {"cpu": 1, "tpu": 1}
     assert set(rows["status"]) <= {"ok", "unsupported"}  # a precision that the device lacks
