@@ -72,24 +72,20 @@ FIELDS = {
 }
 
 
-def gather(
-    evidence: Evidence, headlines: pandas.DataFrame, here: str, tasks: Iterable[Task] = TASKS
-) -> tuple[list[Mark], list[dict]]:
-    """Return the marks of tasks, the shortest time of each task first, without prices; and what is not predicted.
+def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> tuple[list[Mark], list[dict]]:
+    """Return the marks of all tasks, the shortest time of each first, without prices; and what is not predicted.
 
     Args:
         evidence: measured and published rows.
         headlines: from `headline.table`.
         here: the name of this machine in rows.
-        tasks: of which marks are wanted.
 
     Returns:
         The marks, and of what is not predicted lines of task, family, reason and chips.
     """
-    order = [each.key for each in tasks]
+    order = list(BY_KEY)
     marks = [*from_rows.of_studies(evidence, headlines, here), *from_rows.of_networks(evidence, here)]
-    marks = [mark for mark in marks if mark.task in order]
-    recorded, refused = from_record.of_record(predictions.learn(evidence), tasks, marks)
+    recorded, refused = from_record.of_record(predictions.learn(evidence), marks)
     ranked = sorted(marks + recorded, key=lambda mark: (order.index(mark.task), mark.seconds, mark.name, mark.family))
     return ranked, refused
 

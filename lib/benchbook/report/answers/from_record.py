@@ -1,7 +1,7 @@
 """Marks of published figures of chips, and of predictions for chips without one."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy
 import pandas
@@ -11,7 +11,7 @@ from benchbook.judging import wording
 from benchbook.record import chips
 from benchbook.record.forecast import Forecaster, Question, Range
 from benchbook.record.rates import Unknown
-from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, UNKNOWN, Mark, Task, kind_of
+from benchbook.report.answers.marks import IMAGENET, MINUTE, PREDICTED, PUBLISHED, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks
 
 PRECISIONS = {"fp32": "fp32", "half": "amp_fp16"}  # the precision that is predicted for each family
@@ -24,21 +24,18 @@ PREDICTION = {"bounds": "90 % interval of the prediction"}
 PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
 
 
-def of_record(
-    forecaster: Forecaster, tasks: Iterable[Task], marks: list[Mark]
-) -> tuple[list[Mark], list[dict[str, object]]]:
+def of_record(forecaster: Forecaster, marks: list[Mark]) -> tuple[list[Mark], list[dict[str, object]]]:
     """Return the marks of published figures, and of predictions for chips of which a task has none in the family.
 
     Args:
         forecaster: that predicts, and has the record's figures.
-        tasks: of which marks are wanted.
         marks: those of rows, which also take the place of predictions.
 
     Returns:
         The marks; and why others are not predicted: task, family, reason and the chips that have this reason.
     """
     published, predicted, refused = [], [], {}
-    for this in tasks:
+    for this in TASKS:
         published += list(_published(this, forecaster))
         predict = {"own": _own, TO_ACCURACY: _to_accuracy}.get(this.key, _predictions)
         for chip, family, answer, further in predict(this, forecaster):
