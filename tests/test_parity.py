@@ -127,6 +127,9 @@ def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_s
     assert parity.statistics_error(*keras)[0] < 1e-5
     assert parity.statistics_error(before, moved, before)[0] > 0.5
     assert parity.statistics_error({}, {}, {}) == (0.0, "")
+    mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}  # infinities are alike or an error
+    assert parity.statistics_error(mask, mask, mask) == (0.0, "mask")
+    assert not numpy.isfinite(parity.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)[0])
 
 
 def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
@@ -140,13 +143,6 @@ def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
         error, worst = parity.update_error(subject, SGD(lambda step: 0.01), start, end, gradients, 0)
         assert (error > 0) is judged
         assert worst == name or not judged
-
-
-def test_infinities_of_a_mask_are_alike_or_an_error():
-    mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}
-    assert parity.statistics_error(mask, mask, mask) == (0.0, "mask")
-    error, _ = parity.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)
-    assert not numpy.isfinite(error)
 
 
 def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_is_judged():
@@ -279,38 +275,33 @@ def test_one_verdict_is_of_one_run_and_precision(measured, record):
     assert list(table["num_steps"]) == [3, 3]
 
 
-def torch_steps(make, num_steps=4):
-    """Return the weights that a torch optimiser makes of fixed gradients."""
-    weight = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
-    made = make([weight])
-    for number in range(num_steps):
-        weight.grad = torch.sin(torch.arange(7, dtype=torch.float64) + number)
-        made.step()
-    return weight.detach().numpy()
+DECAYED = {"momentum": 0.9, "weight_decay": 0.01}
+
+
+def rate(step):
+    return 0.1
 
 
 @pytest.mark.parametrize(
-    ("plain", "make"),
+    ("plain", "theirs", "options"),
     [
-        (SGD(lambda step: 0.1), lambda parts: torch.optim.SGD(parts, 0.1)),
-        (
-            SGD(lambda step: 0.1, 0.9, weight_decay=0.01),
-            lambda parts: torch.optim.SGD(parts, 0.1, 0.9, weight_decay=0.01),
-        ),
-        (
-            SGD(lambda step: 0.1, 0.9, nesterov=True, weight_decay=0.01),
-            lambda parts: torch.optim.SGD(parts, 0.1, 0.9, weight_decay=0.01, nesterov=True),
-        ),
-        (Adam(lambda step: 0.1, 1e-3), lambda parts: torch.optim.Adam(parts, 0.1, eps=1e-3)),
-        (Adam(lambda step: 0.1, weight_decay=0.02), lambda parts: torch.optim.AdamW(parts, 0.1, weight_decay=0.02)),
-        (Adadelta(lambda step: 0.5), lambda parts: torch.optim.Adadelta(parts, 0.5)),
+        (SGD(rate), torch.optim.SGD, {}),
+        (SGD(rate, 0.9, weight_decay=0.01), torch.optim.SGD, DECAYED),
+        (SGD(rate, 0.9, nesterov=True, weight_decay=0.01), torch.optim.SGD, DECAYED | {"nesterov": True}),
+        (Adam(rate, 1e-3), torch.optim.Adam, {"eps": 1e-3}),
+        (Adam(rate, weight_decay=0.02), torch.optim.AdamW, {"weight_decay": 0.02}),
+        (Adadelta(rate), torch.optim.Adadelta, {}),
     ],
 )
-def test_plain_optimisers_are_torchs(plain, make):
-    weights = {"w": numpy.linspace(-1, 1, 7)}
+def test_plain_optimisers_are_torchs(plain, theirs, options):
+    weight = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
+    made, weights = theirs([weight], rate(0), **options), {"w": numpy.linspace(-1, 1, 7)}
     for number in range(4):
-        weights = plain.step(weights, {"w": numpy.sin(numpy.arange(7.0) + number)}, number)
-    numpy.testing.assert_allclose(weights["w"], torch_steps(make), rtol=1e-12)
+        gradient = numpy.sin(numpy.arange(7.0) + number)
+        weights = plain.step(weights, {"w": gradient}, number)
+        weight.grad = torch.from_numpy(gradient)
+        made.step()
+    numpy.testing.assert_allclose(weights["w"], weight.detach().numpy(), rtol=1e-12)
 
 
 def test_weight_decay_may_leave_parameters_out():

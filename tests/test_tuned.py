@@ -102,13 +102,15 @@ def test_a_search_tries_every_candidate_within_its_limit(searched, step, limit):
     assert tuned.promised(trials) == pytest.approx(1 / 0.45)
 
 
-@pytest.mark.parametrize("limit", [6.0, 20.0, 40.0, 100.0])
+@pytest.mark.parametrize("limit", [1e-6, 6.0, 20.0, 40.0, 100.0])
 def test_no_search_overruns_its_limit_by_more_than_one_trial(searched, limit):
-    _, trials, seconds, *_ = searched(of_settings(4.0), limit, FIVE)
+    settings, trials, seconds, *_ = searched(of_settings(4.0), limit, FIVE)
     longest = 1.0 + 3 * 4.0 * 1.2  # a build and three steps
     assert seconds <= max(limit, 1.0 + 3 * 4.0) + longest
     untried = set(trials["outcome"]) & {"no time left"}
     assert bool(untried) == (limit < 100)
+    if limit < 1:  # the first network alone took longer
+        assert (settings, tuned.promised(trials), set(trials["outcome"])) == (Settings(), 1.0, untried)
 
 
 def test_a_winner_that_float64_refuses_gives_way_to_the_next(searched):
@@ -127,13 +129,6 @@ def test_a_setting_that_is_far_slower_is_given_up_after_a_step(searched):
     assert trials["outcome"].tolist() == ["not faster"]
     assert steps.count(Settings("amp_bf16")) == 2  # a warm-up and a step
     assert compared == []  # what is slower is not worth float64
-
-
-def test_a_search_that_its_first_network_outlasts_keeps_the_reference_settings(searched):
-    settings, trials, *_ = searched(of_settings(1.0), 1e-6, FIVE)
-    assert settings == Settings()
-    assert set(trials["outcome"]) == {"no time left"}
-    assert tuned.promised(trials) == 1.0
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
@@ -324,7 +319,6 @@ def alternated(*pairs, **columns):
     return rows
 
 
-NOISY = [(100, 107), (100, 106), (100, 97), (100, 108), (100, 107), (100, 106)]
 CLEAR = [(100, 107), (100, 106), (100, 105), (100, 108), (100, 107), (100, 106)]
 
 
@@ -332,22 +326,20 @@ QUIET, WILD = Prior(0.01**2, 20.0, 0.1), Prior(0.06**2, 20.0, 0.1)  # kernels of
 
 
 @pytest.mark.parametrize(
-    ("pairs", "kernels", "prior", "kind", "faster"),
+    ("kernels", "prior", "kind", "faster"),
     [
-        (CLEAR, 1, QUIET, "range", False),  # six of six, and another kernel may say otherwise
-        (CLEAR, 2, QUIET, "interval", True),
-        (CLEAR, 2, WILD, "interval", False),  # kernels here differ by as much
+        (1, QUIET, "range", False),  # six of six, and another kernel may say otherwise
+        (2, QUIET, "interval", True),
+        (2, WILD, "interval", False),  # kernels here differ by as much
     ],
 )
-def test_tuned_is_faster_only_with_an_interval_over_kernels(pairs, kernels, prior, kind, faster):
+def test_tuned_is_faster_only_with_an_interval_over_kernels(kernels, prior, kind, faster):
     runs = [f"run-{number}" for number in range(kernels)]
-    rows = make_rows([row for run_id in runs for row in alternated(*pairs, run_id=run_id)])
-    ratio = confirmation.ratio(rows, prior)
+    rows = [row for run_id in runs for row in alternated(*CLEAR, run_id=run_id)]
+    ratio = confirmation.ratio(make_rows(rows), prior)
     assert (ratio.kind, confirmation.is_faster(ratio)) == (kind, faster)
-    told = [
-        make_row(variant="tuned", point="tuned-cpu", run_id=run_id, settings={"chosen": "tuned"}) for run_id in runs
-    ]
-    rows = make_rows([*rows.to_dict("records"), *told])
+    told = {"variant": "tuned", "point": "tuned-cpu", "settings": {"chosen": "tuned"}}
+    rows = make_rows([*rows, *(make_row(run_id=run_id, **told) for run_id in runs)])
     priors = {("samples_per_second", "desk", "cpu"): prior}
     name = "tuned" if faster else "tuned, not confirmed"
     assert confirmation.table(rows, priors)["outcome"].tolist() == [name]
