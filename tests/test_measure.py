@@ -298,18 +298,13 @@ def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch)
 def zeus_finds(monkeypatch, tmp_path):
     """Install a Zeus that finds Apple's counters, which no other system has; return what it was asked to watch."""
 
-    def install(soc, system: str) -> list[dict]:
+    def install(soc, system: str) -> list[list[int]]:
         asked = []
 
         def open_monitor(gpu_indices, cpu_indices):
-            asked.append({"gpu_indices": gpu_indices, "cpu_indices": cpu_indices})
-            return SimpleNamespace(
-                gpus=range(0),
-                cpus=range(0),
-                cpu_indices=cpu_indices,
-                soc_is_present=soc is not None,
-                soc=SimpleNamespace(get_total_energy_consumption=lambda: soc),
-            )
+            asked.append(cpu_indices)
+            counters = SimpleNamespace(get_total_energy_consumption=lambda: soc)
+            return SimpleNamespace(cpu_indices=cpu_indices, soc_is_present=soc is not None, soc=counters)
 
         module = ModuleType("zeus.monitor")
         module.ZeusMonitor = open_monitor

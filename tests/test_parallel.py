@@ -84,15 +84,12 @@ def test_a_rank_that_is_killed_ends_the_run_as_crashed_and_leaves_no_process(rec
 
 
 def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
-    for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
-        name = {"out_of_memory": "OutOfMemoryError", "unsupported": "NotImplementedError"}[status]
-        told = [{"rank": 0, "name": "RuntimeError", "message": "closed"}, {"rank": 1, "name": name, "message": "no"}]
-        for error in told:
-            (tmp_path / f"error-{error['rank']}.json").write_text(json.dumps(error))
-        (tmp_path / "log").write_text("")
+    (tmp_path / "log").write_text("")
+    for kind, name in ((MemoryError, "OutOfMemoryError"), (NotImplementedError, "NotImplementedError")):
+        for rank, error in enumerate(({"name": "RuntimeError", "message": "closed"}, {"name": name, "message": "no"})):
+            (tmp_path / f"error-{rank}.json").write_text(json.dumps(error | {"rank": rank}))
         found = parallel._error(tmp_path, tmp_path / "log")
-        assert type(found) is kind
-        assert str(found) == f"rank 1: {name}: no"
+        assert (type(found), str(found)) == (kind, f"rank 1: {name}: no")
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,19 @@ def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
     assert not list(tmp_path.rglob("*.*"))
 
 
-def test_run_and_session_are_those_of_the_environment_or_the_run_s_own(monkeypatch):
-    alone = _start()
-    assert alone.common["session"] == alone.run_id
-    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", alone.run_id)
+def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(monkeypatch):
+    record = _start(seed=5)
+    assert record.common["session"] == record.run_id
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", record.run_id)
+    assert not record.path.with_suffix(".json").exists()
+    record.end()
+    manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
+    expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
+    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.UNMEASURED}
+    assert manifest["environment"] == identity.environment()
+    assert manifest["machine"] == identity.as_dictionary(identity.identify())
+    assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
+    assert _files(record.folder) == {f"{record.run_id}.json"}
     monkeypatch.setenv("BENCHBOOK_RUN_ID", "run-7")
     monkeypatch.setenv("BENCHBOOK_SESSION", "session-3")
     together = _start()
@@ -272,19 +281,6 @@ def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
     assert failures.last_line("two\nlines") == "two\nlines"
     graph = "Detected at node mul defined at (most recent call last):\n  File x\nIncompatible shapes: [1] vs. [0]\n"
     assert failures.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
-
-
-def test_manifest_has_parameters_environment_and_condition_before_and_after():
-    record = _start(seed=5)
-    assert not record.path.with_suffix(".json").exists()
-    record.end()
-    manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
-    expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
-    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.UNMEASURED}
-    assert manifest["environment"] == identity.environment()
-    assert manifest["machine"] == identity.as_dictionary(identity.identify())
-    assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
-    assert _files(record.folder) == {f"{record.run_id}.json"}
 
 
 def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
