@@ -45,6 +45,16 @@ def wait_for(what: Callable[[], object], process: subprocess.Popen, seconds: flo
     raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
 
 
+def run_python(program: str, **environment: str) -> str:
+    """Run a program in a Python of its own, with warnings as errors; it must print nothing to stderr."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")}
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept | environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
 def run_cases(file: str, framework: str, *options: str) -> str:
     """Run a file of tests in a process of its own, with options of pytest; return what pytest printed."""
     path = str(Path(__file__).parent / file)

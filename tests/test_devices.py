@@ -4,7 +4,6 @@ import pkgutil
 import platform
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import Features
 from benchbook.measuring import calibration, sensors, support, tuned
 from fakes import CPU
+from processes import run_python
 
 MPS = Device("mps", "an Apple GPU")
 
@@ -255,16 +255,6 @@ def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, sys
     assert devices.peak_memory(CPU) == (expected, "process_peak_resident")
 
 
-def run_apart(program: str, **environment: str) -> str:
-    """Run a program in a Python of its own, with warnings as errors; it must print nothing to stderr."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")}
-    command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept | environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
-
-
 def test_no_module_but_what_trains_imports_a_framework():
     names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
     named = "results|charts|tables|matrix|money|scaling|plan"
@@ -279,7 +269,7 @@ for name in {names!r}:
     assert not imported, f"{{name}} imports {{imported}}"
 print("imported", len({names!r}))
 """
-    assert run_apart(program) == f"imported {len(names)}\n"
+    assert run_python(program) == f"imported {len(names)}\n"
 
 
 def test_kinds_of_devices_are_told_apart_in_their_own_package_alone():
@@ -333,7 +323,7 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
 @pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
 def test_a_framework_begins_without_a_word_of_cuda(framework):
     assert (
-        run_apart(f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)")
+        run_python(f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)")
         == "cpu\n"
     )
 

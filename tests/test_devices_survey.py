@@ -1,7 +1,6 @@
 """Devices are asked for in processes that end: what plans a study imports no framework, and errors stay the same."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, layout
 from benchbook.running import profiles
+from processes import run_python
 
 LIBRARY = layout.root() / "lib"
 # Plans, shows the machine and runs a study whose points all fail at once, in this one process.
@@ -54,16 +54,8 @@ def jax_is(tmp_path, monkeypatch):
 
 
 def test_planning_and_running_import_no_framework(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PLANNING],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(LIBRARY), "BENCHBOOK_OUTPUTS": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "none of them"
+    printed = run_python(PLANNING, PYTHONPATH=str(LIBRARY), BENCHBOOK_OUTPUTS=str(tmp_path))
+    assert printed.splitlines()[-1] == "none of them"
 
 
 def test_kinds_and_names_are_answered_by_a_process_that_is_started_once(jax_is, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from benchbook.__main__ import describe
 from benchbook.machine import processes, temporary
+from processes import run_python
 
 
 def start(code: str, **variables: str) -> subprocess.Popen:
@@ -43,7 +44,7 @@ def test_nohup_stays_in_force():
         "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook.machine import processes\n"
         "processes.stop_on_signals()\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed():
@@ -60,9 +61,8 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed()
 
 def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
     code = "import atexit; from benchbook.machine import processes; atexit.register(print, 'late'); print('said')"
-    leaving = [sys.executable, "-c", f"{code}; processes.leave(); print('after')"]
-    environment = os.environ | {"PYTHONUNBUFFERED": ""}  # where it is set, nothing waits to be written
-    assert subprocess.check_output(leaving, text=True, env=environment) == "said\n"
+    code += "; processes.leave(); print('after')"
+    assert run_python(code, PYTHONUNBUFFERED="") == "said\n"  # where that is set, nothing waits to be written
 
 
 def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_path, monkeypatch):
