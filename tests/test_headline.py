@@ -92,10 +92,7 @@ def test_a_failure_is_a_line_without_measures_only_where_nothing_trained():
     assert line["status"] == "out_of_memory"
     assert line[["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image"]].isna().all()
     assert spoken(failed, point((50.0,) * 6, 64))["images_per_second"] == 50
-
-
-def test_what_was_measured_before_a_run_broke_off_is_no_measure_of_its_line():
-    own = {"point": "p", "run_id": "p", "session": "p"}
+    own = {"point": "p", "run_id": "p", "session": "p"}  # of a run that broke off nothing is a measure
     line = spoken(point(**own), point(status="crashed", phase="total", **own))
     assert line[["status", "num_windows"]].tolist() == ["crashed", 6]
     assert pandas.isna(line["images_per_second"])
