@@ -77,11 +77,15 @@ def test_the_schedule_at_its_corners(steps_per_epoch, epochs):
         assert {step: rate(step) for step in expected} == pytest.approx(expected)
 
 
-def test_it_is_torchvisions_resnet_50(synthetic):
+def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic):
     import torchvision
 
     assert synthetic.trainable_parameters() == synthetic.description()["parameters"] == 25_557_032
     other = torchvision.models.resnet50()
+    own, theirs = (
+        {name: part.std().item() for name, part in model.named_parameters()} for model in (synthetic.model, other)
+    )
+    assert own == pytest.approx(theirs, rel=0.1)
     other.load_state_dict(synthetic.model.state_dict())
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -90,13 +94,6 @@ def test_it_is_torchvisions_resnet_50(synthetic):
     # 4.09 G multiply-adds forward at 224 px (Table 1 of the paper has 3.8, v1); thrice, less the first layer's input.
     whole = resnet50.build(None, CPU, batch_size=1).description()["flops_per_sample"]
     assert whole == pytest.approx(3 * 2 * 4.09e9, rel=0.01)
-
-
-def test_weights_are_distributed_as_torchvision_draws_them(synthetic):
-    kernel = synthetic.model.layer3[2].conv2.weight
-    assert kernel.std().item() == pytest.approx(math.sqrt(2 / (9 * 256)), rel=0.01)
-    assert abs(kernel.mean().item()) < 1e-3
-    assert synthetic.model.fc.weight.abs().max().item() == pytest.approx(2048**-0.5, rel=1e-3)
 
 
 def test_weight_decay_takes_all_but_batch_norms(synthetic):

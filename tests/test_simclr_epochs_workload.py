@@ -110,6 +110,12 @@ def test_an_evaluation_says_when_features_are_no_numbers(tiny):
     assert math.isnan(workload.evaluate().loss)
 
 
+def test_spread_takes_images_of_every_part():
+    assert simclr.spread(5, 0).tolist() == [0, 1, 2, 3, 4]
+    assert simclr.spread(20_000, 4).tolist() == [0, 5000, 10_000, 15_000]
+    assert simclr.spread(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("settings", [Settings(), Settings(channels_last=True, fused=True)])
 def test_steps_are_those_of_float64(tiny, tmp_path, settings):
     verdict = parity.check(tuned(tiny, settings=settings), run(tmp_path), 2)
