@@ -62,17 +62,22 @@ run.end()
 """
 
 
-@pytest.fixture
-def point(tmp_path, monkeypatch) -> Point:
-    """Return the only point of such a study, in a folder that could be a template."""
-    folder = tmp_path / "a:b {x}"
-    folder.mkdir()
-    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, BODY)
+def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], monkeypatch) -> list[Point]:
+    """Return the points of a study of one row, whose body fails as the environment's FAULT says."""
+    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, body)
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
     for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
         monkeypatch.setenv(name, str(value))
-    parameters = profiles.declared("faults")
-    return Point("faults", profiles.point_name("faults", parameters), parameters, 1, 120)
+    parameters = [profiles.declared("faults") | {"variant": variant} for variant in variants]
+    return [Point("faults", profiles.point_name("faults", each), each, 1, seconds) for each in parameters]
+
+
+@pytest.fixture
+def point(tmp_path, monkeypatch) -> Point:
+    """Return the only point of such a study, in a folder that could be a template."""
+    place = tmp_path / "a:b {x}"
+    place.mkdir()
+    return points_of(place, BODY, 120, ("reference",), monkeypatch)[0]
 
 
 def folder_of(point: Point) -> Path:
