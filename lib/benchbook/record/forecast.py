@@ -252,11 +252,11 @@ class Forecaster:
         if not question.batch_size or networks.canonical(question.work) in rates.TINY:
             return rate
         most = question.count * question.batch_size / self.shortest_step
-        share = min(1.0, most / rate.value)
         if rate.high <= most:
             return rate
+        value = min(rate.value, most)
         basis = f"{rate.basis}; no step on record is shorter than {1e3 * self.shortest_step:.1f} ms"
-        return Range(rate.value * share, rate.low * share, most, basis)
+        return Range(value, rate.low * value / rate.value, most, basis)
 
     def target(self, question: Question) -> dict:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
