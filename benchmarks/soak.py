@@ -68,7 +68,7 @@ class Soak:
         self.seen |= self.lines()
         if self.only_kills:
             return self.kill_one()
-        faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOPS)]
+        faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOP_SIGNALS)]
         return self.chance.choice([*faults, self.kill_one, *([self.fill_disk] if self.mounted else [])])()
 
     def lines(self) -> set[tuple[Path, str]]:
@@ -78,7 +78,7 @@ class Soak:
 
     def kill_one(self) -> str:
         """Kill one of the study's processes, as a lack of memory would."""
-        members = processes.family(self.study.pid)
+        members = processes.tree(self.study.pid)
         if members:
             victim = self.chance.choice(members)
             victim.kill()

@@ -61,17 +61,17 @@ PRINTED = [
 
 @pytest.mark.parametrize(("name", "printed", "expected"), PRINTED)
 def test_what_a_tool_prints_is_read_or_missing(name, printed, expected):
-    assert condition.parsed(name, printed) == expected
+    assert condition.parse(name, printed) == expected
 
 
 def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
     for page in (4096, 16384):
-        told = condition.swapped(VM_STAT.format(page))
+        told = condition.parse_swap(VM_STAT.format(page))
         assert told == {"swapped_in_bytes": 12 * page, "swapped_out_bytes": 300 * page}
     page = os.sysconf("SC_PAGESIZE")
     linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
-    assert condition.swapped(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
-    assert condition.swapped("") == {"swapped_in_bytes": None, "swapped_out_bytes": None}
+    assert condition.parse_swap(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
+    assert condition.parse_swap("") == {"swapped_in_bytes": None, "swapped_out_bytes": None}
 
 
 def test_sleep_is_what_one_clock_missed():
@@ -298,31 +298,30 @@ def test_a_condition_names_no_serial_number_and_no_process(monkeypatch):
     assert "battery" in told
 
 
-def test_sleep_is_held_off_until_the_block_or_the_process_ends(monkeypatch):
+def test_sleep_is_prevented_until_the_block_or_the_process_ends(monkeypatch):
     monkeypatch.setattr(awake.shutil, "which", lambda name: f"/bin/{name}")
-    assert awake.holder("Darwin", 7) == ["caffeinate", "-i", "-s", "-w", "7"]
-    assert awake.holder("Linux", 7)[0] == "systemd-inhibit"
-    assert "--pid=7" in awake.holder("Linux", 7)
+    assert awake.sleep_blocker("Darwin", 7) == ["caffeinate", "-i", "-s", "-w", "7"]
+    assert awake.sleep_blocker("Linux", 7)[0] == "systemd-inhibit"
+    assert "--pid=7" in awake.sleep_blocker("Linux", 7)
     monkeypatch.setattr(awake.shutil, "which", lambda name: None)
-    assert awake.holder("Darwin", 7) == awake.holder("Linux", 7) == awake.holder("Plan9", 7) == []
-    with awake.awake() as asked:
-        assert not asked
+    assert awake.sleep_blocker("Darwin", 7) == awake.sleep_blocker("Linux", 7) == awake.sleep_blocker("Plan9", 7) == []
+    before = psutil.Process().children()
+    with awake.awake():
+        assert psutil.Process().children() == before
 
 
-def test_the_holder_ends_with_the_block_even_if_it_fails(monkeypatch):
-    monkeypatch.setattr(awake, "holder", lambda system, process: ["sleep", "60.25"])
-
+def test_the_command_that_prevents_sleep_ends_with_the_block_even_if_it_fails(monkeypatch):
+    monkeypatch.setattr(awake, "sleep_blocker", lambda system, process: ["sleep", "60.25"])
     before = psutil.Process().children()
 
-    def holders():
+    def blockers():
         return [child for child in psutil.Process().children() if child not in before]
 
     def fail():
-        with awake.awake() as asked:
-            assert asked
-            assert len(holders()) == 1
+        with awake.awake():
+            assert len(blockers()) == 1
             raise RuntimeError("planted")
 
     with pytest.raises(RuntimeError, match="planted"):
         fail()
-    assert holders() == []
+    assert blockers() == []

@@ -333,7 +333,7 @@ def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp
     host = "try:\n    import guest_of_tests\nexcept ImportError:\n    guest_of_tests = None\n"
     for name in ("host_of_tests", "later_host_of_tests"):
         (tmp_path / f"{name}.py").write_text(host)
-        monkeypatch.setitem(libraries.TAKEN_ALONG, name, ("guest_of_tests",))
+        monkeypatch.setitem(libraries.OPTIONAL_IMPORTS, name, ("guest_of_tests",))
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("host_of_tests", "later_host_of_tests", "guest_of_tests"):
         monkeypatch.delitem(sys.modules, name, raising=False)

@@ -102,7 +102,7 @@ ALONE = """
 import os, signal, sys
 from pathlib import Path
 from benchbook.machine import layout, processes
-for number in processes.STOPS:
+for number in processes.STOP_SIGNALS:
     signal.signal(number, signal.SIG_DFL)  # tests may run where one is ignored
 processes.stop_on_signals()
 layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}

@@ -123,7 +123,7 @@ def test_one_function_decides_what_a_name_may_be_and_says_so(value):
 
 @pytest.mark.parametrize("value", ["x", "9", "apple-m1-8core-16gb", "20260101T000000Z-1a2b3c4d", "a..b_c-", "x" * 128])
 def test_a_plain_name_is_returned(value):
-    assert layout.check_name(value) == value
+    assert layout.check_name(value, "point") == value
 
 
 @pytest.mark.parametrize("value", ["../x", "/x", ".hidden", "-x", "<b>x", "x\n", "x" * 129])

@@ -23,11 +23,11 @@ def start(code: str, **variables: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize("number", processes.STOPS)
+@pytest.mark.parametrize("number", processes.STOP_SIGNALS)
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
         "import os, signal, sys, time\nfrom benchbook.machine import processes\n"
-        "for each in processes.STOPS: signal.signal(each, signal.SIG_DFL)\n"  # the tests may run under nohup
+        "for each in processes.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"  # the tests may run under nohup
         "processes.stop_on_signals()\n"
         "try:\n    print(flush=True)\n    time.sleep(30)\n"
         "except processes.Stopped as stop:\n"
@@ -61,7 +61,7 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed()
 
 def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
     code = "import atexit; from benchbook.machine import processes; atexit.register(print, 'late'); print('said')"
-    code += "; processes.leave(); print('after')"
+    code += "; processes.exit_at_once(); print('after')"
     assert run_python(code, PYTHONUNBUFFERED="") == "said\n"  # where that is set, nothing waits to be written
 
 

@@ -82,7 +82,7 @@ class Device:
     @property
     def longest_product(self) -> int | None:
         """Return the longest inner dimension at which its matrix products are right; None: they are at any."""
-        products = self.features.longest_products.items()
+        products = self.features.max_inner_dimension.items()
         return next((longest for name, longest in products if self.name.startswith(name)), None)
 
     def has_units(self, precision: str) -> bool:

@@ -106,7 +106,7 @@ def main() -> None:
     except tuple(ERRORS.values()) as error:
         answer = {"error": type(error).__name__, "message": str(error)}
     print("\n" + json.dumps(answer))
-    processes.leave()
+    processes.exit_at_once()
 
 
 if __name__ == "__main__":

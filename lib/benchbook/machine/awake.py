@@ -9,27 +9,28 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def awake() -> Iterator[bool]:
-    """Prevent sleep during a `with` block; yield whether the system was asked to.
+def awake() -> Iterator[None]:
+    """Prevent sleep during a `with` block, if the system has a command for it.
 
-    The holder ends with this process even if this process is killed.
+    The command ends with this process, even if this process is killed.
     """
-    command = holder(platform.system(), os.getpid())
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    held = subprocess.Popen(command, start_new_session=True, **quiet) if command else None
-    try:
-        yield held is not None
-    finally:
-        if held is not None:
-            held.terminate()
-            held.wait()
+    command = sleep_blocker(platform.system(), os.getpid())
+    if not command:
+        yield
+        return
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    with subprocess.Popen(command, start_new_session=True, **quiet) as blocker:
+        try:
+            yield
+        finally:
+            blocker.terminate()
 
 
-def holder(system: str, process: int) -> list[str]:
-    """Return the command that holds off sleep for as long as a process lives; empty where there is none.
+def sleep_blocker(system: str, process: int) -> list[str]:
+    """Return the command that prevents sleep until a process ends; empty if the system has none.
 
-    macOS: caffeinate against idle sleep (-i), and on mains against any sleep (-s), until a process ends (-w).
-    Linux: systemd-inhibit around a `tail` that waits for that process.
+    macOS: caffeinate prevents idle sleep (-i), and any sleep on mains power (-s), until a process ends (-w).
+    Linux: systemd-inhibit prevents it around a `tail` that waits for that process.
     Source: caffeinate(8), systemd-inhibit(1), tail(1).
     """
     if system == "Darwin" and shutil.which("caffeinate"):

@@ -1,7 +1,7 @@
-"""In what condition the machine is: power, heat, clocks, memory pressure, load; before, during and after a run.
+"""The machine's condition before, during and after a run: power, heat, clocks, memory pressure and load.
 
-Nothing here needs root. Everything may be published: processes of others are counted, never named, and no
-battery's or disk's serial number is read. The parsers are pure functions of what a tool prints.
+Nothing here needs root. Everything may be published: other processes are counted, never named, and no serial number
+of a battery or disk is read. The parsers are pure functions of a tool's output.
 """
 
 import os
@@ -18,9 +18,9 @@ from benchbook.machine import contention, nvidia
 from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
-# Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, clocks are held down.
+# Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, macOS lowers the clocks.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
-# What macOS's tools tell: a command, where the value stands in what it prints, and how that is read.
+# Readings of macOS's tools: the command, a pattern of the value in its output, and the value's conversion.
 _BATTERY, _POWER, _SYSCTL = ("pmset", "-g", "batt"), ("pmset", "-g"), ("sysctl", "-n")
 MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
     "power_source": (_BATTERY, r"drawing from '(\w+) Power'", lambda word: "mains" if word == "AC" else "battery"),
@@ -29,20 +29,20 @@ MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
     "low_power_mode": (_POWER, r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
     "translated": ((*_SYSCTL, "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
     "cpu_thermal_level": ((*_SYSCTL, "machdep.xcpm.cpu_thermal_level"), r"\A\s*(-?\d+)\s*\Z", int),
-    "cpu_speed_limit_percent": ((*_POWER, "therm"), r"CPU_Speed_Limit\s*=\s*(\d+)", int),  # of Intel's chips
+    "cpu_speed_limit_percent": ((*_POWER, "therm"), r"CPU_Speed_Limit\s*=\s*(\d+)", int),  # Intel chips only
     "thermal_pressure": (
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"),
         r"thermalpressurelevel\s+([0-4])\s*\Z",
         lambda digit: PRESSURES[int(digit)],
     ),
 }
-MAC_HEAT = ("cpu_speed_limit_percent", "thermal_pressure", "power_source")  # those that may change within a run
-SETTINGS = ("low_power_mode", "power_source", "translated")  # of the condition before a run, which hold throughout
-MOST_CPUS = 16  # reading the clock of an idle core can wake the core, so only these are read
+MAC_CHANGING = ("cpu_speed_limit_percent", "thermal_pressure", "power_source")  # may change within a run
+SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run, for all of it
+MAX_CORES = 16  # reading the clock of an idle core can wake the core, so only the first cores are read
 
 
 def read() -> dict:
-    """Return everything that may change between two runs. Keys name their unit; unknown values are None."""
+    """Return all values that may change between two runs. Keys name their unit; unknown values are None."""
     values = {
         "seconds_since_boot": round(time.time() - psutil.boot_time()),
         "available_memory_bytes": psutil.virtual_memory().available,
@@ -55,35 +55,35 @@ def read() -> dict:
 
 
 def sample() -> dict:
-    """Return the part of the condition that may change within a run; unknown values are left out.
+    """Return the values that may change within a run; unknown values are left out.
 
-    It takes some milliseconds, and belongs between two windows, where no clock runs.
+    Call it between two windows, where no clock runs: it takes some milliseconds.
     """
-    system = _mac(MAC_HEAT) if platform.system() == "Darwin" else linux_heat()
+    system = _mac(MAC_CHANGING) if platform.system() == "Darwin" else linux_heat()
     values = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def samples(described: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return the samples of runs, as their manifests hold them, in the order taken.
+def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return all samples in runs' manifests, each run's in the order of time.
 
     Args:
-        described: manifests by run id, from `manifests.every`.
+        manifests: by run id, from `manifests.read_all`.
 
     Returns:
-        Column run_id, and one for each key of a sample; empty where no manifest has samples. A setting that
-        holds for a whole run (see SETTINGS) is that of the manifest's condition_before.
+        Columns: run_id, and one for each key of a sample; empty if no manifest has samples. SETTINGS come from the
+        manifest's condition_before, unless the sample has its own value.
     """
     lines = []
-    for run_id, manifest in described.items():
+    for run_id, manifest in manifests.items():
         before = manifest.get("condition_before") or {}
-        kept = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
-        lines += [kept | line for line in manifest.get("conditions") or ()]
+        whole_run = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
+        lines += [whole_run | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
 
 def seconds_asleep(before: Mapping, after: Mapping) -> float:
-    """Return how long the machine slept between two samples: a clock that stops meanwhile lags one that does not."""
+    """Return how long the machine slept between two samples: during sleep, one of the two clocks stops."""
     awake, elapsed = (after[name] - before[name] for name in ("awake_seconds", "elapsed_seconds"))
     return max(0.0, elapsed - awake)
 
@@ -91,22 +91,22 @@ def seconds_asleep(before: Mapping, after: Mapping) -> float:
 def clocks() -> tuple[float, float]:
     """Return the seconds of a clock that stops while the machine sleeps, and of a clock that does not.
 
-    Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS. Neither is set by network time.
+    Network time sets neither. Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS.
     """
     if platform.system() == "Darwin":
         return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def parsed(name: str, printed: str):
-    """Return the value of a key of MAC in what its tool printed; None where that does not tell."""
-    _, pattern, read_value = MAC[name]
+def parse(name: str, printed: str):
+    """Return the value of a reading of MAC from its tool's output; None if the output lacks it."""
+    _, pattern, convert = MAC[name]
     match = re.search(pattern, printed, re.MULTILINE)
-    return None if match is None else read_value(match[1])
+    return None if match is None else convert(match[1])
 
 
-def swapped(printed: str) -> dict:
-    """Read bytes swapped in and out since boot, of macOS's `vm_stat` or Linux's /proc/vmstat."""
+def parse_swap(printed: str) -> dict:
+    """Return the bytes swapped in and out since boot from the text of macOS's `vm_stat` or Linux's /proc/vmstat."""
     page = re.search(r"page size of (\d+) bytes", printed)
     size = int(page.group(1)) if page else os.sysconf("SC_PAGESIZE")
     counts = {
@@ -117,22 +117,22 @@ def swapped(printed: str) -> dict:
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
-    """Return power source, power profile and temperatures from Linux's sysfs."""
+    """Return power source, power profile, CPU governor, clock limit and heat from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
     governor = _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    most = _numbers(root, "devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
+    limit = _numbers(root, "devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
     return {
         "platform_profile": profile,
         "low_power_mode": None if profile is None else profile == "low-power",
         "cpu_governor": governor,
-        "cpu_clock_limit_mhz": most[0] / 1000 if most else None,
+        "cpu_clock_limit_mhz": limit[0] / 1000 if limit else None,
         **linux_power(root),
         **linux_heat(root),
     }
 
 
 def linux_power(root: Path = SYSTEM_FILES) -> dict:
-    """Return the power source; the battery of a mouse or a keyboard (scope Device) does not count."""
+    """Return power source and battery charge; the battery of a mouse or a keyboard (scope Device) does not count."""
     supplies = [path for path in (root / "class/power_supply").glob("*") if _text(path / "scope") != "Device"]
     batteries = [path for path in supplies if _text(path / "type") == "Battery"]
     connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
@@ -145,7 +145,7 @@ def linux_power(root: Path = SYSTEM_FILES) -> dict:
 
 
 def linux_heat(root: Path = SYSTEM_FILES) -> dict:
-    """Return temperature, throttle counters since boot, and power source, which a pulled plug changes in a run."""
+    """Return temperature, throttle counters since boot, and power source, which may change within a run."""
     counts = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_count")
     times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
     # The hottest reading of the CPU's own sensor, else of the board's thermal zones.
@@ -168,7 +168,7 @@ KEYS = (
 
 
 def _clocks_and_counters() -> dict:
-    """Return what every system reports: CPU clock, load, swap and CPU time by user."""
+    """Return the values that every system has: clocks, load, swap and CPU time."""
     awake, elapsed = clocks()
     printed = output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
     return {
@@ -176,27 +176,27 @@ def _clocks_and_counters() -> dict:
         "elapsed_seconds": round(elapsed, 3),
         "load_average_1_minute": round(os.getloadavg()[0], 2),
         "swap_used_bytes": psutil.swap_memory().used,
-        **swapped(printed),
+        **parse_swap(printed),
         "cpu_clock_mhz": _cpu_clock(SYSTEM_FILES),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
     }
 
 
 def _mac(names: Iterable[str]) -> dict:
-    """Return the values of keys of MAC, each tool being asked once."""
+    """Return readings of MAC by name; each tool runs once."""
     printed = {command: output(*command) for command in {MAC[name][0] for name in names}}
-    return {name: parsed(name, printed[MAC[name][0]]) for name in names}
+    return {name: parse(name, printed[MAC[name][0]]) for name in names}
 
 
 def _cpu_clock(root: Path) -> float | None:
     """Return the fastest core's clock in MHz."""
-    cores = [f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in range(MOST_CPUS)]
-    clocks = [clock for core in cores for clock in _numbers(root, core)]
+    files = [f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in range(MAX_CORES)]
+    clocks = [clock for file in files for clock in _numbers(root, file)]
     if clocks:
         return max(clocks) / 1000
     try:
         return getattr(psutil.cpu_freq(), "current", None)
-    except (AttributeError, OSError, RuntimeError):  # psutil has none for this chip
+    except (AttributeError, OSError, RuntimeError):  # psutil cannot read this chip's clock
         return None
 
 
@@ -206,7 +206,7 @@ def _numbers(folder: Path, pattern: str) -> list[int]:
 
 
 def _text(path: Path) -> str | None:
-    """Return a small file's text; None if it is missing, or the driver behind it refuses."""
+    """Return a small file's text; None if it is missing, or its driver refuses to be read."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):

@@ -1,6 +1,6 @@
 """Identify this computer and its software.
 
-Everything here may be published: no user, host name, home path, serial number or process name.
+Everything here may be published: it holds no user, host name, home path, serial number or process name.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from benchbook.machine import layout, nvidia
 from benchbook.machine.kinds import TPUS
 from benchbook.machine.processes import output
 
-KIND = 4  # digits of a fingerprint, in the name of a machine whose plain name is taken
+KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name is taken
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
 
-INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # that training may use
+INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # those that training uses
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Machine:
     Attributes:
         name: the machine's folder under outputs/runs, see `layout.check_name`.
         chip: the processor's marketing name.
-        physical_cores, logical_cores: cores the operating system shows.
-        usable_cores: cores this process may use (a container or a scheduler may allow fewer).
+        physical_cores, logical_cores: cores that the operating system reports.
+        usable_cores: cores that this process may use (a container or a scheduler may allow fewer).
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
-        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the chip's own.
-        fingerprint: of the kind of computer, see `fingerprint`; not of this one or its owner.
+        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip.
+        fingerprint: of the kind of computer, not of this computer or its owner; see `fingerprint`.
     """
 
     name: str
@@ -57,26 +57,24 @@ def identify(name: str = "") -> Machine:
     """Describe this computer.
 
     Args:
-        name: what to call it; empty takes BENCHBOOK_MACHINE, else a name made of chip, cores, memory and
-            accelerators, and of the fingerprint where rows of another kind of computer have that name already.
+        name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores, memory and accelerators.
+            That name gets digits of the fingerprint if rows of another kind of computer have it already.
 
     Raises:
-        ValueError: the name has characters that cannot stand in a folder's name, or rows of another kind of computer
-            have it.
+        ValueError: a folder cannot have the given name, or rows of another kind of computer have it.
     """
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
-    own, print_of_kind = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
-    separate, is_mac = nvidia.names() or _tpus(), platform.system() == "Darwin"
-    name = own or _default_name(chip, physical, memory, separate)
-    if not own and _is_taken(name, print_of_kind):
-        name = with_kind(name, print_of_kind)
-    layout.check_name(name, "machine name")
-    if own and _is_taken(name, print_of_kind):
-        raise ValueError(
-            f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it;"
-            f" allowed: another name, such as {with_kind(name, print_of_kind)}"
-        )
+    given, digits = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
+    cards, is_mac = nvidia.names() or _tpus(), platform.system() == "Darwin"
+    name = layout.check_name(given or _default_name(chip, physical, memory, cards), "machine name")
+    if _is_taken(name, digits):
+        if given:
+            raise ValueError(
+                f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it;"
+                f" allowed: another name, such as {with_kind(name, digits)}"
+            )
+        name = with_kind(name, digits)
     return Machine(
         name=name,
         chip=chip,
@@ -87,25 +85,30 @@ def identify(name: str = "") -> Machine:
         system=f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
         if is_mac
         else f"{platform.system()} {platform.release()}",
-        accelerators=tuple(separate) or ((chip,) if is_mac and platform.machine() == "arm64" else ()),
-        fingerprint=print_of_kind,
+        accelerators=tuple(cards) or ((chip,) if is_mac and platform.machine() == "arm64" else ()),
+        fingerprint=digits,
     )
 
 
-def with_kind(name: str, print_of_kind: str) -> str:
-    """Return a machine's name followed by the digits that tell its kind of computer from others of that name.
+def with_kind(name: str, digits: str) -> str:
+    """Return a machine's name with the first digits of its fingerprint, which distinguish kinds of computer.
+
+    Args:
+        name: the machine's name.
+        digits: its fingerprint.
 
     Raises:
-        ValueError: a name or a fingerprint that cannot be part of a folder's name.
+        ValueError: the name or the fingerprint cannot be part of a folder's name.
     """
-    return layout.check_name(f"{name[: layout.LONGEST_NAME - KIND - 1]}-{print_of_kind[:KIND]}", "machine name")
+    short = name[: layout.MAX_NAME_LENGTH - KIND_DIGITS - 1]
+    return layout.check_name(f"{short}-{digits[:KIND_DIGITS]}", "machine name")
 
 
 def fingerprint() -> str:
-    """Return twelve digits that computers of one kind share, and that say nothing of their owners.
+    """Return twelve hexadecimal digits that all computers of one kind share and that reveal nothing about their owners.
 
-    They are made of the processor's family, model and stepping, the instruction sets that training uses, cores, caches,
-    memory to a GiB, the family of the operating system, and the GPUs with their memory, or the TPUs.
+    They are a hash of the processor's family, model and stepping, the instruction sets that training uses, cores,
+    caches, memory in whole GiB, the family of the operating system, and the GPUs with their memory, or the TPUs.
     """
     return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
 
@@ -116,12 +119,12 @@ def cores() -> set[int]:
 
 
 def usable_cores() -> int:
-    """Return how many logical cores this process may run on."""
+    """Return the number of logical cores that this process may run on."""
     return len(cores())
 
 
 def environment() -> dict:
-    """Return the software a run used: Python, every installed package, and the lock's SHA-256."""
+    """Return the software that a run uses: Python, every installed package, and the lock's name and SHA-256."""
     lock = layout.lock()
     return {
         "python": platform.python_version(),
@@ -132,18 +135,18 @@ def environment() -> dict:
 
 
 def commit() -> str:
-    """Return the project's git commit, with '+changed' if library or notebooks differ; empty where it is unknown.
+    """Return the project's git commit, with '+changed' if library or notebooks differ; empty if unknown.
 
-    Where pip installed the project from a repository, pip has noted the commit.
+    If pip installed the project from a repository, pip's own record has the commit.
     """
     if not (folder := layout.checkout()):
-        noted = metadata.distribution("benchbook").read_text("direct_url.json")
-        return json.loads(noted or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
+        recorded = metadata.distribution("benchbook").read_text("direct_url.json")
+        return json.loads(recorded or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
     return revision(folder, "lib", "notebooks")
 
 
 def revision(folder: Path, *paths: str) -> str:
-    """Return the git commit of a folder, with '+changed' if these paths in it differ; empty where it is unknown."""
+    """Return the git commit of a folder, with '+changed' if these paths in it differ; empty if unknown."""
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
     changed = output("git", "-C", str(folder), "status", "--porcelain", "--", *paths)
     return f"{head}+changed" if head and changed else head
@@ -155,7 +158,7 @@ def as_dictionary(machine: Machine) -> dict:
 
 
 def _traits() -> dict:
-    """Return what the fingerprint is made of; of a Mac the processor's family and its caches, cores by kind."""
+    """Return the properties that the fingerprint is a hash of."""
     if platform.system() == "Darwin":
         names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
         own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
@@ -172,7 +175,7 @@ def _traits() -> dict:
 
 
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
-    """Return family, model, stepping and instruction sets of the first core, and its caches."""
+    """Return family, model, stepping, instruction sets and caches of the first core."""
     fields = _first_core(cpuinfo)
     sets = fields.get("flags", fields.get("Features", "")).split()
     names = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
@@ -183,25 +186,25 @@ def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
     }
 
 
-def _is_taken(name: str, print_of_kind: str) -> bool:
-    """Return whether the rows that have a name come from another kind of computer, or do not say from which."""
+def _is_taken(name: str, digits: str) -> bool:
+    """Return whether the rows under a machine's name are of another fingerprint, or of none."""
     first = min(layout.runs(name).rglob("*Z-*.json"), default=None)
     if first is None:
         return False
     try:
         manifest = json.loads(first.read_text(encoding="utf-8"))
-        return manifest["machine"].get("fingerprint") != print_of_kind
+        return manifest["machine"].get("fingerprint") != digits
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # a bad file is named where rows are read
+        return False  # reading the rows reports a bad file
 
 
 def _default_name(chip: str, cores: int, memory: int, accelerators: list[str]) -> str:
-    """Return a name of chip, cores, memory and each kind of accelerator, such as `intel-xeon-2core-13gb-tesla-t4`."""
+    """Return a name such as `intel-xeon-2core-13gb-tesla-t4`."""
     plain = re.sub(r"\((r|tm)\)|processor|cpu|@.*", " ", chip.lower())
     words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{max(1, round(memory / 2**30))}gb"]
     for name, count in Counter(accelerators).items():
         words += [f"{count}x"] * (count > 1) + re.findall(r"[a-z0-9]+", name.lower())
-    return "-".join(words)[: layout.LONGEST_NAME - KIND - 1].strip("-")
+    return "-".join(words)[: layout.MAX_NAME_LENGTH - KIND_DIGITS - 1].strip("-")
 
 
 def _chip() -> str:
@@ -212,15 +215,14 @@ def _chip() -> str:
 
 
 def _first_core(cpuinfo: Path) -> dict[str, str]:
-    """Return Linux's description of the first core."""
     first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
     return dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
 
 
 def _arm_chip(fields: dict[str, str]) -> str:
-    """Return the board that a device tree names (Jetson, Raspberry Pi), else the kinds of core; empty for other chips.
+    """Return the name of an ARM chip: its board's (Jetson, Raspberry Pi), else its kinds of core; empty for others.
 
-    Linux shows numbers of a core's maker and design; lscpu names most of them.
+    Linux shows numbers for the implementer and the design of a core; lscpu knows the names of most.
     """
     if "CPU part" not in fields:
         return ""
@@ -228,8 +230,8 @@ def _arm_chip(fields: dict[str, str]) -> str:
     if board and "dummy" not in board:  # a virtual machine is linux,dummy-virt
         return board
     printed = output("env", "LC_ALL=C", "lscpu")
-    named = dict.fromkeys(re.findall(r"^ *Model name: +(\w\S*.*)$", printed, re.MULTILINE))
-    return " + ".join(named) or f"ARM {fields.get('CPU implementer')} {fields['CPU part']}"
+    names = dict.fromkeys(re.findall(r"^ *Model name: +(\w\S*.*)$", printed, re.MULTILINE))
+    return " + ".join(names) or f"ARM {fields.get('CPU implementer')} {fields['CPU part']}"
 
 
 def _tpus() -> list[str]:
@@ -239,9 +241,9 @@ def _tpus() -> list[str]:
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    """Yield name and version of every installed package; one whose installation broke off has neither.
+    """Yield name and version of every installed package; a broken installation has neither and is left out.
 
-    The first lines of each package's metadata are searched: a parser of the whole of it takes twenty times as long.
+    It searches the header of each package's metadata: parsing all metadata takes twenty times as long.
     """
     for package in metadata.distributions():
         header = (package.read_text("METADATA") or package.read_text("PKG-INFO") or "").partition("\n\n")[0]

@@ -1,7 +1,7 @@
-"""The table of the kinds of device: what every device of a kind can do. A new kind is a line here, and nothing else.
+"""The table of device kinds: what every device of a kind can do. A new kind is one entry here and its framework's code.
 
-Rows name a device by its kind. What differs between two devices of a kind, such as the age of an NVIDIA GPU, a
-`Device` knows; what a framework does to drive one stands in its module of this package.
+Rows name a device by its kind. Differences between devices of a kind, such as the age of an NVIDIA GPU, are in
+`frameworks.devices.Device`; the code that drives a device is in its framework's folder of `benchbook.frameworks`.
 """
 
 from dataclasses import dataclass, field
@@ -23,20 +23,21 @@ class Features:
     """The common properties of all devices of a kind.
 
     Attributes:
-        frameworks: those that drive it.
-        word: what people call it.
-        precisions: besides fp32, what a search for the fastest settings tries, in this order.
+        frameworks: that can drive it.
+        word: its name for people.
+        precisions: that a search for the fastest settings tries besides fp32, in this order.
         units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA compute capability from
-            which a device has it; 0: every one.
-        settings: what a search may turn on besides the precision, in the order in which it is tried, where a
-            framework has it; see `libraries.Framework`.
-        energy_counter: which of a machine's counters covers it: nvml, apple_ioreport or rapl; None: none does.
-        energy_boundary: what such a counter, or a stated power, is of; see `benchbook.measuring.sensors.Energy`.
+            which devices have it; 0: all devices.
+        settings: that a search may turn on besides the precision, in this order, if the framework has them; see
+            `libraries.Framework`.
+        energy_counter: the machine's counter that covers it: nvml, apple_ioreport or rapl; None: no counter does.
+        energy_boundary: the hardware that this counter, or a stated power, covers; see
+            `benchbook.measuring.sensors.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
-        group_backend: what torch's processes talk through when several such devices train together; None: they cannot.
-        own_chip: whether the device is a chip of its own, which its driver names; else it is the machine's.
-        aborts: whether an operation that it lacks may end the whole process, so that nothing can catch it.
-        longest_products: by the first words of a chip's name, the longest inner dimension at which products are right.
+        group_backend: torch's backend for several such devices that train together; None: torch has none.
+        own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.
+        aborts: whether an unsupported operation may end the whole process, so that no code can catch the error.
+        max_inner_dimension: the largest inner dimension with right matrix products, by the beginning of a chip's name.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
     """
@@ -52,7 +53,7 @@ class Features:
     group_backend: str | None = None
     own_chip: bool = True
     aborts: bool = False
-    longest_products: dict[str, int] = field(default_factory=dict)
+    max_inner_dimension: dict[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
 
@@ -75,10 +76,10 @@ KINDS: dict[str, Features] = {
         energy_boundary="soc",
         own_chip=False,
         aborts=True,
-        # Source: https://github.com/pytorch/pytorch/issues/193487 (mended in torch 2.14 for products of two matrices)
-        longest_products={"Apple M1": 32_766, "Apple M2": 32_766},
+        # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products of two matrices)
+        max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
     ),
-    # The same GPU as TensorFlow's plug-in drives it, and as MLX does.
+    # The same GPU as TensorFlow's plug-in and MLX drive it.
     "metal": Features(
         frameworks=("tensorflow", "mlx"),
         word="GPU through Metal",
@@ -98,10 +99,10 @@ KINDS: dict[str, Features] = {
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
-        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two are Jetson's, which has no NVML
+        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two on Jetson, which has no NVML
         cards=("pci:v000010DEd*bc03*",),
     ),
-    # Google's network cards are of the same vendor.
+    # Google's network cards have the same vendor number.
     "tpu": Features(
         frameworks=("jax",),
         word="TPU",
@@ -112,5 +113,5 @@ KINDS: dict[str, Features] = {
 
 
 def named_by_driver() -> tuple[str, ...]:
-    """Return the kinds whose devices have a name of their own; the others are the machine's chip."""
+    """Return the kinds whose devices have their own chip, with a name from its driver."""
     return tuple(name for name, kind in KINDS.items() if kind.own_chip)

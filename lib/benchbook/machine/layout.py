@@ -5,9 +5,9 @@ import os
 import re
 from pathlib import Path
 
-LONGEST_NAME = 128  # characters; a file system allows 255, and endings are added
-NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
-NAME_RULE = f"up to {LONGEST_NAME} letters, digits, '.', '_' and '-', the first a letter or a digit"
+MAX_NAME_LENGTH = 128  # characters; a file system allows 255 with the ending
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
+NAME_RULE = f"up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-', the first a letter or a digit"
 
 
 def is_name(value: object) -> bool:
@@ -15,11 +15,15 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
-def check_name(value: str, what: str = "name") -> str:
-    """Return a name unchanged if it may become part of a path: a machine, study, point, run, group or file from a URL.
+def check_name(value: str, what: str) -> str:
+    """Return a name unchanged if it may become part of a path.
+
+    Args:
+        value: the name of a machine, study, point, run, group or file from a URL.
+        what: the kind of name, for the error.
 
     Raises:
-        ValueError: it could lead elsewhere, or is no plain name; the message says what it is, and what is allowed.
+        ValueError: the name breaks NAME_RULE, so that a path with it could lead elsewhere.
     """
     if not is_name(value):
         raise ValueError(f"{what} {value[:80]!r}; allowed: {NAME_RULE}")
@@ -27,18 +31,18 @@ def check_name(value: str, what: str = "name") -> str:
 
 
 def root() -> Path:
-    """Return the project's top folder: the checkout that the package lies in, else its copy in the installation."""
+    """Return the project's top folder: the checkout that holds this package, else the copy in the installation."""
     return checkout() or Path(__file__).resolve().parents[1] / "project"
 
 
 def checkout() -> Path | None:
-    """Return the checkout that the package lies in, or None where pip installed it."""
+    """Return the checkout that holds this package, or None if pip installed the package elsewhere."""
     folder = Path(__file__).resolve().parents[3]
     return folder if (folder / "notebooks").is_dir() else None
 
 
 def outputs() -> Path:
-    """Return the folder that holds runs, figures and report: BENCHBOOK_OUTPUTS, the checkout's, or `outputs` here."""
+    """Return the folder of runs, figures and report: BENCHBOOK_OUTPUTS, else `outputs` in the checkout or here."""
     return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (checkout() or Path.cwd()) / "outputs").resolve()
 
 
@@ -61,9 +65,9 @@ def point(machine: str, study: str, name: str) -> Path:
 
 
 def state(machine: str) -> Path:
-    """Return the folder of a session's locks, its name and what has ended: BENCHBOOK_STATE, else that of the rows.
+    """Return the folder of a session's name, locks and finished points: BENCHBOOK_STATE, else the folder of rows.
 
-    Jobs of a cluster that measure side by side, on nodes of one kind, share a folder of rows and not this one.
+    A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of state.
     """
     return Path(os.environ.get("BENCHBOOK_STATE") or runs(machine))
 
@@ -74,16 +78,16 @@ def published() -> Path:
 
 
 def published_rows() -> list[Path]:
-    """Return the files of published rows, one per study, without claims, prices and the list of figures."""
-    no_rows = ("claims", "figures", "prices")
-    return [path for path in sorted(published().glob("*.csv")) if path.stem not in no_rows]
+    """Return the files of published rows, one per study; claims, prices and figures are no rows."""
+    others = ("claims", "figures", "prices")
+    return [path for path in sorted(published().glob("*.csv")) if path.stem not in others]
 
 
 def notebook(study: str) -> Path:
     """Return the notebook of a study.
 
     Raises:
-        ValueError: no notebook carries that study's name; the message lists those that exist.
+        ValueError: no such study; the message lists those that exist.
     """
     paths = notebooks()
     if study not in paths:
@@ -97,9 +101,9 @@ def notebooks() -> dict[str, Path]:
 
 
 def cells(notebook: Path) -> list[dict]:
-    """Return a notebook's cells as the file has them, each `source` one text.
+    """Return a notebook's cells, each with its `source` as one text.
 
-    Plain JSON: nbformat's validator takes seconds to import, and every point would pay for it.
+    It reads plain JSON: nbformat's validator takes seconds to import, in every point's process.
     """
     content = json.loads(notebook.read_text(encoding="utf-8"))
     return [cell | {"source": "".join(cell["source"])} for cell in content["cells"]]
@@ -114,7 +118,7 @@ def profile(name: str) -> Path:
     """Return the YAML file of a profile.
 
     Raises:
-        ValueError: there is no such profile; the message lists those that exist.
+        ValueError: no such profile; the message lists those that exist.
     """
     paths = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
     if name not in paths:
@@ -123,6 +127,6 @@ def profile(name: str) -> Path:
 
 
 def lock() -> Path | None:
-    """Return the lock file that this environment was installed from, or None if `make` did not install it."""
+    """Return the lock file of this environment, or None if `make` did not install it."""
     stamps = sorted((root() / ".venv").glob(".ready-*"))
     return root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt" if stamps else None

@@ -1,7 +1,7 @@
-"""The table of the frameworks: a new one is a line here, and a folder in `benchbook.frameworks`.
+"""The table of frameworks: a new one is one entry here and a folder in `benchbook.frameworks`.
 
-What a framework answers about devices, what calibration asks of it and how it trains are in its folder of
-`benchbook.frameworks`; a study's network is named after the library that it is written in.
+That folder holds its devices, its operations for calibration and its training. A study's module with a network is
+named after the network's library.
 """
 
 import importlib
@@ -15,14 +15,14 @@ class Framework:
     """The properties of a framework that are the same on all devices.
 
     Attributes:
-        word: what people call it.
-        library: what its networks are written in, and so the module of a study that builds them.
-        settings: what a search may turn on besides the precision, of what a kind of device lists; Keras leaves no
-            choice of memory format or of a fused optimiser, and JAX none of its compiler.
-        lacks: by kind of device, the precisions of that kind that this framework has no kernels for.
-        reference: whose float64 on the CPU its training is compared with; empty: its own.
-        frees_to_system: whether what its steps free on a CPU goes to the C library, which may give it back to the
-            system; the others' steps were seen to keep theirs.
+        word: its name for people.
+        library: in which its networks are written; a study's module with such a network has this name.
+        settings: among those of a kind of device, the ones that it has; Keras offers no choice of memory format or
+            fused optimiser, and JAX none of its compiler.
+        lacks: by kind of device, the precisions of that kind for which it has no kernels.
+        reference: the framework whose float64 on the CPU is the reference of its parity; empty: its own.
+        frees_to_system: whether a step on the CPU frees memory to the C library, which may return it to the system;
+            other frameworks were observed to keep their memory.
     """
 
     word: str
@@ -44,11 +44,9 @@ FRAMEWORKS: dict[str, Framework] = {
 WORDS = {name: framework.word for name, framework in FRAMEWORKS.items()}
 # A study with framework `best` takes the first of these that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
-
-
-# What a library imports wherever it is installed, for users of its own, and does without elsewhere: TensorFlow's
-# converter to Lite takes JAX along, and Keras's wrappers scikit-learn. Together they take a second of every process.
-TAKEN_ALONG = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
+# What a library imports only where it is installed: TensorFlow's converter to Lite imports JAX, and Keras's wrappers
+# import scikit-learn. Together these imports take a second of every process.
+OPTIONAL_IMPORTS = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
 
 
 def import_alone(name: str) -> ModuleType:
@@ -57,10 +55,10 @@ def import_alone(name: str) -> ModuleType:
     Raises:
         ImportError: it is not installed, or does not work here.
     """
-    kept_out = [other for other in TAKEN_ALONG.get(name, ()) if other not in sys.modules]
-    sys.modules.update(dict.fromkeys(kept_out))  # to Python, None is a module that is not installed
+    skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
+    sys.modules.update(dict.fromkeys(skipped))  # Python takes None for a module that is not installed
     try:
         return importlib.import_module(name)
     finally:
-        for other in kept_out:
+        for other in skipped:
             sys.modules.pop(other, None)

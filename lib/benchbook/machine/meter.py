@@ -1,7 +1,7 @@
-"""A wall meter's log: watts over time, from a file that the user's own logger writes.
+"""Energy from the log of a wall meter: watts over time, in a file that the user's logger writes.
 
-The file is CSV with the columns `timestamp` (ISO 8601 with a zone: 2026-11-21T15:00:00Z) and `watts`; others are
-ignored. It must be written by the clock of the machine that trains. The trapezoid rule joins the samples.
+The file is CSV with the columns `timestamp` (ISO 8601 with a zone: 2026-11-21T15:00:00Z) and `watts`; other columns
+are ignored. The timestamps must come from the clock of the machine that trains.
 """
 
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy
 import pandas
 
-FEWEST_STEPS = 2  # samples further apart than half a window do not measure it
+MIN_INTERVALS = 2  # between samples, in a window: samples further apart than half a window do not measure it
 
 
 def read(path: Path) -> pandas.DataFrame:
-    """Return the log: columns seconds (since 1970, ascending) and watts. A last line cut short is left out.
+    """Return the log: columns seconds (since 1970, ascending) and watts. An incomplete last line is left out.
 
     Raises:
-        ValueError: a column is missing, or a value is no time with a zone or no watts.
+        ValueError: a column is missing, a timestamp has no zone, or watts are not a finite number from 0 on.
     """
     log = pandas.read_csv(path, dtype=str, keep_default_na=False)
     missing = {"timestamp", "watts"} - set(log)
@@ -33,21 +33,21 @@ def read(path: Path) -> pandas.DataFrame:
 
 
 def joules(log: pandas.DataFrame, begun: float, ended: float) -> float | None:
-    """Return the energy between two moments, by the trapezoid rule; at the ends watts lie on the line between samples.
+    """Return the energy between two moments by the trapezoid rule; watts at both ends are interpolated.
 
     Args:
         log: from `read`.
         begun, ended: seconds since 1970.
 
     Returns:
-        None where the log does not reach from one moment to the other, or samples lie over half of that time apart.
+        Joules; None if the log does not cover the whole time, or two samples are more than half of it apart.
     """
     seconds, watts = log["seconds"].to_numpy(), log["watts"].to_numpy()
     if ended <= begun or not len(seconds) or seconds[0] > begun or seconds[-1] < ended:
         return None
     first = numpy.searchsorted(seconds, begun, side="right") - 1
     last = numpy.searchsorted(seconds, ended, side="left")
-    if numpy.diff(seconds[first : last + 1]).max() > (ended - begun) / FEWEST_STEPS:
+    if numpy.diff(seconds[first : last + 1]).max() > (ended - begun) / MIN_INTERVALS:
         return None
     inside = (seconds > begun) & (seconds < ended)
     times = numpy.concatenate([[begun], seconds[inside], [ended]])
@@ -56,14 +56,14 @@ def joules(log: pandas.DataFrame, begun: float, ended: float) -> float | None:
 
 
 def fill(rows: pandas.DataFrame, machine: str, file: str = "") -> pandas.DataFrame:
-    """Return rows with the meter's joules in a machine's windows that have none and that the log covers.
+    """Return the rows with the meter's joules in each window of a machine that has no energy and that the log covers.
 
-    For a meter whose log is had only after the run. The rows on disk stay as they are.
+    It is for a meter whose log is available only after the run. The rows on disk do not change.
 
     Args:
         rows: of any machines.
-        machine: the one that the meter was plugged into.
-        file: the log; empty takes BENCHBOOK_METER. Without one the rows come back as they are.
+        machine: the machine that was plugged into the meter.
+        file: the log; empty: BENCHBOOK_METER. Without a log the rows are returned unchanged.
     """
     file = file or os.environ.get("BENCHBOOK_METER", "")
     if not file:

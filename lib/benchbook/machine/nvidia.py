@@ -1,6 +1,7 @@
-"""State of each NVIDIA GPU, from NVIDIA's management library (NVML); empty if there is no driver.
+"""State of each NVIDIA GPU, from NVIDIA's management library (NVML); empty without a driver.
 
-Processes of others are counted, never named.
+GPUs have two numberings: `index` counts all that this process may open, in NVML's order; `number` the visible ones.
+Other processes are counted, never named.
 Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 """
 
@@ -26,10 +27,10 @@ REASONS = {
     "display_clock_setting": 0x100,
 }
 THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
-SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, THERMAL_POLICY = 1, 2, 0, 1  # as nvml.h numbers them
-# Asks one of NVML's functions, named without `nvml`, and what it takes; None is what a GPU withholds.
+SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, THERMAL_POLICY = 1, 2, 0, 1  # values of nvml.h
+# Calls a function of NVML by its name without `nvml`, with its arguments; returns None where NVML reports an error.
 Ask = Callable[..., Any]
-UNNAMED = "NVIDIA GPU"  # whose name NVML withholds
+UNNAMED = "NVIDIA GPU"  # the name of a GPU whose own name NVML does not report
 
 
 def names() -> list[str]:
@@ -38,7 +39,7 @@ def names() -> list[str]:
 
 
 def kinds() -> list[tuple[str, int | None]]:
-    """Return name and bytes of memory of every GPU of this computer, shown or not."""
+    """Return name and bytes of memory of every GPU of this computer, visible or not."""
     with _opened() as (ask, handles, _):
         memories = [ask("DeviceGetMemoryInfo", handle) for handle in handles]
         names = (ask("DeviceGetName", handle) or UNNAMED for handle in handles)
@@ -46,75 +47,68 @@ def kinds() -> list[tuple[str, int | None]]:
 
 
 def gpus() -> list[dict]:
-    """Return name, driver, limits and state of every GPU that CUDA_VISIBLE_DEVICES shows; None is what it withholds."""
-    with _opened() as (ask, handles, places):
-        return [_limits(ask, handles[place]) | _state(ask, handles[place]) for place in places]
+    """Return name, driver, limits and state of every visible GPU; unknown values are None."""
+    with _opened() as (ask, handles, indices):
+        return [_limits(ask, handles[index]) | _state(ask, handles[index]) for index in indices]
 
 
 def states() -> list[dict]:
-    """Return clocks, temperature, clock reasons and number of others' processes of every visible GPU."""
-    with _opened() as (ask, handles, places):
-        return [_state(ask, handles[place]) for place in places]
+    """Return clocks, temperature, clock reasons and number of other processes of every visible GPU."""
+    with _opened() as (ask, handles, indices):
+        return [_state(ask, handles[index]) for index in indices]
 
 
-def numbers(name: str, index: int, count: int) -> list[int]:
-    """Return the numbers, among the visible GPUs, of those that CUDA counts from an index on.
+def numbers_from_cuda(name: str, first: int, count: int) -> list[int]:
+    """Return the numbers of visible GPUs by CUDA's numbering; empty if CUDA's first GPU cannot be identified.
 
-    CUDA counts the fastest first and NVML by slot, so that two kinds of GPU are told apart by their names.
-
-    Args:
-        name: of the first that CUDA counts.
-        index, count: which of them.
-    """
-    with _opened() as (ask, handles, places):
-        shown = [ask("DeviceGetName", handles[place]) for place in places]
-    if len(set(shown)) > 1 and name not in shown:
-        return []  # none of them is known to be meant
-    return sorted(range(len(shown)), key=lambda number: shown[number] != name)[index : index + count]
-
-
-def is_divided(index: int) -> bool:
-    """Return whether a visible GPU is divided into instances (MIG), so that its counters are of all of them.
+    CUDA counts the fastest GPU first and NVML counts by slot; among several kinds, the name identifies the first.
 
     Args:
-        index: among the visible GPUs; see `numbers`.
+        name: of CUDA's first GPU.
+        first, count: the range in CUDA's numbering.
     """
-    with _opened() as (ask, handles, places):
-        mode = ask("DeviceGetMigMode", handles[places[index]]) if index < len(places) else None
-        return mode is not None and bool(mode[0])  # at present; the next one is what it changes to
+    with _opened() as (ask, handles, indices):
+        names = [ask("DeviceGetName", handles[index]) for index in indices]
+    if len(set(names)) > 1 and name not in names:
+        return []
+    return sorted(range(len(names)), key=lambda number: names[number] != name)[first : first + count]
 
 
-def power_reader(index: int) -> Callable[[], float] | None:
+def is_divided(number: int) -> bool:
+    """Return whether a visible GPU is divided into instances (MIG), so that its counters cover several users."""
+    with _opened() as (ask, handles, indices):
+        mode = ask("DeviceGetMigMode", handles[indices[number]]) if number < len(indices) else None
+        return mode is not None and bool(mode[0])  # the present mode; the second value is the pending one
+
+
+def power_reader(number: int) -> Callable[[], float] | None:
     """Return a function that reads the watts of a visible GPU without an energy counter, such as those before Volta.
 
-    Args:
-        index: among the visible GPUs; see `numbers`.
-
     Returns:
-        None where there is a counter, or no power either.
+        None if the GPU has a counter, or reports no power either.
     """
-    with _opened() as (ask, handles, places):
-        if index >= len(places):
+    with _opened() as (ask, handles, indices):
+        if number >= len(indices):
             return None
-        handle = handles[places[index]]
+        handle = handles[indices[number]]
         if ask("DeviceGetTotalEnergyConsumption", handle) is not None or ask("DeviceGetPowerUsage", handle) is None:
             return None
         import pynvml
 
-        pynvml.nvmlInit()  # once more, so that the handle stays valid until this process ends
+        pynvml.nvmlInit()  # a second time, so that the handle stays valid until this process ends
     return lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
 
 
 @contextmanager
-def numbered() -> Iterator[None]:
-    """Let CUDA_VISIBLE_DEVICES hold numbers inside a `with` block, for what cannot read the names of GPUs."""
+def visible_by_index() -> Iterator[None]:
+    """Replace UUIDs in CUDA_VISIBLE_DEVICES by indices in a `with` block, for code that cannot read UUIDs."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    with _opened() as (_, _, places):
+    with _opened() as (_, _, indices):
         pass
-    if given is None or not places:
+    if given is None or not indices:
         yield
         return
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(place) for place in places)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, indices))
     try:
         yield
     finally:
@@ -122,50 +116,54 @@ def numbered() -> Iterator[None]:
 
 
 def visible(given: str | None, uuids: list[str]) -> list[int]:
-    """Return the places of the GPUs that CUDA shows, in its order.
+    """Return the indices of the visible GPUs, in CUDA's order.
 
-    A word is a number, the beginning of a GPU's name, or the name of an instance (MIG) with its GPU's in it. As CUDA
-    does, the list ends before the first word that names nothing: empty and -1 show none.
+    An entry is an index, the beginning of a GPU's UUID, or an instance (MIG) with its GPU's UUID in its name. As in
+    CUDA, the list ends before the first entry that matches no GPU, or several: an empty text and -1 show none.
 
     Args:
         given: CUDA_VISIBLE_DEVICES; None shows all.
-        uuids: the names of all GPUs, such as GPU-5f12b4c0-..., in NVML's order.
+        uuids: of all GPUs, such as GPU-5f12b4c0-..., in NVML's order.
 
     Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
     """
     if given is None:
         return list(range(len(uuids)))
-    places = []
-    for word in (part.strip() for part in given.split(",")):
-        name = word.removeprefix("MIG-").partition("/")[0]  # MIG-GPU-<GPU's name>/<instance>/<instance>
-        matching = [place for place, uuid in enumerate(uuids) if name.startswith("GPU-") and uuid.startswith(name)]
-        if word.isdecimal():
-            matching = [int(word)] if int(word) < len(uuids) else []
+    indices = []
+    for entry in (part.strip() for part in given.split(",")):
+        start = entry.removeprefix("MIG-").partition("/")[0]  # MIG-GPU-<UUID>/<instance>/<instance>
+        matching = [index for index, uuid in enumerate(uuids) if start.startswith("GPU-") and uuid.startswith(start)]
+        if entry.isdecimal():
+            matching = [int(entry)] if int(entry) < len(uuids) else []
         if len(matching) != 1:
             break
-        places += matching
-    return places
+        indices += matching
+    return indices
 
 
 def _visible(ask: Ask, handles: list) -> list[int]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    places = visible(given, [ask("DeviceGetUUID", handle) or "" for handle in handles])
-    if places or not (given or "").startswith("MIG-"):
-        return places
-    words = {word.strip() for word in given.split(",")}  # newer names of instances do not hold their GPU's
-    for place, handle in enumerate(handles):
-        numbers = range(ask("DeviceGetMaxMigDeviceCount", handle) or 0)
-        instances = (ask("DeviceGetMigDeviceHandleByIndex", handle, number) for number in numbers)
-        if any(instance is not None and ask("DeviceGetUUID", instance) in words for instance in instances):
-            places.append(place)
-    return places
+    indices = visible(given, [ask("DeviceGetUUID", handle) or "" for handle in handles])
+    if indices or not (given or "").startswith("MIG-"):
+        return indices
+    entries = {entry.strip() for entry in given.split(",")}  # newer names of instances do not contain the GPU's UUID
+    for index, handle in enumerate(handles):
+        slots = range(ask("DeviceGetMaxMigDeviceCount", handle) or 0)
+        instances = (ask("DeviceGetMigDeviceHandleByIndex", handle, slot) for slot in slots)
+        if any(instance is not None and ask("DeviceGetUUID", instance) in entries for instance in instances):
+            indices.append(index)
+    return indices
 
 
 def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
-    """Return how many processes on a GPU are not of this run, whose ranks are processes of their own.
+    """Return the number of processes on a GPU that do not belong to this run.
+
+    Args:
+        running: the ids of all processes on the GPU.
+        own: the ids of this run's processes, its ranks among them.
 
     Returns:
-        None where none of them exists here: a container hides which of them is this one.
+        None if none of the ids exists here: NVML reports ids from outside the container.
     """
     running = set(running)
     if running and not any(psutil.pid_exists(process) for process in running):
@@ -175,10 +173,10 @@ def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
 
 @contextmanager
 def _opened() -> Iterator[tuple[Ask, list, list[int]]]:
-    """Yield a function that calls NVML, each GPU's handle, and the places of those that CUDA shows."""
+    """Yield a function that calls NVML, each GPU's handle, and the indices of the visible GPUs."""
     try:
         import pynvml
-    except ImportError:  # an environment that reads rows and measures nothing
+    except ImportError:  # in an environment that only reads rows
         yield None, [], []
         return
 
@@ -195,7 +193,7 @@ def _opened() -> Iterator[tuple[Ask, list, list[int]]]:
         return
     try:
         handles = [ask("DeviceGetHandleByIndex", index) for index in range(ask("DeviceGetCount") or 0)]
-        handles = [handle for handle in handles if handle is not None]  # not those of others, nor a lost one
+        handles = [handle for handle in handles if handle is not None]  # without lost GPUs and GPUs of others
         yield ask, handles, _visible(ask, handles)
     finally:
         pynvml.nvmlShutdown()
@@ -214,16 +212,16 @@ def _limits(ask: Ask, handle) -> dict:
 
 def _state(ask: Ask, handle) -> dict:
     bits = ask("DeviceGetCurrentClocksEventReasons", handle)
-    if bits is None:  # drivers before 535 know the older name alone
+    if bits is None:  # drivers before 535 have only the older function
         bits = ask("DeviceGetCurrentClocksThrottleReasons", handle)
     running = ask("DeviceGetComputeRunningProcesses", handle)
-    own = [process.pid for process in processes.family(processes.root())]
+    own = [process.pid for process in processes.tree(processes.root())]
     slowed = ask("DeviceGetViolationStatus", handle, THERMAL_POLICY)
     return {
         "sm_clock_mhz": ask("DeviceGetClockInfo", handle, SM_CLOCK),
         "memory_clock_mhz": ask("DeviceGetClockInfo", handle, MEMORY_CLOCK),
         "temperature_celsius": ask("DeviceGetTemperature", handle, GPU_SENSOR),
-        "thermal_slowdown_seconds": None if slowed is None else slowed.violationTime / 1e9,  # since the driver's start
+        "thermal_slowdown_seconds": None if slowed is None else slowed.violationTime / 1e9,  # since the driver started
         "clock_reasons": None if bits is None else [name for name, bit in REASONS.items() if bits & bit],
         "num_other_processes": None if running is None else num_others((process.pid for process in running), own),
     }

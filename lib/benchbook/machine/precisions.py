@@ -1,4 +1,4 @@
-"""The table of precisions: a new one is a line here, and in the runtimes that have to do something for it."""
+"""The table of precisions: a new one is one entry here, and code in the runtimes that have to prepare it."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ class Precision:
     """The types in which a network's numbers are stored and computed.
 
     Attributes:
-        name: as rows name it.
-        stored: NumPy's name of the type in which weights and images are kept.
-        family: what has the same tolerances in parity: fp64 (the reference), fp32, tf32 or half.
-        units: the hardware that it needs to be more than imitated, a key of `kinds.Features.units`; empty: none.
-        autocast: the precision in which a framework's mixed precision computes products; empty: it is not mixed.
+        name: in rows.
+        stored: NumPy's name of the type of stored weights and images.
+        family: precisions with the same tolerances in parity: fp64 (the reference), fp32, tf32 or half.
+        units: the hardware without which a device only emulates it, a key of `kinds.Features.units`; empty: none.
+        autocast: for mixed precision, the precision of products; empty: not mixed.
     """
 
     name: str
@@ -28,16 +28,16 @@ class Precision:
 
     @property
     def uses_tf32(self) -> bool:
-        """Return whether products of float32 may go through TF32 units."""
+        """Return whether products of float32 may use TF32 units."""
         return self.units == "tf32"
 
     @property
     def needs_scaling(self) -> bool:
-        """Return whether small gradients vanish, unless the loss is scaled: float16 has few exponents."""
+        """Return whether small gradients vanish unless the loss is scaled, because float16 has few exponents."""
         return self.computed == "float16"
 
 
-# In the order in which a search tries them.
+# The order matters: comparisons start with the first that is not the reference.
 PRECISIONS = {
     precision.name: precision
     for precision in (

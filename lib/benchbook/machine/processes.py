@@ -1,4 +1,4 @@
-"""Find and end processes: a run is a tree of processes, and some of them outlive their parents."""
+"""Find and end processes. A run is a tree of processes, and some of them outlive their parents."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ from typing import NoReturn
 
 import psutil
 
-WAIT_SECONDS = 10.0  # to wait for the end of a killed process
-STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+KILL_SECONDS = 10.0  # the longest wait for killed processes to end
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Stopped(BaseException):
-    """This process was asked to stop, or its parent has ended.
+    """A signal asked this process to stop.
 
     Attributes:
-        status: what a shell says of a process that the signal ended: 128 and the signal's number.
+        status: the exit status that a shell reports after this signal: 128 plus the signal's number.
     """
 
     def __init__(self, number: int = signal.SIGINT) -> None:
@@ -29,73 +29,78 @@ class Stopped(BaseException):
 
 
 def stop_on_signals() -> None:
-    """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal is closed; what is ignored (nohup) stays ignored.
+    """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal closes; ignored signals (nohup) stay ignored.
 
-    The first signal counts: a terminal and whoever started this process may send one each, and a row is being written.
+    Only the first signal counts. The terminal and the parent process may send one each, and the second must not
+    interrupt the writing of a row.
     """
 
     def stop(number: int, _frame) -> None:
-        for other in STOPS:
+        for other in STOP_SIGNALS:
             signal.signal(other, signal.SIG_IGN)
         raise Stopped(number)
 
-    for number in STOPS:
+    for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
 
 
 def birth(process: psutil.Process) -> float:
-    """Return the start time of a process in seconds, which setting the clock does not change.
+    """Return the start time of a process in seconds; it stays the same when the clock is set.
 
-    Linux counts from the boot, which psutil adds to the time of the boot by the present clock; macOS notes the time.
+    On Linux it counts from boot: psutil adds the boot time by the present clock, and this function subtracts it again.
+    macOS records the time itself.
     """
     return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process exists and has not ended; a zombie has."""
+    """Return whether a process exists and has not ended; a zombie has ended."""
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
-def when_gone(process: int, act: Callable[[], None], poll_seconds: float = 0.5) -> None:
-    """Watch a process from a thread of this one, and act once it is gone."""
+def when_gone(process: int, call: Callable[[], None], poll_seconds: float = 0.5) -> None:
+    """Watch a process from a thread, and call a function once the process has ended."""
 
     def watch() -> None:
         while is_running(process):
             time.sleep(poll_seconds)
-        act()
+        call()
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def memory_kills(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes of this one's control group Linux has killed for want of memory; 0 where none tells.
+    """Return how many processes of this process's control group Linux has killed to free memory; 0 if unknown.
 
-    A container or a job of a scheduler has such a group, with a limit.
+    A container or a scheduler's job has such a group, with a limit.
     Source: https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events) and cgroup-v1/memory.html (oom_control)
     """
     for line in groups.read_text().splitlines() if groups.exists() else ():
         number, controllers, path = line.split(":", 2)
-        of_memory = {"": mounted / path.lstrip("/") / "memory.events"} if number == "0" else {}
-        of_memory |= {"memory": mounted / "memory" / path.lstrip("/") / "memory.oom_control"}
-        for file in (file for name, file in of_memory.items() if name in controllers.split(",") and file.exists()):
-            counts = dict(row.split() for row in file.read_text().splitlines())
-            if "oom_kill" in counts:
-                return int(counts["oom_kill"])
+        if number == "0":  # version 2, which has one hierarchy
+            file = mounted / path.lstrip("/") / "memory.events"
+        elif "memory" in controllers.split(","):
+            file = mounted / "memory" / path.lstrip("/") / "memory.oom_control"
+        else:
+            continue
+        counts = dict(row.split() for row in file.read_text().splitlines()) if file.exists() else {}
+        if "oom_kill" in counts:
+            return int(counts["oom_kill"])
     return 0
 
 
 def root() -> int:
-    """Return the root of this run's processes: its supervisor, or the kernel that started several ranks."""
-    named = (int(os.environ.get(name, 0)) for name in ("BENCHBOOK_SUPERVISOR", "BENCHBOOK_KERNEL"))
-    return next((process for process in named if process and is_running(process)), os.getpid())
+    """Return the root of this run's processes: its supervisor, the kernel that started its ranks, or this process."""
+    ids = (int(os.environ.get(name, 0)) for name in ("BENCHBOOK_SUPERVISOR", "BENCHBOOK_KERNEL"))
+    return next((process for process in ids if process and is_running(process)), os.getpid())
 
 
-def family(process: int) -> list[psutil.Process]:
-    """Return a process and its descendants, the youngest generation first; empty if it has ended."""
+def tree(process: int) -> list[psutil.Process]:
+    """Return a process and its descendants, descendants first; empty if the process has ended."""
     try:
         parent = psutil.Process(process)
         return [*reversed(parent.children(recursive=True)), parent]
@@ -103,10 +108,10 @@ def family(process: int) -> list[psutil.Process]:
         return []
 
 
-def leave() -> NoReturn:
-    """End this process well and at once; Python would first take its modules apart, a second where one is a framework.
+def exit_at_once() -> NoReturn:
+    """End this process at once with status 0, without running `atexit` functions.
 
-    What was registered with `atexit` is passed over.
+    Python's own exit dismantles modules first, which takes a second once a framework is imported.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -114,7 +119,7 @@ def leave() -> NoReturn:
 
 
 def of_run(run_id: str) -> list[psutil.Process]:
-    """Return the processes that belong to a run, by their environment: orphans of a dead kernel among them."""
+    """Return a run's processes except this one, by their environment; orphans of a dead kernel are among them."""
     members = []
     for process in psutil.process_iter():
         try:
@@ -125,11 +130,11 @@ def of_run(run_id: str) -> list[psutil.Process]:
     return members
 
 
-def kill(members: Iterable[psutil.Process], seconds: float = WAIT_SECONDS) -> None:
-    """Kill processes and wait until they have ended; in many containers orphans are not reaped and stay zombies.
+def kill(members: Iterable[psutil.Process]) -> None:
+    """Kill processes and wait until they have ended; a zombie counts as ended, as many containers reap no orphans.
 
     Raises:
-        psutil.TimeoutExpired: one of them lives on.
+        psutil.TimeoutExpired: a process still runs after KILL_SECONDS.
     """
     members = list(members)
     for member in members:
@@ -137,11 +142,11 @@ def kill(members: Iterable[psutil.Process], seconds: float = WAIT_SECONDS) -> No
             member.kill()
         except psutil.NoSuchProcess:
             continue
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + KILL_SECONDS
     for member in members:
         while is_running(member.pid) and member.is_running():
             if time.monotonic() > deadline:
-                raise psutil.TimeoutExpired(seconds, member.pid)
+                raise psutil.TimeoutExpired(KILL_SECONDS, member.pid)
             time.sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""State of a Slurm cluster's jobs, from Slurm's own commands; accounting is not needed.
+"""Submit, follow and cancel jobs of a Slurm cluster through Slurm's own commands, without its accounting database.
 
 Source: https://slurm.schedmd.com/scontrol.html and https://slurm.schedmd.com/squeue.html (job states)
 """
@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-ASK_SECONDS = 60.0  # that a busy controller may take to answer
-GONE = "GONE"  # of a job that the controller has forgotten: it keeps ended ones for MinJobAge, 5 minutes by default
+ANSWER_SECONDS = 60.0  # a busy controller may take this long to answer
+GONE = "GONE"  # the state of a job that the controller has forgotten, MinJobAge (5 minutes by default) after its end
 OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
 OVER |= {"TIMEOUT", GONE}
-# What a run's failure row says where Slurm ended its job: a status, and the words of the message.
+# Status and message of the failure row of a run whose job Slurm ended, by the job's state.
 ENDINGS = {
     "TIMEOUT": ("timeout", "its time limit was over"),
     "OUT_OF_MEMORY": ("out_of_memory", "it took more memory than the job was given"),
@@ -23,11 +23,9 @@ ENDINGS = {
     "PREEMPTED": ("interrupted", "a job of higher priority took its node"),
     "CANCELLED": ("interrupted", "it was cancelled"),
 }
-
-
-# What Slurm writes into a job's log where it ends a step for its memory; the job's state need not say so.
-MEMORY = re.compile(r"slurmstepd.*(exceeded memory limit|oom.kill)")
-LOG_BYTES = 2**16
+# Slurm's line in the log of a job that it ended for its memory; the job's state may be another.
+OUT_OF_MEMORY_LINE = re.compile(r"slurmstepd.*(exceeded memory limit|oom.kill)")
+LOG_BYTES = 2**16  # of the log's end are searched
 
 
 class Unreachable(RuntimeError):
@@ -35,12 +33,12 @@ class Unreachable(RuntimeError):
 
 
 def own_job() -> str:
-    """Return the id of the job that this process belongs to; empty outside Slurm."""
+    """Return the id of this process's job; empty outside Slurm."""
     return os.environ.get("SLURM_JOB_ID", "")
 
 
 def fields(job: str) -> dict[str, str]:
-    """Return what the controller knows of a job, as `scontrol show job` names it; empty if it has forgotten it.
+    """Return a job's fields by the names of `scontrol show job`; empty if the controller has forgotten the job.
 
     Raises:
         Unreachable: no answer.
@@ -55,7 +53,7 @@ def fields(job: str) -> dict[str, str]:
 
 
 def state(job: str) -> str:
-    """Return a job's state; a job that was told to end has its final state while it still writes its last rows.
+    """Return a job's state; a job that Slurm is ending has its final state already while it writes its last rows.
 
     Raises:
         Unreachable: no answer.
@@ -68,7 +66,7 @@ def state(job: str) -> str:
             return "TIMEOUT"
         if answer.get("PreemptTime", "None") not in ("None", "Unknown"):
             return "PREEMPTED"
-        if MEMORY.search(_end_of(answer.get("StdOut", ""))):
+        if OUT_OF_MEMORY_LINE.search(_tail(answer.get("StdOut", ""))):
             return "OUT_OF_MEMORY"
     return answer["JobState"]
 
@@ -82,7 +80,7 @@ def is_over(job: str) -> bool:
 
 
 def ending(job: str) -> tuple[str, str] | None:
-    """Return status and message of a run whose job Slurm ended or is ending; None if it did not."""
+    """Return status and message for a run whose job Slurm ended or is ending; None if it did not, or outside Slurm."""
     try:
         name = state(job) if job else ""
     except Unreachable:
@@ -95,7 +93,7 @@ def ending(job: str) -> tuple[str, str] | None:
 
 
 def jobs(prefix: str) -> dict[str, tuple[str, str]]:
-    """Return this user's jobs whose names begin with a prefix: the rest of the name, and the state, by id.
+    """Return this user's jobs whose names begin with a prefix: by id, the rest of the name and the state.
 
     Raises:
         Unreachable: no answer.
@@ -106,28 +104,28 @@ def jobs(prefix: str) -> dict[str, tuple[str, str]]:
 
 
 def submit(options: Iterable[str], command: Iterable[str]) -> str:
-    """Submit a command as a job that is not started a second time, and return its id.
+    """Submit a command as a job that Slurm never requeues, and return its id.
 
     Raises:
-        Unreachable: no answer, or Slurm refuses it; the message is Slurm's.
+        Unreachable: no answer, or Slurm refuses the job; the message is Slurm's.
     """
     text = _ask("sbatch", "--parsable", "--no-requeue", *options, f"--wrap=exec {shlex.join(command)}")
     return text.strip().partition(";")[0]  # a cluster's name may follow
 
 
-def cancel(names: Iterable[str], seconds: float) -> None:
-    """Cancel jobs, and wait until they have ended, which leaves them the time to write their last rows."""
-    names = list(names)
-    if not names:
+def cancel(ids: Iterable[str], seconds: float) -> None:
+    """Cancel jobs, and wait up to `seconds` until they have written their last rows and ended."""
+    ids = list(ids)
+    if not ids:
         return
-    _ask("scancel", *names)
+    _ask("scancel", *ids)
     deadline = time.monotonic() + seconds
-    while not all(is_over(name) for name in names) and time.monotonic() < deadline:
+    while not all(is_over(job) for job in ids) and time.monotonic() < deadline:
         time.sleep(0.5)
 
 
-def _end_of(log: str) -> str:
-    """Return the last part of a job's log; empty if this host cannot read it."""
+def _tail(log: str) -> str:
+    """Return the end of a job's log; empty if this host cannot read it."""
     try:
         with Path(log).open("rb") as file:
             file.seek(max(0, Path(log).stat().st_size - LOG_BYTES))
@@ -138,7 +136,7 @@ def _end_of(log: str) -> str:
 
 def _ask(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unreachable(f"{command[0]} does not answer ({error})") from error
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Temporary files of a run: its folder is deleted with its process, or by a later run if the process was killed."""
+"""A folder for temporary files. It is deleted when its process ends, or by a later process if that one was killed."""
 
 import os
 import re
@@ -15,12 +15,12 @@ NAME = re.compile(r"benchbook-(\d+)-\w+")  # the id of the process that made it
 
 @contextmanager
 def folder(place: Path | None = None) -> Iterator[Path]:
-    """Make a folder for the body of a `with` block, after those of processes that were killed are gone.
+    """Make a folder for a `with` block, and delete the folders of killed processes.
 
-    Its path is short: the sockets of a kernel lie in it, whose names may have a hundred letters.
+    Its path is short, because it holds a kernel's sockets, whose paths may have about a hundred characters.
 
     Args:
-        place: where to make it; None: where the system keeps temporary files.
+        place: the parent folder; None: the system's folder for temporary files.
     """
     for path in Path(place or tempfile.gettempdir()).glob("benchbook-*"):
         if (match := NAME.fullmatch(path.name)) and not processes.is_running(int(match[1])):
@@ -30,9 +30,9 @@ def folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def variables(place: Path) -> dict[str, str]:
-    """Return the environment that makes a process and its children keep their temporary files in a folder.
+    """Return the variables that make a process and its children put their temporary files into a folder.
 
-    What torch's compiler keeps for later runs stays where it was.
+    The cache of torch's compiler stays where it was, for later runs.
     """
     cache = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
     return {"TMPDIR": str(place), "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache)}

@@ -125,7 +125,7 @@ def _run_all(job: Job, folder: Path, log: Path) -> bool:
         try:
             return bool(torchrun.wait())
         finally:
-            processes.kill(processes.family(torchrun.pid))
+            processes.kill(processes.tree(torchrun.pid))
             torchrun.wait()
 
 

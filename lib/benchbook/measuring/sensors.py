@@ -193,7 +193,7 @@ def _counter(device: Device) -> Sensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # importing Zeus takes seconds
-    gpus = nvidia.numbers(device.name, device.index, device.count) if counter == "nvml" else []
+    gpus = nvidia.numbers_from_cuda(device.name, device.index, device.count) if counter == "nvml" else []
     if (counter == "nvml" and len(gpus) < device.count) or any(nvidia.is_divided(gpu) for gpu in gpus):
         return NO_SENSOR  # unknown which GPU is meant, or the counter is of a board that others compute on as well
     readers = [read for gpu in gpus if (read := nvidia.power_reader(gpu))]
@@ -204,7 +204,7 @@ def _counter(device: Device) -> Sensor:
     from zeus.monitor import ZeusMonitor
 
     try:
-        with nvidia.numbered():
+        with nvidia.visible_by_index():
             monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
         for gpu in gpus:  # some virtual GPUs have a counter that may not be read: known now, and not in a window
             if monitor.gpus.supports_get_total_energy_consumption(gpu):

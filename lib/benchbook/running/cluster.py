@@ -150,7 +150,7 @@ def check_name(name: str) -> str:
 
 def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
     """Return, per point, how long it should take on the slowest kind of node that has measured; see `session`."""
-    pattern = f"{name}-{'[0-9a-f]' * identity.KIND}"
+    pattern = f"{name}-{'[0-9a-f]' * identity.KIND_DIGITS}"
     kinds = sorted(path.name for path in layout.runs(name).parent.glob(pattern) if path.is_dir())
     parts = [session.estimate_seconds(points, kind) for kind in kinds or [name]]
     return parts[0].assign(seconds=pandas.concat([part["seconds"] for part in parts], axis=1).astype(float).max(axis=1))

@@ -152,7 +152,7 @@ def _supervise(
                     return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
                 watch(run)
         finally:
-            processes.kill([*processes.family(child.pid), *processes.of_run(run.run_id)])
+            processes.kill([*processes.tree(child.pid), *processes.of_run(run.run_id)])
             child.wait()
     return "", ""
 

@@ -62,7 +62,7 @@ def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> N
 def main() -> None:
     """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
     supervisor = int(os.environ["BENCHBOOK_SUPERVISOR"])
-    processes.when_gone(supervisor, lambda: processes.kill(processes.family(os.getpid())))
+    processes.when_gone(supervisor, lambda: processes.kill(processes.tree(os.getpid())))
     notebook, executed, parameters = sys.argv[1:]
     execute(notebook, executed, json.loads(parameters), Path(tempfile.gettempdir()))  # of this run alone
 

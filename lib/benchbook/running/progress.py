@@ -40,7 +40,7 @@ class Line:
         """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on."""
         patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
         deadline, announced = time.monotonic() + patience, False
-        while patience and (share := contention.look()) > contention.OTHERS_SHARE:
+        while patience and (share := contention.others_share()) > contention.OTHERS_SHARE:
             if not announced:
                 announced = True
                 print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)

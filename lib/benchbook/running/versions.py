@@ -142,7 +142,7 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and its children."""
-        processes.kill(processes.family(self.process.pid))
+        processes.kill(processes.tree(self.process.pid))
 
     def ask(self, num_steps: int = 0) -> dict:
         """Return the columns of a window of so many steps, or, asked for none, the num_steps that a window should have.
