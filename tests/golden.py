@@ -188,8 +188,8 @@ def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        described = manifests.every(folder)
-        kept = crosschecks.without(records.gather(records.find(folder), str, described), described, str)
+        described = manifests.read_all(folder)
+        kept = crosschecks.consistent(records.gather(records.find(folder), str, described), described, str)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 cli.app(["validate", str(folder)], standalone_mode=False)

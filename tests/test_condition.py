@@ -282,10 +282,10 @@ def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path
     record.end()
     kept = json.loads((tmp_path / f"{record.run_id}.json").read_text())["conditions"]
     assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [(None, None), (0, 0), (1, 0)]
-    samples = condition.samples(manifests.every(tmp_path))
+    samples = condition.samples(manifests.read_all(tmp_path))
     assert samples["run_id"].tolist() == [record.run_id] * 3
     assert samples["power_source"].tolist() == ["battery"] * 3
-    assert condition.samples(manifests.every(tmp_path / "nothing")).empty
+    assert condition.samples(manifests.read_all(tmp_path / "nothing")).empty
 
 
 def test_a_condition_names_no_serial_number_and_no_process(monkeypatch):

@@ -42,7 +42,7 @@ def table(tmp_path):
             rows += [make_row(run_id=run_id, session=f"session-{number}", index=index) for index in range(2)]
             if manifest:
                 (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-        return machines.table(make_rows(rows), manifests.every(tmp_path))
+        return machines.table(make_rows(rows), manifests.read_all(tmp_path))
 
     return made
 
@@ -115,7 +115,7 @@ def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
         if kind != "no manifest":
             manifest = {"machine": {"fingerprint": kind} if kind else {}}
             (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-    apart = machines.tell_apart(make_rows(rows), manifests.every(tmp_path))
+    apart = machines.tell_apart(make_rows(rows), manifests.read_all(tmp_path))
     assert apart["machine"].tolist()[::2] == ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk"]
-    alike = machines.tell_apart(make_rows(rows[::6]), manifests.every(tmp_path))
+    alike = machines.tell_apart(make_rows(rows[::6]), manifests.read_all(tmp_path))
     assert set(alike["machine"]) == {"desk"}

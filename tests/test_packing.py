@@ -85,7 +85,7 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
 
 
 NEITHER = r"allowed: <machine>/<study>/<point>/<run_id>\.csv and \.json"
-HUGE = b"0" * (records.LARGEST_BYTES + 1)
+HUGE = b"0" * (records.MAX_BYTES + 1)
 SECOND = CSV.replace("run-1", "run-2")
 REFUSED = [  # members, a mapping standing for the rows of a run; how they are packed; and what is said of it
     ({}, {}, "holds 0 machines"),
@@ -106,7 +106,7 @@ REFUSED = [  # members, a mapping standing for the rows of a run; how they are p
     # one wrong row
     ({CSV: {}, SECOND: {"run_id": "run-2", "source": "published"}}, {}, "line 2: source is 'published'; allowed: meas"),
     # too large, by its declared size
-    ({CSV: HUGE}, {"method": zipfile.ZIP_DEFLATED}, rf"bytes unpacked; allowed: {records.LARGEST_BYTES}"),
+    ({CSV: HUGE}, {"method": zipfile.ZIP_DEFLATED}, rf"bytes unpacked; allowed: {records.MAX_BYTES}"),
     # methods that cannot be unpacked in pieces
     ({CSV: {}}, {"method": zipfile.ZIP_BZIP2}, "has compression method bzip2; allowed: store, deflate"),
     ({CSV: {}}, {"method": zipfile.ZIP_LZMA}, "has compression method lzma; allowed: store, deflate"),
@@ -136,7 +136,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
     encrypted.write_bytes(content)
     with pytest.raises(packing.PackError, match=r"not a readable zip \(.*is encrypted"):
         packing.add(encrypted)
-    monkeypatch.setattr(packing, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(packing, "MAX_BYTES", 100)
     with pytest.raises(packing.PackError, match="101 bytes unpacked; allowed: 100"):
         packing.add(make_zip(tmp_path / "other.zip", {CSV: "x" * 101}))
 
@@ -148,7 +148,7 @@ def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
             {"run-1": {"seconds": 1.0, "samples_per_second": 640.0}, "run-2": {}},
             r"run-1\.csv is here already with other",
         ),
-        ({"run-2": {"chip": "Chip B"}}, "'desk' is here already as Chip A, and these rows are of Chip B"),
+        ({"run-2": {"chip": "Chip B"}}, "'desk' is here already as Chip A, but these rows are from Chip B"),
     ],
 )
 def test_a_run_with_other_rows_and_a_name_of_another_computer_add_nothing(tmp_path, members, problem):

@@ -81,7 +81,7 @@ def test_a_run_that_stands_in_two_files_is_read_once(runs):
     os.utime(copy, (4e9, 4e9))  # the copy sorts first, and is the later one
     rows, said = gather(runs)
     assert sorted(rows["run_id"]) == [run_id(0), run_id(1), run_id(2)]
-    assert said == [f"Left out: {copy.name}: run {run_id(1)} stands in {run_id(1)}.csv as well"]
+    assert said == [f"Left out: {copy.name}: run {run_id(1)} is in {run_id(1)}.csv as well"]
 
 
 def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_path, monkeypatch):
@@ -124,9 +124,9 @@ def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, conten
     assert len(rows) == 3
     assert len(said) == 1
     assert said[0].startswith(f"Manifest not used: {bad.name}")
-    assert set(manifests.every(runs)) == {run_id(0), run_id(1)}
-    assert set(condition.samples(manifests.every(runs))["run_id"]) == {run_id(0), run_id(1)}
-    assert machines.table(rows, manifests.every(runs))["chip"].tolist() == ["Chip A"]
+    assert set(manifests.read_all(runs)) == {run_id(0), run_id(1)}
+    assert set(condition.samples(manifests.read_all(runs))["run_id"]) == {run_id(0), run_id(1)}
+    assert machines.table(rows, manifests.read_all(runs))["chip"].tolist() == ["Chip A"]
     with pytest.raises(manifests.ManifestError, match=BAD_MANIFESTS[content]):
         manifests.read(bad)
 
@@ -136,7 +136,7 @@ def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
     for content in ({}, MANIFEST, MANIFEST | {"machine": None, "colour": ["red"], "conditions": None}):
         path.write_text(json.dumps(content))
         assert manifests.read(path) == content
-        condition.samples(manifests.every(tmp_path))
+        condition.samples(manifests.read_all(tmp_path))
 
 
 def test_a_large_bad_table_is_refused_by_its_first_fault_in_little_memory():
@@ -175,7 +175,7 @@ def test_files_read_as_one_are_what_each_is_alone(runs, odd):
 
 def test_the_committed_rows_hold_no_contradiction():
     rows = records.merge(records.find(COMMITTED))
-    assert crosschecks.complaints(rows, manifests.every(COMMITTED)).to_dict("records") == []
+    assert crosschecks.complaints(rows, manifests.read_all(COMMITTED)).to_dict("records") == []
 
 
 PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
@@ -193,7 +193,7 @@ PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
 )
 def test_a_run_that_nothing_proves_is_named_and_kept(device, manifest, reason):
     rows, said = make_rows([make_row(device=device)]), []
-    assert len(crosschecks.without(rows, {} if manifest is None else {"run-1": manifest}, said.append)) == 1
+    assert len(crosschecks.consistent(rows, {} if manifest is None else {"run-1": manifest}, said.append)) == 1
     assert said == ([f"1 runs {reason} and are unproven: run-1"] if reason else [])
 
 

@@ -152,7 +152,7 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     rows = records.merge(paths)
     if wrong := manifests.faults(paths):
         raise manifests.ManifestError(wrong[0])
-    described = manifests.every(path if path.is_dir() else path.parent)
+    described = manifests.read_all(path if path.is_dir() else path.parent)
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
     measured = rows if in_runs else rows[rows["source"] == "measured"]
     for complaint in crosschecks.complaints(measured, described).itertuples():

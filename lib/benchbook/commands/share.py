@@ -45,7 +45,7 @@ def share(
         contents = packing.read_zip(archive)
     else:
         contents = packing.read_zip(archive)
-        rows, _ = packing.checked(contents, say)
+        rows, _ = packing.read_contents(contents, say)
     name, repository = rows["machine"].iloc[0], _repository()
     for file, content in contents.items():
         say(f"  outputs/runs/{file} ({len(content):,} bytes)")

@@ -74,7 +74,7 @@ def _of_commit(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFr
         return rows[rows["commit"].isin(commits)]
     runs = [
         run_id
-        for run_id, manifest in manifests.every(folder).items()
+        for run_id, manifest in manifests.read_all(folder).items()
         for file in (manifest.get("own_files") or {}).values()
         if any(str(file.get(key)).startswith(name) for key in ("commit", "sha256"))
     ]
@@ -88,7 +88,9 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
         plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
         same = (plain == version) | (rows["framework_version"] == version)
         return rows[(rows["framework"] == library).fillna(False) & same.fillna(False)]
-    environments = {run_id: manifest.get("environment") or {} for run_id, manifest in manifests.every(folder).items()}
+    environments = {
+        run_id: manifest.get("environment") or {} for run_id, manifest in manifests.read_all(folder).items()
+    }
     packages = {run_id: environment.get("packages") or {} for run_id, environment in environments.items()}
     return rows[rows["run_id"].isin([run for run, of in packages.items() if of.get(library.lower()) == version])]
 
@@ -106,7 +108,7 @@ def samples(sides: tuple[str, str], folder: Path) -> pandas.DataFrame:
     """Return the conditions under which runs were measured: of all runs here, and of folders that were named."""
     named = [Path(side.removeprefix("file:")) for side in sides if side.startswith("file:")]
     folders = [path for path in dict.fromkeys([folder, *named]) if path.is_dir()]
-    return pandas.concat([condition.samples(manifests.every(path)) for path in folders], ignore_index=True)
+    return pandas.concat([condition.samples(manifests.read_all(path)) for path in folders], ignore_index=True)
 
 
 def table(

@@ -43,7 +43,7 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
         return None
     ratios, kernels = [], []
     for run_id, run in windows.groupby("run_id", sort=True):
-        own = crosschecks.gains_of_pairs(run)
+        own = crosschecks.pair_speedups(run)
         ratios += own
         kernels += [run_id] * len(own)
     return intervals.interval(ratios, kernels, prior) if ratios else None

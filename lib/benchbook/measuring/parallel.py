@@ -155,7 +155,7 @@ class RankRun(Run):
         """Tell the kernel the phase, the columns and the conditions so far."""
         if self.state is not None:
             state = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
-            marker.replace(self.state, json.dumps(state))
+            marker.write_atomically(self.state, json.dumps(state))
 
     def fail(self, status: str, message: str) -> None:
         """Leave the failure's row to the kernel, which hears of it by this process's end."""
@@ -171,7 +171,7 @@ def main() -> None:
             _measure_rank(json.loads((folder / "job.json").read_text()), folder, rank, Path(scratch))
     except BaseException as error:
         failure = {"rank": rank, "name": type(error).__name__, "message": str(error)}
-        marker.replace(folder / f"error-{rank}.json", json.dumps(failure))
+        marker.write_atomically(folder / f"error-{rank}.json", json.dumps(failure))
         raise
 
 

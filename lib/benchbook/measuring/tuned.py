@@ -381,7 +381,7 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
 def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choice | None:
     """Return what an earlier run of the same point and session chose and tried, if there was one."""
     session = run.common["session"]
-    for run_id, manifest in manifests.every(run.folder).items():
+    for run_id, manifest in manifests.read_all(run.folder).items():
         if "tuning" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
             chosen, settings = manifest["tuning"]["chosen"], Settings(**manifest["tuning"]["settings"])
             return Choice(chosen, builds[chosen], settings, pandas.DataFrame(manifest["trials"], columns=TRIED), None)

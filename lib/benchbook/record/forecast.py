@@ -343,7 +343,7 @@ class Forecaster:
         least, most = self._known["operations"].values()
         if not least / BEYOND <= flops_per_sample <= most * BEYOND:
             raise Unknown(
-                f"{networks.spoken(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
+                f"{networks.title(name)} takes {wording.number(flops_per_sample)} operations an image; works on record"
                 f" take {wording.number(least)} to {wording.number(most)}, too different for a prediction"
             )
 
@@ -365,7 +365,7 @@ class Forecaster:
 
     def _basis(self, target: dict) -> str:
         product, (network, *size) = target["product"], target["work"].split(", ")
-        work = ", ".join([networks.spoken(network), *size])
+        work = ", ".join([networks.title(network), *size])
         of_chip, of_work = (self._known[name].get(target[name], 0) for name in ("product", "work"))
         known = wording.count(of_chip, "known rate")
         text = f"{known} of {product}" if of_chip else f"the printed figures of {product}, without a rate"

@@ -125,10 +125,10 @@ def merge(runs: Path, meter_file: str = "") -> Aggregation:
         meter_file: see `meter.fill`.
     """
     gc.set_threshold(100_000, 20, 100)  # by default the garbage collector takes a tenth of the time
-    described, left_out = manifests.every(runs), []
+    described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = meter.fill(measured, identity.identify().name, meter_file)
-    measured = crosschecks.without(measured, described, left_out.append)
+    measured = crosschecks.consistent(measured, described, left_out.append)
     measured = machines.tell_apart(measured, described)
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)
     return Aggregation(Evidence(rows, condition.samples(described), runs), described, left_out)

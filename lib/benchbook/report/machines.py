@@ -20,7 +20,7 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
 
     Args:
         rows: measured ones.
-        described: the manifests of their runs by run id, from `manifests.every`.
+        described: the manifests of their runs by run id, from `manifests.read_all`.
 
     Returns:
         Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has what its rows say.

@@ -1,22 +1,24 @@
-"""The best rates of a device from calibration rows, and the efficiency of trained points relative to them."""
+"""The best measured rates of a device, from calibration rows, and the efficiency of points relative to them."""
 
 import pandas
 
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import records
 
+# By operation, the column of the work in a sample; a launch has none.
 WORK = {"matmul": "flops_per_sample", "copy": "bytes_per_sample", "launch": None}
 WORK |= {"host_to_device": "bytes_per_sample", "device_to_host": "bytes_per_sample"}
 UNITS = {"flops_per_sample": "FLOP/s", "bytes_per_sample": "B/s", None: "1/s"}
+# The precision of products, for mixed precisions.
 ARITHMETIC = {name: each.autocast for name, each in PRECISIONS.items() if each.autocast}
 KEY = ["machine", "chip", "device", "session", "framework", "model", "precision"]
 
 
 def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the best rate of each kind: the median over windows, the best over sizes.
+    """Return the best rate of each operation: the median over windows, the best over sizes.
 
     Args:
-        rows: rows of any phase; those of phase `calibrate` that were measured count, of no network.
+        rows: of any phase; only measured rows of phase `calibrate` count, without those of networks.
 
     Returns:
         Columns: machine, chip, device, session, framework, model, precision (empty for copies and transfers), size
@@ -24,14 +26,13 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     kept = rows[(rows["phase"] == "calibrate") & (rows["status"] == "ok") & rows["samples_per_second"].notna()]
     kept = kept[kept["model"].isin(list(WORK))]
-    work = kept["model"].map(WORK)
-    done = kept["flops_per_sample"].where(work == "flops_per_sample", kept["bytes_per_sample"]).where(work.notna(), 1.0)
-    settings = kept["settings"]
+    column = kept["model"].map(WORK)
+    work = kept["flops_per_sample"].where(column == "flops_per_sample", kept["bytes_per_sample"])
     windows = kept[KEY].assign(
-        text=records.as_text(kept)["settings"],  # groupby cannot tell dictionaries apart
-        size=[stated.get("matrix_size", stated.get("copy_bytes")) for stated in settings],
-        rate=kept["samples_per_second"].astype(float) * done.astype(float),
-        unit=work.map(UNITS).where(work.notna(), UNITS[None]),
+        text=records.as_text(kept)["settings"],  # groupby cannot compare dictionaries
+        size=[settings.get("matrix_size", settings.get("copy_bytes")) for settings in kept["settings"]],
+        rate=kept["samples_per_second"].astype(float) * work.where(column.notna(), 1.0).astype(float),
+        unit=column.map(UNITS).where(column.notna(), UNITS[None]),
     )
     groups = windows.groupby([*KEY, "text"], dropna=False, sort=True)
     rate = {"rate": ("rate", "median"), "low": ("rate", "min"), "high": ("rate", "max")}
@@ -41,16 +42,16 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def efficiency(summary: pandas.DataFrame, best: pandas.DataFrame) -> pandas.DataFrame:
-    """Compare the arithmetic of trained points with the ceiling of the same device in the same session.
+    """Compare points' arithmetic with the ceiling of the same device in the same session.
 
     Args:
         summary: from `statistics.summarise`.
         best: from `ceilings`.
 
     Returns:
-        The points whose operations are counted, with columns flops_per_second, ceiling (FLOP/s of a matrix product in
-        the precision that the point multiplies in) and efficiency (a fraction); both are missing where that session
-        did not calibrate that device.
+        The points with counted operations, with columns flops_per_second, ceiling (FLOP/s of a matrix product in the
+        precision of the point's products) and efficiency (a fraction). Both ceiling and efficiency are missing if the
+        session did not calibrate the device.
     """
     counted = summary.reindex(columns=dict.fromkeys([*summary, "flops_per_sample", "samples_per_second"]))
     counted = counted[counted["flops_per_sample"].notna() & counted["samples_per_second"].notna()]

@@ -1,7 +1,7 @@
-"""Find rows that obey the schema and yet contradict themselves, one another or their run's manifest.
+"""Find rows that obey the schema but contradict themselves, each other or their run's manifest.
 
-A complaint is no proof of a lie, but such rows are in no figure: `validate`, `pack` and `add` refuse them, and a report
-leaves their runs out by name. Rows whose manifest is missing, or says too little, are shown and named as unproven.
+A contradiction does not prove a lie, but no figure uses such rows: `validate`, `pack` and `add` refuse them, and a
+report names their runs and leaves them out. A run is shown as unproven if its manifest is missing or incomplete.
 """
 
 import functools
@@ -21,18 +21,18 @@ from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings, networks, points
 from benchbook.rows.schema import DTYPES, RUN_TIME, listed
 
-SAME_RATE = 1e-3  # relative distance of a rate from samples over seconds
-SAME_WORK = 0.05  # relative distance of a network's operations from those counted: frameworks count them alike
-CEILINGS = 2.5  # times a plain matrix product's rate: fast convolutions (Winograd) save that much at most
-CLOCK_SECONDS = 2.0  # by which a corrected clock may make windows seem to overlap
-SLACK_SECONDS = 60.0  # between a run's start and end, and its windows
-FUTURE_SECONDS = 3600.0  # that a clock may be ahead
-# Between two windows a run reads the machine's condition, for so long, and half a window, at most; an accelerator's
-# driver takes longer, and Apple's counters of energy and a meter's log are waited for.
+SAME_RATE = 1e-3  # relative tolerance between a rate and samples / seconds
+SAME_WORK = 0.05  # relative tolerance of a network's operations: all frameworks count them alike
+CEILING_FACTOR = 2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
+CLOCK_ERROR_SECONDS = 2.0  # a corrected clock may make windows overlap by this much
+RUN_MARGIN_SECONDS = 60.0  # windows may lie this far outside their run's start and end
+CLOCK_AHEAD_SECONDS = 3600.0  # a computer's clock may be this far ahead
+# The longest pause between two windows, while a run reads the machine's condition: a time plus a share of the window,
+# and more for an accelerator's driver and for waiting on Apple's energy counters or a meter's log.
 PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.6, 0.5, 1.0, 6.0
-IDLE_SHARE = 0.5  # of the idle watts; training draws at least that
-MOST_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # a device; wall: the computer
-# By method: what it may be of, and the kinds of device that it covers.
+IDLE_SHARE = 0.5  # training draws at least this share of the idle watts
+MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # per device; wall: per computer
+# By energy method: its boundaries, and the kinds of device that it covers.
 COVERS: dict[str, tuple[set, set]] = {
     kind.energy_counter: (
         {kind.energy_boundary},
@@ -41,24 +41,24 @@ COVERS: dict[str, tuple[set, set]] = {
     for kind in KINDS.values()
     if kind.energy_counter
 }
-COVERS["apple_ioreport"][1].add("cpu")  # it is of the whole chip
+COVERS["apple_ioreport"][1].add("cpu")  # it covers the whole chip
 COVERS |= {
     "nvml_power": COVERS["nvml"],
     "meter": ({"wall"}, set(KINDS)),
     "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
 }
-# The packages that hold a framework, whichever build of it is installed.
-BUILDS = {name: (name, f"{name}-macos", f"{name}-cpu", f"{name}-intel") for name in FRAMEWORKS}
-COMMIT = r"[0-9a-f]{7,40}(\+changed)?"
+# The names under which a framework's builds are installed.
+PACKAGES = {name: (name, f"{name}-macos", f"{name}-cpu", f"{name}-intel") for name in FRAMEWORKS}
+COMMIT_PATTERN = r"[0-9a-f]{7,40}(\+changed)?"
 MEASURES = ("seconds", "input_seconds", "samples_per_second", "flops_per_sample", "bytes_per_sample", "energy_joules")
 SIZES = {"mnist": 60_000, "cifar10": 50_000, "imagenet": 1_281_167}  # training images of each data set
-MOST_LEFT_OUT = 16  # steps, and a tenth, that a scaler of the loss may leave out until it has found its factor
-WHOLE = ("mnist", "cifar10")  # data sets that are read from one file
-EXACT = (*SIZES, "synthetic")  # data sets whose names are what was loaded
-PUBLISHED = ["fp32", *(name for name, precision in PRECISIONS.items() if precision.autocast)]  # of the references
-ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters that are easily confused
-STATED_NUMBERS = ["their_batch", "their_device_count", "their_parity", "their_windows", "memory_bytes"]
-STATED_NUMBERS += ["process_seconds", "num_samples"]
+MAX_SKIPPED_STEPS = 16  # a loss scaler may skip this many steps, and a tenth, until it finds its factor
+ONE_FILE = ("mnist", "cifar10")  # data sets that are read from one file
+EXACT_NAMES = (*SIZES, "synthetic")  # data sets whose name proves what was loaded
+REFERENCE_PRECISIONS = ["fp32", *(name for name, precision in PRECISIONS.items() if precision.autocast)]
+CONFUSABLE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-", ".": "-"})  # letters that look alike
+MANIFEST_NUMBERS = ["manifest_batch", "manifest_device_count", "manifest_parity", "manifest_windows", "memory_bytes"]
+MANIFEST_NUMBERS += ["process_seconds", "num_samples"]
 RUN = ["machine", "study", "point", "run_id"]
 COLUMNS = [*RUN, "line", "reason"]
 
@@ -67,8 +67,8 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
     """Return the contradictions in rows, one line for each run and reason.
 
     Args:
-        rows: as `records.merge` returns them: those of a run in the order of its file.
-        manifests: by run id; of a run without one, only its rows are compared with each other.
+        rows: from `records.merge`, each run's in the order of its file.
+        manifests: by run id; without one, a run's rows are only compared with each other.
 
     Returns:
         Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), reason.
@@ -83,15 +83,15 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
         wrong = table.index[is_wrong(table).fillna(False).astype(bool)]
         firsts = table.loc[wrong, "run_id"].drop_duplicates().index
         found += [(place, reason.format_map(table.loc[place])) for place in firsts]
-    found += [doubt for check in (copies, names_alike) for doubt in check(rows)]
-    places = rows[RUN].assign(line=rows.groupby("run_id", sort=False).cumcount() + 2)
-    doubts = pandas.DataFrame(found, columns=["place", "reason"]).join(places, on="place")
-    doubts = doubts.sort_values(["run_id", "line"], kind="stable")[COLUMNS]
-    return doubts.drop_duplicates(["run_id", "reason"], ignore_index=True)
+    found += [*copied_runs(rows), *similar_names(rows)]
+    lines = rows[RUN].assign(line=rows.groupby("run_id", sort=False).cumcount() + 2)
+    result = pandas.DataFrame(found, columns=["place", "reason"]).join(lines, on="place")
+    result = result.sort_values(["run_id", "line"], kind="stable")[COLUMNS]
+    return result.drop_duplicates(["run_id", "reason"], ignore_index=True)
 
 
 def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
-    """Return a line for each reason why manifests do not prove runs, with how many runs it is true of."""
+    """Return a line for each reason why manifests do not prove runs, with the number of these runs."""
     lines: dict[str, list[str]] = {}
     runs = rows.drop_duplicates("run_id").astype({"device": object})
     for run_id, device in runs[["run_id", "device"]].fillna({"device": ""}).itertuples(index=False):
@@ -105,12 +105,12 @@ def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]
     return [f"{len(ids)} runs {reason} and are unproven: {listed(ids)}" for reason, ids in lines.items()]
 
 
-def without(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
-    """Return the rows of runs without a complaint; say which are left out, and why, and which are unproven.
+def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
+    """Return the rows of runs without contradictions.
 
     Args:
         rows, manifests: see `complaints`.
-        say: called with a line for each run that is left out, and for each reason why others are unproven.
+        say: called with a line for each run that is left out, and for each reason why other runs are unproven.
     """
     table = complaints(rows, manifests)
     for line in table.drop_duplicates("run_id").itertuples():
@@ -122,7 +122,7 @@ def without(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable
 
 
 def describe(complaint) -> str:
-    """Return a line of `complaints` as a sentence: file, line and reason."""
+    """Return a line of `complaints` as text: file, line and reason."""
     return (
         f"{complaint.machine}/{complaint.study}/{complaint.point}/{complaint.run_id}.csv, line {complaint.line}:"
         f" {complaint.reason}"
@@ -130,60 +130,61 @@ def describe(complaint) -> str:
 
 
 def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return the rows with the other columns that `RULES` need: from manifests, from their run, from windows before."""
+    """Return the rows with the further columns of `RULES`, from manifests and from the other rows of the run."""
     studies = rows.drop_duplicates("run_id").set_index("run_id")["study"].to_dict()
-    stated = [_stated(manifests.get(run_id) or {}, study) for run_id, study in studies.items()]
-    stated = pandas.DataFrame(stated, list(studies), dtype=object)
+    values = [_from_manifest(manifests.get(run_id) or {}, study) for run_id, study in studies.items()]
     numbers = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
     table = rows.astype(dict.fromkeys(numbers, float)).astype({"device": object, "framework": object})
-    table = table.join(stated, on="run_id").astype(dict.fromkeys(STATED_NUMBERS, float))
-    table["installed"] = [named.get(name) for named, name in zip(table["versions"], table["framework"], strict=True)]
-    table["version"] = table["framework_version"].str.replace(r"\+.*", "", regex=True)  # of any build
+    table = table.join(pandas.DataFrame(values, list(studies), dtype=object), on="run_id")
+    table = table.astype(dict.fromkeys(MANIFEST_NUMBERS, float))
+    table["installed"] = [own.get(name) for own, name in zip(table["versions"], table["framework"], strict=True)]
+    table["version"] = table["framework_version"].str.replace(r"\+.*", "", regex=True)  # without the build
     seconds, run = table["seconds"], table["run_id"]
-    table["implied"] = table["samples"] / seconds.where(seconds > 0)
+    table["rate"] = table["samples"] / seconds.where(seconds > 0)
     table["watts"] = table["energy_joules"] / seconds.where(seconds > 0)
     table["flops"] = table["flops_per_sample"] * table["samples_per_second"]
     table["ceiling"] = _ceilings(rows, table)
     devices = table["device_count"].where(table["energy_boundary"] != "wall").fillna(1.0)
-    table["most_watts"] = table["energy_boundary"].map(MOST_WATTS).astype(float) * devices
+    table["max_watts"] = table["energy_boundary"].map(MAX_WATTS).astype(float) * devices
     table["trained"] = table["phase"].eq("train") & table["samples"].notna()
     scaled = table["precision"].map({name: precision.needs_scaling for name, precision in PRECISIONS.items()}).eq(True)
-    table["left_out"] = scaled * (MOST_LEFT_OUT + 0.1 * table["steps"])
-    table["next"] = table.groupby(["run_id", "phase", "repeat"], sort=False, dropna=False).cumcount()
+    table["skipped_steps"] = scaled * (MAX_SKIPPED_STEPS + 0.1 * table["steps"])
+    table["next_index"] = table.groupby(["run_id", "phase", "repeat"], sort=False, dropna=False).cumcount()
     table["failed"] = (table["status"] != "ok").groupby(run, dropna=False).transform("any")
     table["windows"] = table["trained"].groupby(run, dropna=False).transform("sum")
-    table["in_repeat"] = table["trained"].groupby([run, table["repeat"]], dropna=False).transform("sum")
-    table["counted"] = _operations(table)
+    table["windows_in_repeat"] = table["trained"].groupby([run, table["repeat"]], dropna=False).transform("sum")
+    table["counted_flops"] = _operations(table)
     _add_times(table)
     _add_parity(table)
     _add_tuning(table)
     return table
 
 
-def _stated(manifest: Mapping, study: str) -> dict:
-    """Return what a manifest says about its run's rows; missing values are None."""
+def _from_manifest(manifest: Mapping, study: str) -> dict:
+    """Return the values of a manifest that rows are compared with; missing values are None."""
     machine, parameters, environment = (manifest.get(name) or {} for name in ("machine", "parameters", "environment"))
     packages = environment.get("packages") or {}
     sampled = [line for line in manifest.get("conditions") or () if line.get("index") is not None]
     slept = [line["elapsed_seconds"] - line["awake_seconds"] for line in sampled]
     named = {name: parameters.get(name) for name in ("variant", "device", "framework", "device_count", "dataset")}
-    return {f"their_{name}": None if value in ("", "best") else value for name, value in named.items()} | {
-        "their_machine": machine.get("name"),
-        "their_chip": machine.get("chip"),
-        "their_commit": manifest.get("commit") or None,
-        "their_run": manifest.get("run_id"),
-        "their_point": _point(study, json.dumps(parameters, sort_keys=True)),
-        "their_batch": parameters.get("batch_size") or None,
-        "their_precision": parameters.get("precision"),
-        "their_parity": parameters.get("num_parity_steps"),
-        "their_windows": None if parameters.get("sustained_minutes") else parameters.get("num_windows"),
-        "may_stand_in": parameters.get("allow_embedded", True),
+    return {f"manifest_{name}": None if value in ("", "best") else value for name, value in named.items()} | {
+        "manifest_machine": machine.get("name"),
+        "manifest_chip": machine.get("chip"),
+        "manifest_commit": manifest.get("commit") or None,
+        "manifest_run": manifest.get("run_id"),
+        "manifest_point": _point(study, json.dumps(parameters, sort_keys=True)),
+        "manifest_batch": parameters.get("batch_size") or None,
+        "manifest_precision": parameters.get("precision"),
+        "manifest_parity": parameters.get("num_parity_steps"),
+        "manifest_windows": None if parameters.get("sustained_minutes") else parameters.get("num_windows"),
+        "allow_embedded": parameters.get("allow_embedded", True),
         "memory_bytes": machine.get("memory_bytes"),
         "process_seconds": manifest.get("process_seconds"),
         "system": machine.get("system"),
         "is_mac": machine["system"].startswith("macOS") if machine.get("system") else None,
         "versions": {
-            name: next(filter(None, map(packages.get, builds)), "").partition("+")[0] for name, builds in BUILDS.items()
+            name: next(filter(None, map(packages.get, builds)), "").partition("+")[0]
+            for name, builds in PACKAGES.items()
         }
         if packages
         else {},
@@ -196,18 +197,18 @@ def _stated(manifest: Mapping, study: str) -> dict:
 
 @functools.cache  # a point has many runs
 def _point(study: str, parameters: str) -> str | None:
-    """Return the name of the point that a notebook's parameters, as JSON, make; None where they are not a run's."""
+    """Return the name of a point from its parameters as JSON; None if they are not the parameters of a run."""
     parameters = json.loads(parameters)
     if study not in layout.notebooks() or not {"device", "seed"} <= parameters.keys():
         return None
     try:
         return points.point_name(study, parameters)
-    except (TypeError, ValueError):  # values that the notebook would refuse
+    except (TypeError, ValueError):  # values that the notebook refuses
         return None
 
 
 def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
-    """Return the best rate of the matrix products of each row's device, all devices together."""
+    """Return the best rate of matrix products on each row's device, times the number of devices."""
     products = ceilings.ceilings(rows)
     best = products[products["model"] == "matmul"].groupby(["machine", "device"])["rate"].max().astype(float)
     keys = pandas.MultiIndex.from_frame(rows[["machine", "device"]])
@@ -216,7 +217,7 @@ def _ceilings(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Series:
 
 
 def _operations(table: pandas.DataFrame) -> pandas.Series:
-    """Return the operations for a sample of products of matrices, and of networks of the studies that were counted."""
+    """Return the operations per sample of matrix products and of the studies' counted networks; else missing."""
     sizes, frozen, own = (
         table["settings"].map(lambda settings, name=name: settings.get(name))
         for name in ("matrix_size", "trainable", "network")
@@ -232,7 +233,7 @@ def _operations(table: pandas.DataFrame) -> pandas.Series:
 def _counted(
     parameters: float | None, image_size: float | None, sequence_length: float | None, name: str | None
 ) -> float | None:
-    """Return a network's operations; of images at a size of which every layer halves them without a remainder."""
+    """Return a network's operations per sample; None if unknown, also for images that a layer cannot halve evenly."""
     if name not in networks.table().index or networks.table()["parameters"][name] != parameters:
         return None
     counted = networks.describe(name)
@@ -244,7 +245,7 @@ def _counted(
 
 
 def _add_times(table: pandas.DataFrame) -> None:
-    """Add when windows began and ended, how they follow one another, and how far the manifest's clock is from them."""
+    """Add when windows began and ended, their overlaps and pauses, and their difference from the manifest's clock."""
     run = table["run_id"]
     starts = pandas.to_datetime(table["started_at"], format="ISO8601", utc=True)
     named = pandas.to_datetime(run.str.extract(f"^{RUN_TIME.pattern}")[0], format="%Y%m%dT%H%M%S", utc=True)
@@ -260,68 +261,68 @@ def _add_times(table: pandas.DataFrame) -> None:
         windows & windows.shift(fill_value=False) & own.eq(own.shift()) & timed["repeat"].eq(timed["repeat"].shift())
     )
     pauses = (timed["begun"] - before)[follows].groupby(own[follows])
-    table["pause"] = run.map(pauses.median().where(pauses.size() > 1))
-    table["window"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
-    table["most_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window"]
-    table["most_pause"] += DRIVER_SECONDS * table["device"].ne("cpu")
+    table["pause_seconds"] = run.map(pauses.median().where(pauses.size() > 1))
+    table["window_seconds"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
+    table["max_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window_seconds"]
+    table["max_pause"] += DRIVER_SECONDS * table["device"].ne("cpu")
     waited = table["energy_method"].isin(["apple_ioreport", "meter"]).groupby(run).transform("any")
-    table["most_pause"] += COUNTER_SECONDS * waited
+    table["max_pause"] += COUNTER_SECONDS * waited
     table["run_ended"] = table["run_begun"] + table["process_seconds"].fillna(math.inf)
     inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool)
     keys = zip(table.loc[inside, "clock"], table.loc[inside, "repeat"], table.loc[inside, "index"], strict=True)
     read = [clock.get((repeat, index), math.nan) for clock, repeat, index in keys]
     offset = table.loc[inside, "ended"] - pandas.Series(read, table.index[inside], dtype=float)
     spread = offset.groupby(run[inside])
-    table["clock_seconds"] = run.map(spread.max() - spread.min())
+    table["clock_error"] = run.map(spread.max() - spread.min())
 
 
 def _add_parity(table: pandas.DataFrame) -> None:
-    """Add which parity steps are missing, repeated or not requested."""
-    compared = table[table["phase"].eq("parity") & ~table["failed"]]
+    """Add whether parity steps are wrong, and whether a run has parity at all and in the precision of its training."""
+    parity = table[table["phase"].eq("parity") & ~table["failed"]]
     steps: dict[tuple, Counter] = {}
-    for *key, settings in compared[["run_id", "precision", "settings"]].itertuples(index=False):
-        if settings.get("step") is not None and "audited_samples" not in settings:  # the first again, later
+    for *key, settings in parity[["run_id", "precision", "settings"]].itertuples(index=False):
+        if settings.get("step") is not None and "audited_samples" not in settings:  # the audit repeats the first step
             steps.setdefault(tuple(key), Counter()).update([settings["step"]])
-    asked = compared.drop_duplicates("run_id").set_index("run_id")["their_parity"].dropna().to_dict()
-    odd = {
+    requested = parity.drop_duplicates("run_id").set_index("run_id")["manifest_parity"].dropna().to_dict()
+    wrong = {
         key
         for key, counts in steps.items()
         if sorted(counts) != list(range(1, 1 + len(counts)))
         or len(set(counts.values())) > 1
-        or asked.get(key[0], 0) not in (0, len(counts))
+        or requested.get(key[0], 0) not in (0, len(counts))
     }
-    run = table["run_id"]
-    is_odd = [key in odd for key in zip(run, table["precision"], strict=True)]
-    table["odd_steps"] = table["phase"].eq("parity") & numpy.array(is_odd)
-    table["training"] = run.map(table[table["trained"]].drop_duplicates("run_id").set_index("run_id")["precision"])
-    runs = {run_id: set(own) for run_id, own in compared.groupby("run_id")["precision"]}
-    pairs = zip(run, table["training"], strict=True)
-    table["compared"] = [pandas.isna(own) or own in runs.get(run_id, {own}) for run_id, own in pairs]
-    table["no_parity"] = (table["their_parity"] > 0) & ~run.isin(runs)
+    run, trained = table["run_id"], table[table["trained"]].drop_duplicates("run_id").set_index("run_id")
+    is_wrong = [key in wrong for key in zip(run, table["precision"], strict=True)]
+    table["has_wrong_steps"] = table["phase"].eq("parity") & numpy.array(is_wrong)
+    table["trained_precision"] = run.map(trained["precision"])
+    precisions = {run_id: set(own) for run_id, own in parity.groupby("run_id")["precision"]}
+    pairs = zip(run, table["trained_precision"], strict=True)
+    table["has_own_parity"] = [pandas.isna(own) or own in precisions.get(run_id, {own}) for run_id, own in pairs]
+    table["no_parity"] = (table["manifest_parity"] > 0) & ~run.isin(precisions)
 
 
 def _add_tuning(table: pandas.DataFrame) -> None:
-    """Add the choice of tuned runs, and what their windows of tuned and reference say about it."""
+    """Add the choice of tuned runs, and the speed-up and precision in their windows of tuned and reference."""
     tuned, runs = table[table["variant"].eq("tuned").fillna(False).astype(bool)], table["run_id"]
     trained = tuned[tuned["trained"]].drop_duplicates("run_id", keep="last").set_index("run_id")
     chosen = trained["settings"].map(lambda settings: settings.get("chosen")).to_dict()
     table["chosen"] = runs.map(chosen)
     windows = tuned[tuned["phase"].eq("confirm")]
-    gains = {run_id: gains_of_pairs(own) for run_id, own in windows.groupby("run_id", sort=False)}
-    table["least_gain"] = runs.map({run_id: min(own) for run_id, own in gains.items() if own}).astype(float)
+    speedups = {run_id: pair_speedups(own) for run_id, own in windows.groupby("run_id", sort=False)}
+    table["min_speedup"] = runs.map({run_id: min(own) for run_id, own in speedups.items() if own}).astype(float)
     sides = windows["settings"].map(lambda settings: settings.get("side"))
     same = windows[sides.eq(windows["run_id"].map(chosen))].drop_duplicates("run_id").set_index("run_id")
-    table["their_side"] = runs.map(same["precision"])
-    # The first kernel of a point in a session decides for those that follow.
+    table["confirmed_precision"] = runs.map(same["precision"])
+    # A point's first kernel in a session decides for the later ones.
     sessions = tuned.groupby(["machine", "study", "point", "session"], dropna=False)["run_id"]
     table["decides"] = runs.isin(sessions.min())
 
 
-def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
-    """Return the speed-up of tuned over the reference, from each pair of neighbouring windows.
+def pair_speedups(windows: pandas.DataFrame) -> list[float]:
+    """Return the speed-up of tuned over the reference in each pair of consecutive windows.
 
     Args:
-        windows: of phase `confirm` of one run.
+        windows: one run's, of phase `confirm`.
     """
     windows = windows.sort_values("index")
     sides = [settings.get("side") for settings in windows["settings"]]
@@ -331,18 +332,17 @@ def gains_of_pairs(windows: pandas.DataFrame) -> list[float]:
     return [pair["tuned"] / pair["reference"] for pair in known]
 
 
-def _other(name: str, stated: str = "") -> Callable[[pandas.DataFrame], pandas.Series]:
-    """Return the rule that a column equals the manifest's value, where both are known."""
+def _differs(name: str, expected: str = "") -> Callable[[pandas.DataFrame], pandas.Series]:
+    """Return the rule that a column differs from another one, by default the manifest's, where both are known."""
 
     def rule(table: pandas.DataFrame) -> pandas.Series:
-        given, wanted = table[name].astype(object), table[stated or f"their_{name}"]
-        return given.notna() & wanted.notna() & (given != wanted)
+        values, others = table[name].astype(object), table[expected or f"manifest_{name}"]
+        return values.notna() & others.notna() & (values != others)
 
     return rule
 
 
-def _covers(table: pandas.DataFrame) -> pandas.Series:
-    """Return the rows whose energy method cannot measure their energy boundary."""
+def _is_not_covered(table: pandas.DataFrame) -> pandas.Series:
     keys = zip(table["energy_method"], table["energy_boundary"], table["device"], strict=True)
     covered = [
         method not in COVERS or (boundary in COVERS[method][0] and device in COVERS[method][1])
@@ -351,54 +351,54 @@ def _covers(table: pandas.DataFrame) -> pandas.Series:
     return table["energy_joules"].notna() & ~pandas.Series(covered, table.index)
 
 
-# The reason, as a template of the row's values, and the rows of `_with_manifests` that it applies to.
+# By reason, a template of the row's values: which rows of `_with_manifests` are wrong for that reason.
 RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     **{f"{name} is not finite": lambda t, name=name: numpy.isinf(t[name]) for name in MEASURES},
-    "samples_per_second is {samples_per_second:,.4g}, but samples / seconds is {implied:,.4g}": lambda t: (
-        (t.samples_per_second / t.implied - 1).abs() > SAME_RATE
+    "samples_per_second is {samples_per_second:,.4g}, but samples / seconds is {rate:,.4g}": lambda t: (
+        (t.samples_per_second / t.rate - 1).abs() > SAME_RATE
     ),
     "input_seconds is longer than the window": lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01,
     "loss is infinite, and its status {status}": lambda t: numpy.isinf(t.loss) & ~t.failed,
     "accuracy is {accuracy:.4g} with a loss of {loss:.4g}; a wrong answer costs 0.69 or more": lambda t: (
         t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE))
     ),
-    f"{{flops:.3g}} FLOP/s is over {CEILINGS:g} times this device's measured ceiling of {{ceiling:.3g}}": lambda t: (
-        t.phase.eq("train") & (t.flops > CEILINGS * t.ceiling)
+    f"{{flops:.3g}} FLOP/s is over {CEILING_FACTOR:g} times the measured ceiling of {{ceiling:.3g}}": lambda t: (
+        t.phase.eq("train") & (t.flops > CEILING_FACTOR * t.ceiling)
     ),
-    "{energy_method} cannot measure the {energy_boundary} energy of device {device}": _covers,
-    "{watts:,.0f} W; allowed for {energy_boundary}: up to {most_watts:,.0f}": lambda t: t.watts > t.most_watts,
+    "{energy_method} cannot measure the {energy_boundary} energy of device {device}": _is_not_covered,
+    "{watts:,.0f} W; allowed for {energy_boundary}: up to {max_watts:,.0f}": lambda t: t.watts > t.max_watts,
     "{watts:,.3g} W in training, but {idle_watts:,.3g} W when idle": lambda t: (
         t.phase.eq("train") & (t.watts < IDLE_SHARE * t.idle_watts)
     ),
-    "flops_per_sample is {flops_per_sample:.6g}; {model} has {counted:.6g}": lambda t: (
-        (t.flops_per_sample / t.counted - 1).abs() > SAME_WORK
+    "flops_per_sample is {flops_per_sample:.6g}; {model} has {counted_flops:.6g}": lambda t: (
+        (t.flops_per_sample / t.counted_flops - 1).abs() > SAME_WORK
     ),
     "chosen is tuned, but no windows compare tuned with the reference": lambda t: (
-        t.trained & ~t.failed & t.chosen.eq("tuned") & t.least_gain.isna()
+        t.trained & ~t.failed & t.chosen.eq("tuned") & t.min_speedup.isna()
     ),
-    "chosen is {chosen}, but tuned is at least {least_gain:.3g} times as fast as the reference": lambda t: (
+    "chosen is {chosen}, but tuned is at least {min_speedup:.3g} times as fast as the reference": lambda t: (
         t.trained
         & ~t.failed
-        & ((t.chosen.eq("tuned") & t.decides & (t.least_gain <= 1)) | (t.chosen.eq("reference") & (t.least_gain > 1)))
+        & ((t.chosen.eq("tuned") & t.decides & (t.min_speedup <= 1)) | (t.chosen.eq("reference") & (t.min_speedup > 1)))
     ),
-    "precision is {precision}, but {their_side} in the windows that compare tuned and reference": lambda t: (
-        t.trained & t.chosen.notna() & t.their_side.notna() & (t.precision != t.their_side)
+    "precision is {precision}, but {confirmed_precision} in the windows that compare tuned and reference": lambda t: (
+        t.trained & t.chosen.notna() & t.confirmed_precision.notna() & (t.precision != t.confirmed_precision)
     ),
-    "index is {index:.0f}; expected {next}": lambda t: t["next"] != t["index"],
+    "index is {index:.0f}; expected {next_index}": lambda t: t.next_index != t["index"],
     "samples is {samples:,.0f}, but the optimiser took {steps:,.0f} steps of {batch_size:.0f}": lambda t: (
-        t.trained & (t.samples > (t.steps + t.left_out) * t.batch_size)
+        t.trained & (t.samples > (t.steps + t.skipped_steps) * t.batch_size)
     ),
     "source is {source}; allowed in measured rows: measured": lambda t: t.source != "measured",
     "commit {commit!r:.50}; allowed: 7 to 40 hexadecimal digits": lambda t: (
-        t.commit.notna() & ~t.commit.str.fullmatch(COMMIT)
+        t.commit.notna() & ~t.commit.str.fullmatch(COMMIT_PATTERN)
     ),
     **{
-        f"{name} is {{{name}!r}}, but {{their_{name}!r}} in the manifest": _other(name)
+        f"{name} is {{{name}!r}}, but {{manifest_{name}!r}} in the manifest": _differs(name)
         for name in ("machine", "chip", "commit", "variant", "device", "point", "framework", "device_count")
     },
-    "the manifest belongs to run {their_run}": _other("run_id", "their_run"),
+    "the manifest belongs to run {manifest_run}": _differs("run_id", "manifest_run"),
     "framework is {framework} {framework_version}, which is not among the manifest's packages": lambda t: (
-        t.installed.eq("") | _other("version", "installed")(t)
+        t.installed.eq("") | _differs("version", "installed")(t)
     ),
     "device is {device}, but the manifest's system is {system}": lambda t: (
         (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False)) | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
@@ -409,47 +409,52 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     "peak_memory_bytes is more than the machine has": lambda t: (
         t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes)
     ),
-    "batch_size is {batch_size:.0f}; the parameters say {their_batch:g}": lambda t: (
-        t.trained & t.their_batch.notna() & (t.batch_size != t.their_batch)
+    "batch_size is {batch_size:.0f}; the parameters say {manifest_batch:g}": lambda t: (
+        t.trained & t.manifest_batch.notna() & (t.batch_size != t.manifest_batch)
     ),
-    f"precision is {{precision}}; allowed in variant reference: {', '.join(PUBLISHED)}": lambda t: (
+    f"precision is {{precision}}; allowed in variant reference: {', '.join(REFERENCE_PRECISIONS)}": lambda t: (
         t.trained
-        & t.their_variant.eq("reference")
-        & (t.their_precision.isna() | t.their_precision.eq("fp32"))
+        & t.manifest_variant.eq("reference")
+        & (t.manifest_precision.isna() | t.manifest_precision.eq("fp32"))
         & t.precision.notna()
-        & ~t.precision.isin(PUBLISHED)
+        & ~t.precision.isin(REFERENCE_PRECISIONS)
     ),
-    "dataset is {dataset}; the parameters say {their_dataset}": lambda t: (
+    "dataset is {dataset}; the parameters say {manifest_dataset}": lambda t: (
         t.trained
-        & t.their_dataset.isin(EXACT)
-        & _other("dataset")(t)
-        & (t.dataset.isin(EXACT) | ~t.may_stand_in.astype(bool))
+        & t.manifest_dataset.isin(EXACT_NAMES)
+        & _differs("dataset")(t)
+        & (t.dataset.isin(EXACT_NAMES) | ~t.allow_embedded.astype(bool))
     ),
     "dataset_samples is {dataset_samples:,.0f}, which is not the size of {dataset}": lambda t: (
-        (t.dataset.isin(WHOLE) & (t.dataset_samples < t.dataset.map(SIZES)))
+        (t.dataset.isin(ONE_FILE) & (t.dataset_samples < t.dataset.map(SIZES)))
         | (t.dataset_samples > t.dataset.map(SIZES))
     ),
-    "parity steps are missing, repeated or not requested": lambda t: t.odd_steps,
-    "no parity rows; {their_parity:g} steps were requested": lambda t: t.trained & ~t.failed & t.no_parity,
-    "parity is in {precision}, but training in {training}": lambda t: t.phase.eq("parity") & ~t.compared,
-    "{in_repeat} training windows; {their_windows:g} were requested": lambda t: (
-        t.trained & ~t.failed & (t.in_repeat < t.their_windows)
+    "parity steps are missing, repeated or not requested": lambda t: t.has_wrong_steps,
+    "no parity rows; {manifest_parity:g} steps were requested": lambda t: t.trained & ~t.failed & t.no_parity,
+    "parity is in {precision}, but training in {trained_precision}": lambda t: t.phase.eq("parity") & ~t.has_own_parity,
+    "{windows_in_repeat} training windows; {manifest_windows:g} were requested": lambda t: (
+        t.trained & ~t.failed & (t.windows_in_repeat < t.manifest_windows)
     ),
     "{windows} training windows, but {num_samples} in the manifest": lambda t: t.trained & (t.windows < t.num_samples),
-    "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + FUTURE_SECONDS,
-    "it begins before the previous window has ended": lambda t: t.overlap > CLOCK_SECONDS,
+    "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + CLOCK_AHEAD_SECONDS,
+    "it begins before the previous window has ended": lambda t: t.overlap > CLOCK_ERROR_SECONDS,
     "its time is outside the run's": lambda t: (
-        (t.begun < t.run_begun - SLACK_SECONDS) | (t.ended > t.run_ended + SLACK_SECONDS)
+        (t.begun < t.run_begun - RUN_MARGIN_SECONDS) | (t.ended > t.run_ended + RUN_MARGIN_SECONDS)
     ),
-    "a pause of {pause:.3g} s between windows of {window:.3g} s": lambda t: t.trained & (t.pause > t.most_pause),
-    "its windows and the manifest's clock are {clock_seconds:.3g} s apart": lambda t: (
-        t.trained & (t.clock_seconds > CLOCK_SECONDS + t.most_pause)
+    "a pause of {pause_seconds:.3g} s between windows of {window_seconds:.3g} s": lambda t: (
+        t.trained & (t.pause_seconds > t.max_pause)
+    ),
+    "its windows and the manifest's clock are {clock_error:.3g} s apart": lambda t: (
+        t.trained & (t.clock_error > CLOCK_ERROR_SECONDS + t.max_pause)
     ),
 }
 
 
-def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
-    """Refuse runs with the times, or the page faults and memory, of an earlier run: no two runs share them."""
+def copied_runs(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
+    """Yield a row and a reason for each run with the times, or the page faults and memory, of an earlier run.
+
+    They are random, so that two runs never have the same.
+    """
     resident = rows["memory_method"].eq("process_peak_resident").fillna(False)
     memory = rows["peak_memory_bytes"].where(resident).fillna(0).astype(int)
     faults = rows["page_faults"].fillna(0).astype(int)
@@ -460,18 +465,18 @@ def copies(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
     firsts = {run_id: place for place, run_id in reversed([*runs.items()])}
     for what, digests in (("windows", seconds), ("page faults and memory", counted)):
         earliest: dict[tuple, str] = {}
-        for run_id in sorted(digests.index, key=lambda name: name[:16]):  # the time that begins it
+        for run_id in sorted(digests.index, key=lambda run_id: run_id[:16]):  # by its time
             first = earliest.setdefault(digests[run_id], run_id)
             if first != run_id:
                 yield firsts[run_id], f"its {what} are those of run {first}"
 
 
-def names_alike(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
-    """Refuse machines whose names are easily confused with that of a machine that measured earlier."""
+def similar_names(rows: pandas.DataFrame) -> Iterator[tuple[int, str]]:
+    """Yield a row and a reason for each run of a machine whose name looks like that of one that measured earlier."""
     first = rows.groupby("machine", sort=True)["run_id"].min().sort_values(kind="stable")
     seen: dict[str, str] = {}
     for machine in first.index:
-        other = seen.setdefault(machine.lower().replace("rn", "m").replace("vv", "w").translate(ALIKE), machine)
-        if other != machine:
+        look = machine.lower().replace("rn", "m").replace("vv", "w").translate(CONFUSABLE)
+        if (other := seen.setdefault(look, machine)) != machine:
             places = rows[rows["machine"] == machine].drop_duplicates("run_id").index
             yield from ((place, f"machine name {machine} is easily confused with {other}") for place in places)

@@ -1,7 +1,7 @@
-"""The manifest of a run, a JSON file next to its rows: its schema, and how all of a folder are read.
+"""Manifests: the schema of the JSON file next to a run's rows, and reading one or all of a folder.
 
-A manifest says what does not change within a run: parameters, machine, environment, and the machine's condition before,
-during and after. Every value may be missing, and what is not named here may stand beside it.
+A manifest holds a run's parameters, machine and environment, and the machine's condition before, during and after the
+run. Any value may be missing, and unknown keys are allowed.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Required
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
-from benchbook.rows.schema import Count, Name, Number, Size, Text, complaint, open_mapping
+from benchbook.rows.schema import Count, Name, Number, Size, Text, describe_error, open_mapping
 
-FILES = "*Z-*.json"  # a run's name: a time in UTC, then eight random digits
+FILES = "*Z-*.json"  # a run's id: a time in UTC, then eight random digits
 
-_NUMBER, _TEXTS, _TRUTH = Number | None, list[str] | None, StrictBool | None
+_NUMBER, _TEXTS, _FLAG = Number | None, list[str] | None, StrictBool | None
 _GPU = open_mapping(
     "Gpu",
     **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_celsius", "thermal_slowdown_seconds"), _NUMBER),
@@ -29,7 +29,7 @@ _STATE = {
     **dict.fromkeys(("cpu_speed_limit_percent", "cpu_temperature_celsius", "cpu_thermal_level"), _NUMBER),
     **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
     **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), _NUMBER),
-    **dict.fromkeys(("low_power_mode", "mps_fallback", "translated"), _TRUTH),
+    **dict.fromkeys(("low_power_mode", "mps_fallback", "translated"), _FLAG),
     **dict.fromkeys(("power_source", "thermal_pressure", "cpu_governor", "platform_profile"), Text),
     "gpus": list[_GPU] | None,
 }
@@ -40,7 +40,7 @@ _PARAMETERS = open_mapping(
     **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"), Size),
     num_parity_steps=Count,
     sustained_minutes=_NUMBER,
-    allow_embedded=_TRUTH,
+    allow_embedded=_FLAG,
 )
 PARAMETERS = TypeAdapter(_PARAMETERS)
 _MACHINE = {
@@ -71,14 +71,14 @@ _ADAPTER = TypeAdapter(Manifest)
 
 
 class ManifestError(ValueError):
-    """A manifest does not obey its schema; the message names the file, the value's place and what is allowed."""
+    """A manifest breaks its schema; the message names the file, the key, the value and what is allowed."""
 
 
 def check(content: bytes, source: str) -> dict:
-    """Parse a manifest's file and return it.
+    """Return a manifest from its file's content.
 
     Raises:
-        ManifestError: it is no JSON, or holds a value of another kind than its name stands for.
+        ManifestError: the content is not JSON, or a value breaks the schema.
     """
     try:
         return _ADAPTER.validate_json(content.decode(json.detect_encoding(content)))
@@ -86,7 +86,7 @@ def check(content: bytes, source: str) -> dict:
         detail = error.errors(include_url=False)[0]
         if detail["type"] == "json_invalid":
             raise ManifestError(f"{source} is not JSON ({detail['ctx']['error']})") from error
-        raise ManifestError(f"{source}: {complaint(detail)}") from error
+        raise ManifestError(f"{source}: {describe_error(detail)}") from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{source} is not JSON ({error})") from error
 
@@ -95,7 +95,7 @@ def read(path: Path) -> dict:
     """Return one run's manifest.
 
     Raises:
-        ManifestError: see `check`, or the file cannot be read.
+        ManifestError: see `check`; or the file cannot be read.
     """
     try:
         return check(path.read_bytes(), str(path))
@@ -104,9 +104,9 @@ def read(path: Path) -> dict:
 
 
 def files(folder: Path, pattern: str = FILES) -> Iterator[tuple[Path, dict]]:
-    """Yield the manifest of every run below a folder, with its file; one that does not obey the schema is left out.
+    """Yield the file and the manifest of every run below a folder; a manifest that breaks the schema is left out.
 
-    Runs of the same environment share it, as reading thousands needs: each has hundreds of packages.
+    Runs with equal environments share one object, which saves memory: each environment has hundreds of packages.
     """
     environments = {}
     for path in sorted(folder.rglob(pattern)):
@@ -119,26 +119,26 @@ def files(folder: Path, pattern: str = FILES) -> Iterator[tuple[Path, dict]]:
         yield path, manifest
 
 
-def every(folder: Path) -> dict[str, dict]:
-    """Return the manifest of every run below a folder, by run id; one that does not obey the schema is left out.
+def read_all(folder: Path) -> dict[str, dict]:
+    """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
 
-    Of a run that stands in two places, it is the manifest of the rows that `records.gather` keeps.
+    If a run is in two places, the manifest is that of the rows that `records.gather` keeps.
     """
-    good, paths = {}, {}
+    found: dict[str, tuple[Path, dict]] = {}
     for path, manifest in files(folder):
-        if path.stem not in good or age(path) < age(paths[path.stem]):
-            good[path.stem], paths[path.stem] = manifest, path
-    return good
+        if path.stem not in found or written_at(path) < written_at(found[path.stem][0]):
+            found[path.stem] = path, manifest
+    return {run_id: manifest for run_id, (_, manifest) in found.items()}
 
 
-def age(path: Path) -> tuple[int, Path]:
-    """Return the sort key of files that hold the same run: when its rows were written, then their path."""
+def written_at(path: Path) -> tuple[int, Path]:
+    """Return the key that sorts copies of a run, the first copy first: when its rows were written, then their path."""
     rows = path.with_suffix(".csv")
     return (rows if rows.exists() else path).stat().st_mtime_ns, rows
 
 
 def faults(tables: list[Path]) -> list[str]:
-    """Return the faults of the manifests next to files of rows, a line each."""
+    """Return a line for each manifest that breaks the schema, among those next to files of rows."""
     wrong = []
     for path in (table.with_suffix(".json") for table in tables):
         try:

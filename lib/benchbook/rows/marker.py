@@ -1,4 +1,4 @@
-"""The file that marks a run as under way, and whether the run's process still exists."""
+"""The marker: a file that says a run is under way, with its process."""
 
 import json
 import os
@@ -10,21 +10,21 @@ from benchbook.machine import processes, slurm
 
 
 def write(path: Path, state: dict) -> None:
-    """Write a marker: what a failure row needs, this process, and the one that started it, if any did.
+    """Write a marker with this process, its supervisor (if any) and what a failure row needs.
 
     Args:
-        path: `<run_id>.running` in the point's folder, which is made.
-        state: plain values.
+        path: `<run_id>.running` in the point's folder, which is created.
+        state: what a failure row needs, as values for JSON.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     process = psutil.Process()
     owner = {"process": process.pid, "birth": processes.birth(process), "job": slurm.own_job()}
     supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-    replace(path, json.dumps(state | owner | {"supervisor": supervisor}))
+    write_atomically(path, json.dumps(state | owner | {"supervisor": supervisor}))
 
 
 def read(path: Path) -> dict | None:
-    """Return a marker's content; None if there is none, or if a power cut damaged it (it is removed then)."""
+    """Return a marker's content; None if there is no marker. One that a power cut damaged is removed."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return state | {name: state[name] + 0 for name in ("process", "birth", "supervisor")}
@@ -36,9 +36,9 @@ def read(path: Path) -> dict | None:
 
 
 def is_alive(path: Path) -> bool:
-    """Return whether a run goes on: elsewhere, and with whoever started it; an orphan is ended here.
+    """Return whether another process still measures a run. A run whose supervisor has ended is killed.
 
-    A run of another job of a cluster goes on as long as that job: its processes are another computer's.
+    A run in another job of a cluster counts as alive while that job is: its processes are on another computer.
     """
     state = read(path)
     if state is None:
@@ -60,13 +60,13 @@ def is_alive(path: Path) -> bool:
 
 
 def ending(path: Path) -> tuple[str, str]:
-    """Return status and message of a run whose process is gone."""
-    job = (read(path) or {}).get("job")
-    return slurm.ending(job or "") or ("interrupted", "the process that measured was gone")
+    """Return the status and the message for the failure row of a run whose process has ended."""
+    job = (read(path) or {}).get("job", "")
+    return slurm.ending(job) or ("interrupted", "the process that measured was gone")
 
 
-def replace(path: Path, content: str) -> None:
-    """Write a file whole: after a crash there is the old one or the new one."""
+def write_atomically(path: Path, content: str) -> None:
+    """Write a file so that after a crash it has either its old content or the new."""
     temporary = path.with_name(path.name + ".new")
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""Pack one machine's rows into a zip, and add the rows of a zip to the tree.
+"""Pack one machine's rows into a zip, and add the rows of a zip to outputs/runs.
 
-A pack is a zip of `<machine>/<study>/<point>/<run_id>.csv` and `.json`, and of nothing else. What comes from others is
-checked whole before anything of it is written.
+A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack from others is checked completely before
+any file is written.
 """
 
 import collections
@@ -26,12 +26,12 @@ from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows.crosschecks import RUN
 from benchbook.rows.schema import listed, quoted
 
-LARGEST_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
-METHODS = {zipfile.ZIP_STORED: "store", zipfile.ZIP_DEFLATED: "deflate"}  # that can be unpacked piece by piece
+MAX_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
+METHODS = {zipfile.ZIP_STORED: "store", zipfile.ZIP_DEFLATED: "deflate"}  # can be unpacked in pieces
 PIECE_BYTES = 2**20
-# Of a failure row's message, what is sent: the words of benchbook's own, or of another's error its name alone, for what
-# that says may hold folders, hosts and keys.
-KNOWN = re.compile(
+# The part of a failure row's message that is sent: benchbook's own words, or an error's name. The text of an error may
+# hold folders, hosts and keys.
+PUBLIC_MESSAGE = re.compile(
     r"the process that measured was gone|the kernel died(, because the disk is full)?|stopped by SIG[A-Z]+"
     r"|took longer than its limit of \d+ s"
     r"|the kernel was killed, because it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
@@ -40,7 +40,7 @@ KNOWN = re.compile(
 
 
 class PackError(ValueError):
-    """A pack cannot be made or taken; the message names the file within it."""
+    """A pack cannot be made or added; the message names the file in it."""
 
 
 def pack(
@@ -49,16 +49,16 @@ def pack(
     """Write a zip of one machine's rows and manifests; the same rows give the same bytes.
 
     Args:
-        machine_name: whose rows.
-        path: where to write; default: `<machine>.zip` in the outputs folder.
-        say: called with a line for each message of a failure that is not sent whole, and on runs that are unproven.
+        machine_name: the machine of the rows.
+        path: the zip to write; default: `<machine>.zip` in the outputs folder.
+        say: called with a line for each failure's message that is cut, and for each reason why runs are unproven.
 
     Returns:
-        The zip, and the rows in it.
+        The zip, and its rows.
 
     Raises:
-        PackError: there are no rows, a run has not ended, a file lies where it does not belong, or a file names this
-            computer's home or project folder.
+        PackError: there are no rows, a run has not ended, a file is in a wrong folder, or a file names this computer's
+            home or project folder.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     folder = layout.runs(machine_name)
@@ -70,40 +70,39 @@ def pack(
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     files = [file for path in tables for file in (path, path.with_suffix(".json")) if file.exists()]
     contents = {file.relative_to(folder.parent).as_posix(): file.read_bytes() for file in files}
-    rows, _ = checked(contents, say)
-    contents = {name: _without_messages(name, content, say) for name, content in contents.items()}
+    rows, _ = read_contents(contents, say)
+    contents = {name: _without_private_messages(name, content, say) for name, content in contents.items()}
     path = path or layout.outputs() / f"{machine_name}.zip"
     write_zip(path, contents)
     return path, rows
 
 
 def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.DataFrame]:
-    """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is good and has room.
+    """Unpack a zip made by `pack` into outputs/runs; nothing is written unless all of it is right and fits the disk.
 
-    A run that is here already, byte by byte, is left alone, so that a newer pack of a machine can be added to an older.
-    Where manifests are of another kind of computer than those that are here under the same name, the name goes on with
-    four digits of their own kind.
+    Runs that are here already, with the same bytes, are left alone, so that a newer pack can follow an older one. If
+    the machine's name is here for another kind of computer, the new rows get digits of their fingerprint in the name.
 
     Args:
         path: the zip.
-        say: called with a line on runs that are unproven.
+        say: called with a line for each reason why runs are unproven.
 
     Returns:
-        The machine's folder, and the rows that were in the zip.
+        The machine's folder, and the rows in the zip.
 
     Raises:
-        PackError: the file is no such zip; it holds anything but rows and manifests of one machine at their places;
-            rows contradict each other, their manifest or what is here; a run is here already, with other content or
-            under another name; or the machine's name is taken by another chip.
+        PackError: the file is not such a zip; it holds other files than rows and manifests of one machine in their
+            places; rows contradict themselves, each other, their manifest or the rows here; a run is here already with
+            other content or under another machine; or rows of another chip have the machine's name.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     contents = read_zip(path)
     try:
-        rows, described = checked(contents, say)
+        rows, by_run = read_contents(contents, say)
         machine_name = rows["machine"].iloc[0]
         kinds, kinds_here = (
             {(manifest.get("machine") or {}).get("fingerprint") for manifest in some.values()} - {None}
-            for some in (described, manifests.every(layout.runs(machine_name)))
+            for some in (by_run, manifests.read_all(layout.runs(machine_name)))
         )
         if len(kinds) == 1 and kinds_here and not kinds & kinds_here:
             machine_name = identity.with_kind(machine_name, min(kinds))
@@ -119,7 +118,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
 
 @contextlib.contextmanager
 def _unpacked(contents: dict[str, bytes], place: Path | None = None) -> Iterator[Path]:
-    """Write files into a folder for the body of a `with` block; error messages leave the folder's name out."""
+    """Write files into a temporary folder for a `with` block; error messages leave out the folder's name."""
     with tempfile.TemporaryDirectory(dir=place, prefix=".adding-") as temporary:
         for name, content in contents.items():
             (Path(temporary) / name).parent.mkdir(parents=True, exist_ok=True)
@@ -133,8 +132,8 @@ def _unpacked(contents: dict[str, bytes], place: Path | None = None) -> Iterator
 
 
 def _write(contents: dict[str, bytes], runs: Path) -> None:
-    """Write files below a folder: all of them beside it first, which a full disk ends, and then each to its place."""
-    there = runs.parent.exists()
+    """Write files below a folder: all into a temporary folder first, where a full disk shows, then to their places."""
+    existed = runs.parent.exists()
     runs.parent.mkdir(parents=True, exist_ok=True)
     try:
         with _unpacked(contents, runs.parent) as folder:
@@ -142,19 +141,23 @@ def _write(contents: dict[str, bytes], runs: Path) -> None:
                 (runs / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).replace(runs / name)
     except OSError:
-        if not there:
+        if not existed:
             shutil.rmtree(runs.parent, ignore_errors=True)
         raise
 
 
-def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
-    """Return one machine's rows, and its manifests by run, once paths, sources, values and privacy are checked."""
-    described = {}
+def read_contents(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
+    """Return one machine's rows, and its manifests by run, after all checks of paths, sources, values and privacy.
+
+    Raises:
+        PackError, SchemaError, ManifestError: see `add`.
+    """
+    by_run = {}
     for name, content in contents.items():
         check_name(name)
         check_private(name, content)
         if name.endswith(".json"):
-            described[Path(name).stem] = manifests.check(content, name)
+            by_run[Path(name).stem] = manifests.check(content, name)
     with _unpacked(contents) as folder:
         tables = records.find(folder)
         rows = records.merge(tables)
@@ -166,23 +169,24 @@ def checked(contents: dict[str, bytes], say: Callable[[str], object]) -> tuple[p
                 if len(wrong):
                     found = f"{column} is {quoted(wrong.iloc[0])}; allowed: {wanted}"
                     raise PackError(f"{path}, line {wrong.index[0] + 2}: {found}")
-    for complaint in crosschecks.complaints(rows, described).itertuples():
+    for complaint in crosschecks.complaints(rows, by_run).itertuples():
         raise PackError(crosschecks.describe(complaint))
-    for line in crosschecks.unproven(rows, described):
+    for line in crosschecks.unproven(rows, by_run):
         say(line)
-    return rows, described
+    return rows, by_run
 
 
-def _without_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
-    """Return a file whose messages do not describe this computer; report each message that is cut."""
+def _without_private_messages(name: str, content: bytes, say: Callable[[str], object]) -> bytes:
+    """Return a file's content with only the public part of its messages; report each message that is cut."""
     if not name.endswith(".csv"):
         return content
     rows = records.texts(io.BytesIO(content), name)
-    whole = rows.get("message", pandas.Series(dtype="string")).dropna()
-    kept = whole.map(lambda text: known[0] if (known := KNOWN.match(text)) else "")
-    for message, part in zip(whole[kept != whole], kept[kept != whole], strict=True):
-        say(f"{name}: of the message {quoted(message)} only {quoted(part)} is sent")
-    return content if (kept == whole).all() else _as_csv(rows.assign(message=kept))
+    messages = rows.get("message", pandas.Series(dtype="string")).dropna()
+    parts = messages.map(lambda text: match[0] if (match := PUBLIC_MESSAGE.match(text)) else "")
+    is_cut = parts != messages
+    for message, part in zip(messages[is_cut], parts[is_cut], strict=True):
+        say(f"{name}: only {quoted(part)} of the message {quoted(message)} is sent")
+    return _as_csv(rows.assign(message=parts)) if is_cut.any() else content
 
 
 def _as_csv(rows: pandas.DataFrame) -> bytes:
@@ -190,7 +194,7 @@ def _as_csv(rows: pandas.DataFrame) -> bytes:
 
 
 def _renamed(contents: dict[str, bytes], machine_name: str) -> dict[str, bytes]:
-    """Return a pack's files with the machine renamed, in rows and in manifests."""
+    """Return a pack's files with another machine name in paths, rows and manifests."""
     renamed = {}
     for name, content in contents.items():
         if name.endswith(".csv"):
@@ -209,7 +213,8 @@ def _new(contents: dict[str, bytes], rows: pandas.DataFrame) -> dict[str, bytes]
     """Return the files that are not here yet.
 
     Raises:
-        PackError: a run is here with other content, or under another name; or another computer has the machine's name.
+        PackError: a run is here already with other content or under another machine, or rows of another computer have
+            the machine's name.
     """
     runs, machine_name = layout.outputs() / "runs", rows["machine"].iloc[0]
     for name, content in contents.items():
@@ -221,25 +226,26 @@ def _new(contents: dict[str, bytes], rows: pandas.DataFrame) -> dict[str, bytes]
     new_chips = set(rows["chip"].dropna())
     if chips and new_chips and not chips & new_chips:
         raise PackError(
-            f"machine {machine_name!r} is here already as {listed(chips)}, and these rows are "
-            f"of {listed(new_chips)}; ask for a pack made under another name (MACHINE=...)"
+            f"machine {machine_name!r} is here already as {listed(chips)}, but these rows are from"
+            f" {listed(new_chips)}; ask for a pack with another machine name (MACHINE=...)"
         )
     added = rows[rows["run_id"].isin({name.rpartition("/")[2][:-4] for name in new if name.endswith(".csv")})]
     again = here.merge(added.drop_duplicates("run_id"), on=["study", "point", "run_id"], suffixes=("", "_new"))
     for line in again.head(1).itertuples():
-        raise PackError(f"run {line.run_id} is here already, of machine {line.machine}; nothing was added")
+        raise PackError(f"run {line.run_id} is here already under machine {line.machine}; nothing was added")
     both = pandas.concat([here, added], ignore_index=True)
-    for place, reason in [*crosschecks.copies(both), *crosschecks.names_alike(both)]:
-        if {both["run_id"][place], *re.findall(r"\S+$", reason)} & {*added["run_id"], machine_name}:
+    for place, reason in [*crosschecks.copied_runs(both), *crosschecks.similar_names(both)]:
+        other = reason.rpartition(" ")[2]  # the run or the machine that the reason names last
+        if {both["run_id"][place], other} & {*added["run_id"], machine_name}:
             raise PackError(f"run {both['run_id'][place]}: {reason}; nothing was added")
     return new
 
 
 def check_private(name: str, content: bytes) -> None:
-    """Refuse a file that names folders of this computer: rows are published.
+    """Refuse a file that names this computer's home or project folder, because rows are published.
 
     Raises:
-        PackError: names the file.
+        PackError: names the file and the folder.
     """
     for folder in (Path.home(), layout.root()):
         if len(folder.parts) > 1 and f"{folder}/".encode() in content:
@@ -247,10 +253,10 @@ def check_private(name: str, content: bytes) -> None:
 
 
 def read_zip(path: Path) -> dict[str, bytes]:
-    """Return a pack's files by name, once every name, kind and size is allowed.
+    """Return a pack's files by name, after checks of every name, kind and size.
 
     Raises:
-        PackError: no readable zip, or a file in it that is not allowed; the message names it.
+        PackError: the zip is not readable, or a file in it is not allowed.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -258,7 +264,7 @@ def read_zip(path: Path) -> dict[str, bytes]:
             _check_members(members)
             contents = {}
             for member in members:
-                with archive.open(member) as file:  # in pieces: no more is unpacked than its header declares
+                with archive.open(member) as file:  # in pieces, so that no more is unpacked than the header declares
                     contents[member.filename] = b"".join(iter(functools.partial(file.read, PIECE_BYTES), b""))
             return contents
     except PackError as error:
@@ -275,15 +281,15 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
         if method not in METHODS:
             method = zipfile.compressor_names.get(method, f"number {method}")
             raise PackError(f"{name} has compression method {method}; allowed: {', '.join(METHODS.values())}")
-        if (size := member.file_size) > records.LARGEST_BYTES:
-            raise PackError(f"{name} has {size} bytes unpacked; allowed: {records.LARGEST_BYTES}")
+        if (size := member.file_size) > records.MAX_BYTES:
+            raise PackError(f"{name} has {size} bytes unpacked; allowed: {records.MAX_BYTES}")
         check_name(member.filename)
     names = [member.filename for member in members]
-    counts = collections.Counter(name.lower() for name in names)  # to macOS A.csv and a.csv are the same file
+    counts = collections.Counter(name.lower() for name in names)  # on macOS A.csv and a.csv are the same file
     if twice := [name for name in names if counts[name.lower()] > 1]:
-        raise PackError(f"{quoted(twice[0])} occurs twice; a file may occur once, in upper or lower case")
-    if (size := sum(member.file_size for member in members)) > LARGEST_BYTES:
-        raise PackError(f"{size} bytes unpacked; allowed: {LARGEST_BYTES}")
+        raise PackError(f"{quoted(twice[0])} occurs twice; allowed: once, in upper or lower case")
+    if (size := sum(member.file_size for member in members)) > MAX_BYTES:
+        raise PackError(f"{size} bytes unpacked; allowed: {MAX_BYTES}")
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
         raise PackError(f"holds {len(machines)} machines ({listed(machines)}); allowed: one")
@@ -292,19 +298,23 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is not a path of rows below outputs/runs."""
+    """Refuse a file's name that is not a path of rows below outputs/runs.
+
+    Raises:
+        PackError: names the file.
+    """
     *folders, file = name.split("/")
     run_id, _, ending = file.rpartition(".")
     if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
-        place = f"<machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
-        raise PackError(f"{quoted(name)}; allowed: {place}")
+        allowed = f"<machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
+        raise PackError(f"{quoted(name)}; allowed: {allowed}")
 
 
 def write_zip(path: Path, contents: dict[str, bytes]) -> None:
-    """Write files that may be published as a zip, whole or not at all; the same files give the same bytes.
+    """Write files for publication as a zip, completely or not at all; the same files give the same bytes.
 
     Raises:
-        PackError: a file names this computer's home or project folder.
+        PackError: see `check_private`.
     """
     for name, content in contents.items():
         check_private(name, content)
@@ -312,7 +322,7 @@ def write_zip(path: Path, contents: dict[str, bytes]) -> None:
     temporary = path.with_name(path.name + ".new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(contents):
-            member = zipfile.ZipInfo(name)  # always dated 1980, so that the bytes do not depend on the time
+            member = zipfile.ZipInfo(name)  # dated 1980, so that the bytes do not depend on the time
             member.compress_type = zipfile.ZIP_DEFLATED
             member.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(member, contents[name])

@@ -1,4 +1,4 @@
-"""The parameters that a study's notebook declares, and a point's id (for files) and title (for people)."""
+"""The parameters that a study declares, and a point's name (for files) and title (for people)."""
 
 import ast
 import functools
@@ -13,15 +13,15 @@ from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
-# Parameters that change no result: where the data lies, and what a notebook shows in addition.
+# Parameters that change no result: the data folder, and what else a notebook shows.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
-# Parameters that may name a file, as `path/to/file.py:callable`: its name counts, not where it lies.
+# Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = frozenset({"network", "example", "loss"})
 HASH = re.compile(r"-([0-9a-f]{8})$")
-LONGEST_TITLE = 100
-BESIDE = "matrix_"  # prefix of the part of a name that describes trials apart from the training
+MAX_TITLE_LENGTH = 100
+TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside the training
 
-# The words for a part of a point's name: by its prefix, and for whole parts.
+# The words for a part of a point's name: by prefix, and for whole parts.
 SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
 SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
 SETTINGS |= {"network_": "{}", "weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
@@ -30,27 +30,27 @@ NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
 
 
 def declared(study: str) -> dict:
-    """Return a study's parameters with their defaults: those of its notebook, with the budget's keys in its place."""
+    """Return a study's parameters with their defaults: the notebook's, with the budget's keys instead of `budget`."""
     return {name: value for name, value in in_notebook(study).items() if name != BUDGET} | budget(study)
 
 
 def in_notebook(study: str) -> dict:
-    """Return the parameters that a study's notebook itself declares, with their defaults."""
+    """Return the parameters in the first cell of a study's notebook, with their defaults."""
     notebook = layout.notebook(study)
     return dict(_defaults(notebook, notebook.stat().st_mtime_ns))
 
 
 def budget(study: str) -> dict:
-    """Return the keys of a study's budget with their defaults; empty where its notebook has no budget."""
+    """Return the keys of a study's budget with their defaults; empty if its notebook has no budget."""
     budgets = layout.root() / "notebooks" / "budgets.yaml"
     return dict(_defaults(budgets, budgets.stat().st_mtime_ns)[study]) if BUDGET in in_notebook(study) else {}
 
 
 @functools.lru_cache(maxsize=16)
-def _defaults(path: Path, changed: int) -> dict:
-    """Return what a notebook or the file of budgets declares, read once as long as the file stays what it is.
+def _defaults(path: Path, modified: int) -> dict:
+    """Return the defaults in a notebook or in the file of budgets, cached until the file is modified.
 
-    A profile asks for each of its points, and a report for each older run.
+    A profile needs them for each point, and a report for each run.
     """
     if path.suffix == ".yaml":
         return yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -61,43 +61,45 @@ def _defaults(path: Path, changed: int) -> dict:
 def nested(study: str, parameters: dict) -> dict:
     """Return parameters as a notebook takes them, with the budget's keys inside `budget`."""
     keys = budget(study)
-    inside = {name: value for name, value in parameters.items() if name in keys}
-    outside = {name: value for name, value in parameters.items() if name not in keys}
-    return outside | ({BUDGET: inside} if keys else {})
+    inner = {name: value for name, value in parameters.items() if name in keys}
+    outer = {name: value for name, value in parameters.items() if name not in keys}
+    return outer | ({BUDGET: inner} if keys else {})
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters as they may be published: no data folder, and files by name only."""
+    """Return parameters for publication: without the data folder, and with files by name only."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
     return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
 
 
-def differing(study: str, parameters: dict) -> dict:
-    """Return the parameters that differ from the notebook's defaults; where files lie is none of them.
+def non_default(study: str, parameters: dict) -> dict:
+    """Return the parameters that differ from the study's defaults, sorted; the folders of files do not count.
 
-    A parameter that the notebook has had only since does not count: a new one leaves every older point what it was.
+    A parameter that is missing counts as its default, so that a new parameter leaves the names of older points.
 
     Args:
         study: the study.
-        parameters: declared ones by name, with device and framework as they were picked.
+        parameters: by name, with the device and framework that were picked.
     """
     defaults = declared(study)
-    kept = dict(sorted(public(parameters).items()))
-    typed = {name: float(value) if type(defaults.get(name)) is float else value for name, value in kept.items()}
+    typed = {
+        name: float(value) if type(defaults.get(name)) is float else value
+        for name, value in sorted(public(parameters).items())
+    }
     return {name: value for name, value in typed.items() if name not in defaults or value != defaults[name]}
 
 
 def point_name(study: str, parameters: dict) -> str:
-    """Return a point's folder name: variant, device, what differs outside the budget, and a hash of all that differs.
+    """Return a point's folder name: variant, device, changed parameters without the budget's, and a hash.
 
-    The device stands in the name and is not in the hash, so that the same work has the same hash on every device.
+    The hash covers all changed parameters except the device, so that the same work has the same hash on every device.
 
     Args:
         study: the study.
-        parameters: declared ones by name, with a device that was picked (not `best`).
+        parameters: by name, with the device that was picked (not `best`).
     """
-    changed = differing(study, parameters)
+    changed = non_default(study, parameters)
     work = {name: value for name, value in changed.items() if name != "device"}
     digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
     leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
@@ -108,19 +110,19 @@ def point_name(study: str, parameters: dict) -> str:
         if name not in left_out
     ]
     words = [re.sub(r"[^A-Za-z0-9._]+", "_", text) for text in texts]
-    return f"{'-'.join([*leading, *words])[:LONGEST_TITLE]}-{digest}"
+    return f"{'-'.join([*leading, *words])[:MAX_TITLE_LENGTH]}-{digest}"
 
 
 def point_title(name: str) -> str:
-    """Return a point's title, for people: its name without the hash."""
+    """Return a point's title for people: its name without the hash."""
     return HASH.sub("", name)
 
 
 def setting(name: str) -> str:
-    """Return a point's settings in words: reference, CPU, TensorFlow, 64 px, batch 32."""
+    """Return a point's settings in words, such as `reference, CPU, TensorFlow, 64 px, batch 32`."""
     words, title = [], point_title(name)
     parts = title.split("-")
-    if len(title) >= LONGEST_TITLE:  # the last part was cut
+    if len(title) >= MAX_TITLE_LENGTH:  # the last part was cut
         parts[-1] = "..."
     for part in parts:
         start = next(filter(part.startswith, SETTINGS), "")
@@ -130,11 +132,11 @@ def setting(name: str) -> str:
 
 
 def point_work(name: str, device: str) -> str:
-    """Return the work that a point's name describes, independent of the device and of how much was measured.
+    """Return the part of a point's name that is the same on every device and for every budget.
 
-    That is its title without the device, or its hash where the title was cut.
+    That is the title without the device, or the hash if the title was cut.
     """
     title, match = point_title(name), HASH.search(name)
-    if match and len(title) >= LONGEST_TITLE:
+    if match and len(title) >= MAX_TITLE_LENGTH:
         return match[1]
-    return "-".join(part for part in title.split("-") if part != device and not part.startswith(BESIDE))
+    return "-".join(part for part in title.split("-") if part != device and not part.startswith(TRIALS_PREFIX))

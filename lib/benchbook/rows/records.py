@@ -1,7 +1,7 @@
-"""Append, read and merge rows; `schema` declares what a row may hold.
+"""Append, read and merge rows; `schema` declares the columns.
 
-One CSV line is one window, or one failure. Units stand in the names; missing is empty. Files become one table strictly,
-or with every bad file named and left out.
+One CSV line is one window, or one failure. Column names contain units; a missing value is empty. `merge` refuses bad
+files, and `gather` leaves them out with a message.
 """
 
 import csv
@@ -19,7 +19,7 @@ from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
     KEY,
-    LONGEST_QUOTED,
+    MAX_QUOTED,
     PRECISIONS,
     SCHEMA_VERSION,
     TRAINED,
@@ -32,86 +32,81 @@ from benchbook.rows.schema import (  # noqa: F401
     validate,
 )
 
-LARGEST_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
-MOST_COLUMNS = 500
-FILES_AT_ONCE = 250  # read as one table; a fault in one file makes the reader split them
-# The beginning of a line that `gather` reports.
-LEFT_OUT = "Left out:"
-NOT_USED = "Manifest not used:"
-KEPT = "Kept, though this version does not know them: columns"
+MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
+MAX_COLUMNS = 500
+FILES_AT_ONCE = 250  # parsed as one table; after a fault they are split
 
 
 def read(path: Path) -> pandas.DataFrame:
     """Return one file's rows.
 
     Raises:
-        SchemaError: see `validate`; the message names file and line.
+        SchemaError: see `texts` and `validate`; the message names file and line.
     """
     return validate(texts(path, str(path)), str(path))
 
 
 def merge(paths: Iterable[Path]) -> pandas.DataFrame:
-    """Return all rows of all files, ordered by point and run; a file's folder does not matter.
+    """Return all rows of all files, sorted by point and run; the files' folders do not matter.
 
     Raises:
-        SchemaError: a file breaks the schema, or two files hold the same row.
+        SchemaError: a file breaks the schema, or two files have the same row.
     """
-    rows, faults = _sound(sorted(paths))
+    rows, faults = _read_good(sorted(paths))
     if faults:
         raise SchemaError(faults[0])
     return rows
 
 
 def gather(
-    paths: Iterable[Path], say: Callable[[str], None] = print, described: Collection[str] = ()
+    paths: Iterable[Path], say: Callable[[str], None] = print, checked: Collection[str] = ()
 ) -> pandas.DataFrame:
-    """Return the rows of all files that obey the schema, as `merge` does; every other is named and left out.
+    """Return the rows of all files that obey the schema, as `merge` does; other files are named and left out.
 
     Args:
-        paths: files of rows. A manifest beside one that breaks its own schema is named as well; its rows are kept.
-        say: takes a line for each fault, and one for columns that this version does not have.
-        described: the runs whose manifests were read already and obey their schema, as `manifests.every` names them.
+        paths: files of rows. A manifest next to them that breaks its schema is named too; its rows are kept.
+        say: called with a line for each fault, and one for unknown columns.
+        checked: ids of runs whose manifests are known to be right, such as those of `manifests.read_all`.
     """
     paths = sorted(paths)
-    rows, faults = _sound(paths)
-    messages = [f"{LEFT_OUT} {fault}" for fault in faults]
-    messages += [
-        f"{NOT_USED} {fault}" for fault in manifests.faults([path for path in paths if path.stem not in described])
-    ]
+    rows, faults = _read_good(paths)
+    wrong = manifests.faults([path for path in paths if path.stem not in checked])
+    messages = [f"Left out: {fault}" for fault in faults] + [f"Manifest not used: {fault}" for fault in wrong]
     if unknown := unknown_columns(rows):
-        messages.append(f"{KEPT} {listed(unknown)}")
+        messages.append(f"Kept, though this version does not know them: columns {listed(unknown)}")
     for message in messages:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
     return rows
 
 
 def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
-    """Return a file's rows as they were written, every value as text.
+    """Return a file's rows as written, every value as text.
 
     Raises:
-        SchemaError: the file is no table, or cannot be read.
+        SchemaError: the file is too large, not a table, or cannot be read.
     """
     return _parse(_content(file, source), source)
 
 
 def _content(file: Path | io.BytesIO, source: str) -> bytes:
-    """Return a file's bytes after checking its size and the length of its lines.
+    """Return a file's bytes, after checks of its size and its lines.
 
-    Lines shorter than a row's commas would take many times the file's size: each is filled up with empty cells.
+    Lines shorter than the header's commas are refused: filled with empty cells, they would take many times the file's
+    size in memory.
     """
     if isinstance(file, Path) and file.exists() and not file.is_file() and not file.is_dir():
-        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # reading a pipe would block
+        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # reading a pipe blocks
     try:
         with file.open("rb") if isinstance(file, Path) else file as stream:
-            content = stream.read(LARGEST_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
-    if len(content) > LARGEST_BYTES:
-        raise SchemaError(f"{source}: more than {LARGEST_BYTES} bytes; allowed: {LARGEST_BYTES}")
+    if len(content) > MAX_BYTES:
+        raise SchemaError(f"{source}: more than {MAX_BYTES} bytes; allowed: {MAX_BYTES}")
     header, _, rows = content.partition(b"\n")
     commas, lines = header.count(b","), rows.count(b"\n")
-    if commas >= MOST_COLUMNS:
-        raise SchemaError(f"{source}: {commas + 1} columns; allowed: {MOST_COLUMNS}")
+    if commas >= MAX_COLUMNS:
+        raise SchemaError(f"{source}: {commas + 1} columns; allowed: {MAX_COLUMNS}")
     if lines * commas > len(rows):
         raise SchemaError(
             f"{source}: {lines} lines of {len(rows)} bytes; allowed: {commas} commas a line, as the header"
@@ -126,19 +121,20 @@ def _parse(content: bytes, source: str) -> pandas.DataFrame:
         wrong = error.object[error.start : error.start + 1].hex()
         raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:LONGEST_QUOTED]})") from error
+        raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:MAX_QUOTED]})") from error
 
 
-def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
-    """Return the rows of the files that obey the schema, in the order of `merge`, and what is wrong with each other.
+def _read_good(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
+    """Return the rows of the files that obey the schema, in the order of `merge`, and a fault for each other file.
 
-    Files of the same columns are read as one; one that is not plainly a row a line is read alone.
+    Files with equal headers are parsed together. A file with empty lines, carriage returns or an incomplete last line
+    is parsed alone.
 
     Args:
-        paths: in order; of two files that hold the same row, the later one is wrong.
+        paths: sorted.
     """
     faults: dict[int, str] = {}
-    alike: dict[tuple, list[tuple[int, bytes]]] = {}
+    groups: dict[tuple, list[tuple[int, bytes]]] = {}
     for number, path in enumerate(paths):
         try:
             content = _content(path, str(path))
@@ -147,29 +143,30 @@ def _sound(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
             continue
         header, _, body = content.partition(b"\n")
         is_plain = body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content
-        alike.setdefault((header, None if is_plain else number), []).append((number, body))
-    parts = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
-    for (header, _), files in alike.items():
+        groups.setdefault((header, None if is_plain else number), []).append((number, body))
+    parts = []
+    for (header, _), files in groups.items():
         for start in range(0, len(files), FILES_AT_ONCE):
-            parts += _checked(header, files[start : start + FILES_AT_ONCE], paths, faults)
-    rows = _without_repetitions(pandas.concat(parts[1:] or parts).sort_index(kind="stable"), paths, faults)
+            parts += _validated(header, files[start : start + FILES_AT_ONCE], paths, faults)
+    parts = parts or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    rows = _without_duplicates(pandas.concat(parts).sort_index(kind="stable"), paths, faults)
     rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
     return rows, [faults[number] for number in sorted(faults)]
 
 
-def _checked(
+def _validated(
     header: bytes, files: list[tuple[int, bytes]], paths: list[Path], faults: dict[int, str]
 ) -> list[pandas.DataFrame]:
-    """Return the typed rows of files with equal columns, numbered by their files; note the faults.
+    """Return the typed rows of files with equal headers, indexed by the files' positions; add the others' faults.
 
-    Hundreds of files are one table, which takes as long as a few. Where that one is wrong they are halved until the bad
-    ones stand alone: one among hundreds is found with a dozen checks.
+    Files are parsed as one table, because hundreds take as long as a few. After a fault the files are split in halves
+    until each bad file is alone: a dozen checks find one among hundreds.
 
     Args:
         header: their first line.
-        files: of each its place in `paths`, and the lines below its header.
-        paths: of all files.
-        faults: gets a line for a file that is left out, by its place.
+        files: each file's position in `paths`, and its lines below the header.
+        paths: all files.
+        faults: gets a line for each bad file, by its position.
     """
     numbers, bodies = zip(*files, strict=True)
     source = str(paths[numbers[0]]) if len(files) == 1 else "rows"
@@ -187,64 +184,65 @@ def _checked(
             faults[numbers[0]] = str(error)
             return []
     halves = files[: len(files) // 2], files[len(files) // 2 :]
-    return [part for half in halves for part in _checked(header, half, paths, faults)]
+    return [part for half in halves for part in _validated(header, half, paths, faults)]
 
 
-def _without_repetitions(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
-    """Return the rows without those files that repeat a row of an earlier file; note these files.
+def _without_duplicates(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
+    """Return the rows without files that repeat a row of a file written earlier; add these files' faults.
 
-    The machine's name does not count: a run that stands under two names is one of them's. Arguments as of `_checked`.
+    A copy under another machine's name is a duplicate too. Arguments: see `_validated`.
     """
     key = [name for name in KEY if name != "machine"]
     if not rows.duplicated(key).any():
         return rows
-    order = sorted(set(rows.index), key=lambda number: manifests.age(paths[number]))
-    place = rows.index.to_series().map({number: place for place, number in enumerate(order)})
-    first = place.groupby([rows[name] for name in key], dropna=False, sort=False).transform("min")
-    repeated = pandas.DataFrame({"run_id": rows["run_id"], "place": place, "first": first})[place > first]
-    for run_id, own, earlier in repeated.drop_duplicates("place").itertuples(index=False):
-        faults[order[own]] = f"{paths[order[own]]}: run {run_id} stands in {paths[order[earlier]]} as well"
-    return rows[~place.isin(repeated["place"])]
+    order = sorted(set(rows.index), key=lambda number: manifests.written_at(paths[number]))
+    rank = rows.index.to_series().map({number: rank for rank, number in enumerate(order)})
+    first = rank.groupby([rows[name] for name in key], dropna=False, sort=False).transform("min")
+    repeated = pandas.DataFrame({"run_id": rows["run_id"], "rank": rank, "first": first})[rank > first]
+    for run_id, own, earlier in repeated.drop_duplicates("rank").itertuples(index=False):
+        faults[order[own]] = f"{paths[order[own]]}: run {run_id} is in {paths[order[earlier]]} as well"
+    return rows[~rank.isin(repeated["rank"])]
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without what a device refused, or did wrong, where it was only tried: an answer, no failure.
+    """Return the rows without answers that look like failures.
 
-    Nor is it one that float64 lacks an operation of a network: its training is unproven.
+    These are settings and batch sizes that a device refused, or computed wrongly, when they were only tried; and parity
+    that float64 cannot compute, which leaves the training unproven.
     """
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
     refused |= rows["phase"].eq("parity") & rows["status"].eq("unsupported")
-    short = tried & rows["status"].eq("out_of_memory")  # a failure, unless a batch size was tried
-    if short.any():
-        refused |= short & rows["settings"].map(lambda settings: settings.get("tried") == "batch_size").astype(bool)
+    too_large = tried & rows["status"].eq("out_of_memory")  # a failure, unless a batch size was tried
+    if too_large.any():
+        refused |= too_large & rows["settings"].map(lambda settings: settings.get("tried") == "batch_size").astype(bool)
     return rows[~refused]
 
 
 def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table as a file has it: settings as JSON with sorted keys, empty where there are none."""
+    """Return a table as a file has it: settings as JSON with sorted keys, or missing if there are none."""
     if "settings" not in table:
         return table
     distinct = {id(value): value for value in table["settings"]}  # rows with equal settings may share one dictionary
-    texts_of = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
-    written = [texts_of.get(id(value)) for value in table["settings"]]
-    return table.assign(settings=pandas.Series(written, table.index, dtype="string"))
+    written = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
+    column = [written.get(id(value)) for value in table["settings"]]
+    return table.assign(settings=pandas.Series(column, table.index, dtype="string"))
 
 
 def find(folder: Path) -> list[Path]:
-    """Return every CSV of rows below a folder, none if it does not exist; or the file itself."""
+    """Return every CSV of rows below a folder, or the file itself; empty if the path does not exist."""
     return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))
 
 
 def append(path: Path, row: dict) -> None:
-    """Append one row to a file, on disk before this returns: a power cut loses at most the window under way.
+    """Append one row to a file. It is on disk when this returns: a power cut loses at most the current window.
 
     Args:
-        path: the run's CSV; it is begun with a header.
-        row: columns by name; what is left out is missing. Text is kept to one line.
+        path: the run's CSV; a new file gets a header.
+        row: values by column; other columns are empty. Line breaks and repeated blanks in text become one blank.
 
     Raises:
-        SchemaError: an unknown column, or a value that the schema does not allow.
+        SchemaError: a column is unknown, or the schema does not allow a value.
     """
     row = {name: _plain(value) for name, value in row.items()}
     unknown = set(row) - set(COLUMNS)
@@ -264,7 +262,7 @@ def append(path: Path, row: dict) -> None:
 
 
 def cut_torn_line(path: Path) -> bool:
-    """Cut what a kill left of a half-written last line; return whether there was one."""
+    """Remove an incomplete last line, which a kill leaves; return whether there was one."""
     content = path.read_bytes() if path.exists() else b""
     if not content or content.endswith(b"\n"):
         return False

@@ -8,7 +8,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from benchbook.rows.schema import complaint, quoted
+from benchbook.rows.schema import describe_error, quoted
 
 LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
@@ -128,7 +128,7 @@ def load(path: Path, kind: type, names: list[str], keys: str) -> tuple[Content, 
         detail = error.errors(include_url=False)[0]
         first, *inner = place = detail["loc"]
         named = f"; allowed: {', '.join(names)}" if detail["type"] in ("missing", "extra_forbidden") else ""
-        words = f"{first}: {complaint(detail, inner)}" if inner else complaint(detail)
+        words = f"{first}: {describe_error(detail, inner)}" if inner else describe_error(detail)
         raise content.error(words + named, *place) from error
 
 

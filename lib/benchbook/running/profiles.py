@@ -21,7 +21,7 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
-from benchbook.rows.schema import complaint, quoted
+from benchbook.rows.schema import describe_error, quoted
 from benchbook.running import profile_files
 
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
@@ -137,7 +137,7 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
     folder = layout.runs(machine)
     rows = records.gather(records.find(folder), say)
     chosen = layout.notebooks() if studies == "all" else studies.split()
-    last, described, points = statistics.newest(rows[rows["study"].isin([*chosen])]), manifests.every(folder), {}
+    last, described, points = statistics.newest(rows[rows["study"].isin([*chosen])]), manifests.read_all(folder), {}
     if last.empty:
         there = ", ".join(sorted(path.name for path in folder.parent.glob("*") if path.is_dir())) or "none"
         raise ValueError(f"machine {machine!r} has no rows of studies {studies}; machines with a folder: {there}")
@@ -290,7 +290,7 @@ def check(study: str, parameters: dict) -> None:
     try:
         manifests.PARAMETERS.validate_python(parameters)  # values that a manifest may not hold are refused
     except ValidationError as error:
-        raise ValueError(f"{study}: {complaint(error.errors(include_url=False)[0])}") from error
+        raise ValueError(f"{study}: {describe_error(error.errors(include_url=False)[0])}") from error
 
 
 def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds) -> list[Point]:

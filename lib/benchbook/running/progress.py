@@ -67,7 +67,7 @@ class Line:
 
     def _rate(self) -> str:
         rows = records.gather(records.find(self.folder), lambda line: None)
-        summary = verdicts.summarise(rows, condition.samples(manifests.every(self.folder)) if len(rows) else None)
+        summary = verdicts.summarise(rows, condition.samples(manifests.read_all(self.folder)) if len(rows) else None)
         if summary["samples_per_second"].isna().all():
             return ""
         best = summary.iloc[0]

@@ -64,7 +64,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
         if failed:
             file.unlink(missing_ok=True)
         if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may damage it
-            marker.replace(file, runs.new_id())
+            marker.write_atomically(file, runs.new_id())
         os.environ |= {"BENCHBOOK_SESSION": file.read_text(), "BENCHBOOK_MACHINE": name}
         left_out = run(points, name, deadline)
         if not left_out:
@@ -115,7 +115,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
                 statuses.append(execute.execute(point, machine_name, line.watch))
             if kernel == point.num_kernels:
                 folder.mkdir(parents=True, exist_ok=True)
-                marker.replace(folder / "done", json.dumps({"statuses": statuses}) + "\n")
+                marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
         except Stopped:
             line.end(["interrupted"])
             raise
@@ -179,7 +179,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
         Missing: a point has no rows; the message names each.
     """
     rows = read_rows(machine_name, lambda line: None)  # the report names the points that are left out
-    conditions = condition.samples(manifests.every(layout.runs(machine_name)))
+    conditions = condition.samples(manifests.read_all(layout.runs(machine_name)))
     summaries = verdicts.summarise(rows, conditions)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
     excused = {point.key for point, _ in left_out}
@@ -207,7 +207,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
-    measured, described = statistics.summarise(rows), manifests.every(layout.runs(machine_name))
+    measured, described = statistics.summarise(rows), manifests.read_all(layout.runs(machine_name))
     in_windows = rows["seconds"].where(rows["phase"] == "train", 0.0).astype(float)
     taken = in_windows.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()  # the oldest first
     processes = [described.get(run_id, {}).get("process_seconds") for run_id in taken["run_id"]]

@@ -136,7 +136,7 @@ def largest(evidence: Evidence) -> pandas.DataFrame:
 
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return lines with what people call their network, and the text where that is not the whole one."""
-    titles = table["model"].map(networks.spoken, na_action="ignore")
+    titles = table["model"].map(networks.title, na_action="ignore")
     network = titles.mask(table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text")
     return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
 
