@@ -184,9 +184,9 @@ PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
 @pytest.mark.parametrize(
     ("device", "manifest", "reason"),
     [
-        ("cpu", None, "have no manifest"),
-        ("cpu", {"environment": None}, "have a manifest without packages"),
-        ("cuda", PACKAGES, "ran on a GPU that their manifest does not name"),
+        ("cpu", None, "no manifest"),
+        ("cpu", {"environment": None}, "no packages in the manifest"),
+        ("cuda", PACKAGES, "no GPU in the manifest"),
         ("cuda", PACKAGES | {"machine": {"accelerators": [{"name": "T4"}]}}, None),
         ("cpu", PACKAGES, None),
     ],
@@ -194,7 +194,7 @@ PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
 def test_a_run_that_nothing_proves_is_named_and_kept(device, manifest, reason):
     rows, said = make_rows([make_row(device=device)]), []
     assert len(crosschecks.consistent(rows, {} if manifest is None else {"run-1": manifest}, said.append)) == 1
-    assert said == ([f"1 runs {reason} and are unproven: run-1"] if reason else [])
+    assert said == ([f"unproven: 1 with {reason} (run-1)"] if reason else [])
 
 
 def test_a_machine_whose_name_is_taken_for_another_is_refused():

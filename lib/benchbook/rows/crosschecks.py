@@ -7,9 +7,9 @@ report names their runs and leaves them out. A run is shown as unproven if its m
 import functools
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 
 import numpy
 import pandas
@@ -77,7 +77,6 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
     if rows.empty:
         return pandas.DataFrame(columns=COLUMNS)
     table = _with_manifests(rows, manifests)
-    table["now"] = datetime.now(UTC).timestamp()
     found = []
     for reason, is_wrong in RULES.items():
         wrong = table.index[is_wrong(table).fillna(False).astype(bool)]
@@ -97,12 +96,12 @@ def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]
     for run_id, device in runs[["run_id", "device"]].fillna({"device": ""}).itertuples(index=False):
         manifest = manifests.get(run_id)
         if manifest is None:
-            lines.setdefault("have no manifest", []).append(run_id)
+            lines.setdefault("no manifest", []).append(run_id)
         elif not (manifest.get("environment") or {}).get("packages"):
-            lines.setdefault("have a manifest without packages", []).append(run_id)
+            lines.setdefault("no packages in the manifest", []).append(run_id)
         elif device in COVERS["nvml"][1] and not (manifest.get("machine") or {}).get("accelerators"):
-            lines.setdefault("ran on a GPU that their manifest does not name", []).append(run_id)
-    return [f"{len(ids)} runs {reason} and are unproven: {listed(ids)}" for reason, ids in lines.items()]
+            lines.setdefault("no GPU in the manifest", []).append(run_id)
+    return [f"unproven: {len(ids)} with {reason} ({listed(ids)})" for reason, ids in lines.items()]
 
 
 def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
@@ -358,8 +357,8 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
         (t.samples_per_second / t.rate - 1).abs() > SAME_RATE
     ),
     "input_seconds is longer than the window": lambda t: t.input_seconds > t.seconds * (1 + SAME_RATE) + 0.01,
-    "loss is infinite, and its status {status}": lambda t: numpy.isinf(t.loss) & ~t.failed,
-    "accuracy is {accuracy:.4g} with a loss of {loss:.4g}; a wrong answer costs 0.69 or more": lambda t: (
+    "loss is infinite, but status is {status}": lambda t: numpy.isinf(t.loss) & ~t.failed,
+    "accuracy is {accuracy:.4g}, but loss {loss:.4g} is under 0.69 times the share of wrong answers": lambda t: (
         t.accuracy_metric.eq("top1") & (t.loss < (1 - t.accuracy) * math.log(2) * (1 - SAME_RATE))
     ),
     f"{{flops:.3g}} FLOP/s is over {CEILING_FACTOR:g} times the measured ceiling of {{ceiling:.3g}}": lambda t: (
@@ -376,7 +375,7 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     "chosen is tuned, but no windows compare tuned with the reference": lambda t: (
         t.trained & ~t.failed & t.chosen.eq("tuned") & t.min_speedup.isna()
     ),
-    "chosen is {chosen}, but tuned is at least {min_speedup:.3g} times as fast as the reference": lambda t: (
+    "chosen is {chosen}, but tuned is {min_speedup:.3g} times as fast as the reference, or more": lambda t: (
         t.trained
         & ~t.failed
         & ((t.chosen.eq("tuned") & t.decides & (t.min_speedup <= 1)) | (t.chosen.eq("reference") & (t.min_speedup > 1)))
@@ -403,10 +402,10 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     "device is {device}, but the manifest's system is {system}": lambda t: (
         (t.device.isin(["mps", "metal"]) & t.is_mac.eq(False)) | (t.device.isin(["cuda", "tpu"]) & t.is_mac.eq(True))
     ),
-    "device is {device}, but its memory was measured as that of a process on the CPU": lambda t: (
+    "device is {device}, but memory_method is {memory_method}, which measures the CPU's": lambda t: (
         (t.device != "cpu") & t.device.notna() & t.memory_method.eq("process_peak_resident")
     ),
-    "peak_memory_bytes is more than the machine has": lambda t: (
+    "peak_memory_bytes is {peak_memory_bytes:,.0f}, but the machine has {memory_bytes:,.0f}": lambda t: (
         t.device.eq("cpu") & (t.peak_memory_bytes > t.memory_bytes)
     ),
     "batch_size is {batch_size:.0f}; the parameters say {manifest_batch:g}": lambda t: (
@@ -435,16 +434,18 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     "{windows_in_repeat} training windows; {manifest_windows:g} were requested": lambda t: (
         t.trained & ~t.failed & (t.windows_in_repeat < t.manifest_windows)
     ),
-    "{windows} training windows, but {num_samples} in the manifest": lambda t: t.trained & (t.windows < t.num_samples),
-    "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > t.now + CLOCK_AHEAD_SECONDS,
-    "it begins before the previous window has ended": lambda t: t.overlap > CLOCK_ERROR_SECONDS,
-    "its time is outside the run's": lambda t: (
+    "{windows} training windows, but {num_samples:.0f} in the manifest": lambda t: (
+        t.trained & (t.windows < t.num_samples)
+    ),
+    "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > time.time() + CLOCK_AHEAD_SECONDS,
+    "it begins before the previous window ends": lambda t: t.overlap > CLOCK_ERROR_SECONDS,
+    "it is before the run's start or after its end": lambda t: (
         (t.begun < t.run_begun - RUN_MARGIN_SECONDS) | (t.ended > t.run_ended + RUN_MARGIN_SECONDS)
     ),
     "a pause of {pause_seconds:.3g} s between windows of {window_seconds:.3g} s": lambda t: (
         t.trained & (t.pause_seconds > t.max_pause)
     ),
-    "its windows and the manifest's clock are {clock_error:.3g} s apart": lambda t: (
+    "the times of its windows and of the manifest's samples differ by {clock_error:.3g} s": lambda t: (
         t.trained & (t.clock_error > CLOCK_ERROR_SECONDS + t.max_pause)
     ),
 }

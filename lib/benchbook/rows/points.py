@@ -1,4 +1,4 @@
-"""The parameters that a study declares, and a point's name (for files) and title (for people)."""
+"""The parameters that a study declares, and a point's name for files and its title for people."""
 
 import ast
 import functools
@@ -18,7 +18,7 @@ UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = frozenset({"network", "example", "loss"})
 HASH = re.compile(r"-([0-9a-f]{8})$")
-MAX_TITLE_LENGTH = 100
+MAX_LENGTH = 100  # characters of a name without its hash
 TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside the training
 
 # The words for a part of a point's name: by prefix, and for whole parts.
@@ -110,19 +110,14 @@ def point_name(study: str, parameters: dict) -> str:
         if name not in left_out
     ]
     words = [re.sub(r"[^A-Za-z0-9._]+", "_", text) for text in texts]
-    return f"{'-'.join([*leading, *words])[:MAX_TITLE_LENGTH]}-{digest}"
-
-
-def point_title(name: str) -> str:
-    """Return a point's title for people: its name without the hash."""
-    return HASH.sub("", name)
+    return f"{'-'.join([*leading, *words])[:MAX_LENGTH]}-{digest}"
 
 
 def setting(name: str) -> str:
-    """Return a point's settings in words, such as `reference, CPU, TensorFlow, 64 px, batch 32`."""
-    words, title = [], point_title(name)
-    parts = title.split("-")
-    if len(title) >= MAX_TITLE_LENGTH:  # the last part was cut
+    """Return a point's title for people, such as `reference, CPU, TensorFlow, 64 px, batch 32`, from its name."""
+    words, readable = [], HASH.sub("", name)
+    parts = readable.split("-")
+    if len(readable) >= MAX_LENGTH:  # the last part was cut
         parts[-1] = "..."
     for part in parts:
         start = next(filter(part.startswith, SETTINGS), "")
@@ -134,9 +129,9 @@ def setting(name: str) -> str:
 def point_work(name: str, device: str) -> str:
     """Return the part of a point's name that is the same on every device and for every budget.
 
-    That is the title without the device, or the hash if the title was cut.
+    That is the name without device, trials and hash, or only the hash if the name was cut.
     """
-    title, match = point_title(name), HASH.search(name)
-    if match and len(title) >= MAX_TITLE_LENGTH:
+    readable, match = HASH.sub("", name), HASH.search(name)
+    if match and len(readable) >= MAX_LENGTH:
         return match[1]
-    return "-".join(part for part in title.split("-") if part != device and not part.startswith(TRIALS_PREFIX))
+    return "-".join(part for part in readable.split("-") if part != device and not part.startswith(TRIALS_PREFIX))
